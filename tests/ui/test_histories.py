@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import gc
+import re
 import threading
 import tracemalloc
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -25,6 +28,7 @@ from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode, memory_of
 from ideabridge.tools.toolbox import Toolbox
 from tests.asking import ASKS
+from tests.ui import serving
 
 pytestmark = pytest.mark.anyio
 
@@ -55,6 +59,7 @@ async def test_journals_that_are_kept_take_bounded_memory(tmp_path: Path, monkey
     runs = await runs_with_large_results(tmp_path / "ideas.sqlite", 6)
     bound = 20_000_000
     monkeypatch.setattr(histories, "MOST_BYTES", bound)
+    fold_here(monkeypatch)
     with Store.open(tmp_path / "ideas.sqlite") as store:
         kept = Histories(store)
         tracemalloc.start()
@@ -81,6 +86,11 @@ async def test_a_large_journal_is_folded_only_where_that_is_asked_for(
     monkeypatch.setattr(histories, "SMALL_BYTES", 100_000)
     monkeypatch.setattr(histories, "MOST_BYTES", 1_000_000)
     with Store.open(tmp_path / "ideas.sqlite") as store:
+        # A worker folds it, and keeps nothing of it here.
+        kept = Histories(store)
+        async with kept.reading(run, fold=True) as read:
+            assert read.history is None
+        fold_here(monkeypatch)
         kept = Histories(store)
         async with kept.reading(run) as read:
             assert read.history is None
@@ -92,26 +102,63 @@ async def test_a_large_journal_is_folded_only_where_that_is_asked_for(
             assert read.history is None
 
 
-async def test_the_journal_until_an_event_is_read_beside_the_event_loop_and_bounded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_journal_until_an_event_is_bounded(tmp_path: Path) -> None:
     [run] = await runs_with_large_results(tmp_path / "ideas.sqlite", 1)
     with Store.open(tmp_path / "ideas.sqlite") as store:
-        kept = Histories(store)
-        async with kept.reading(run, fold=True) as read:
-            last = read.trace.last
-        readers = note_readers(store, monkeypatch)
-        before = await kept.at(run, last - 1)
-        assert threading.get_ident() not in readers
-        assert len(readers) == last - 1
+        last = store.runs.find(run, caller=LOCAL).last_event
+        before = histories.read_until(store, run, last - 1)
         assert before.trace.last == last - 1
         assert before.history is not None
         assert len(before.history.entries) == last - 1
 
-        monkeypatch.setattr(histories, "MOST_BYTES", 1_000_000)
-        before = await kept.at(run, last - 1)
+        before = histories.read_until(store, run, last - 1, 1_000_000)
         assert before.history is None
         assert before.trace.last == last - 1
+
+
+def test_pages_of_a_large_run_are_made_whole_in_a_worker(tmp_path: Path) -> None:
+    image: JSON = {"type": "image", "mimeType": "image/png", "data": base64.b64encode(b"picture").decode()}
+
+    async def fill() -> tuple[str, str]:
+        async with Bridge(ASKS, toolbox=Toolbox(pay), store=tmp_path / "ideas.sqlite") as bridge:
+            runs: list[str] = []
+            for last in ([], [{"_tool": "pay", "amount": 7}]):
+                counts: list[JSON] = [{"_tool": "count", "items": [number], "_outputPath": "n"} for number in range(80)]
+                pick: JSON = {"_tool": "pick", "data": {"content": [image], "text": "xyz"}, "path": "@"}
+                run = await bridge.run_plan({"calls": [pick, *counts, *last]})
+                assert await run.wait() in ("done", "needs_approval")
+                assert bridge.store.runs.find(run.id, caller=LOCAL).last_event > histories.HERE
+                runs.append(run.id)
+            return runs[0], runs[1]
+
+    done, waits = anyio.run(fill)
+    with serving.served(tmp_path) as link, serving.client(link) as http:
+        page = http.get(f"/ui/runs/{done}")
+        assert page.status_code == 200
+        assert "The state of the run" in page.text
+        # The frame has what belongs to the visitor.
+        assert 'name="secret" value="' in page.text
+        assert "Sign out" in page.text
+        assert f'href="/ui/runs/{done}/calls/3"' in page.text
+        assert "after event 20" in http.get(f"/ui/runs/{done}?at=20").text
+        assert "The result" in http.get(f"/ui/runs/{done}/calls/0").text
+        assert http.get(f"/ui/runs/{done}/calls/999").status_code == 404
+        result = http.get(f"/ui/runs/{done}/calls/0/result")
+        assert result.json() == {"content": [image], "text": "xyz"}
+        shown = http.get(f"/ui/runs/{done}/calls/0/images/0")
+        assert (shown.content, shown.headers["content-type"]) == (b"picture", "image/png")
+        assert http.get(f"/ui/runs/{done}/calls/0/images/1").status_code == 404
+        assert http.get(f"/ui/runs/{done}/picture.svg").text.startswith("<svg")
+        # What it waits for is decided as on the page of a small run.
+        page = http.get(f"/ui/runs/{waits}")
+        assert "Waiting for a decision" in page.text
+        [approval] = re.findall(rf'name="which" value="({waits}:[^"]+)"', page.text)[:1]
+        seal = serving.seal(http, approval)
+        assert seal
+        assert seal in page.text
+        answer = serving.send(http, "/ui/approvals/decide", which=approval, seal=seal, decision="deny")
+        assert answer.status_code == 200
+        assert "Waiting for a decision" not in http.get(f"/ui/runs/{waits}").text
 
 
 async def test_results_are_decoded_without_the_lock_of_the_store(
@@ -150,6 +197,7 @@ async def test_waiting_runs_are_folded_once_for_everybody_who_looks_at_their_que
         monkeypatch.setattr(histories, "MOST_BYTES", 6_000_000)
         kept = Histories(bridge.store)
         readers = note_readers(bridge.store, monkeypatch)
+        workers = note_workers(monkeypatch)
         asked: list[list[Pending]] = []
 
         async def look() -> None:
@@ -159,8 +207,9 @@ async def test_waiting_runs_are_folded_once_for_everybody_who_looks_at_their_que
             for _ in range(8):
                 group.start_soon(look)
         await look()
-        # The events of each run are read once for its trace, and once to fold them.
-        assert len(readers) == 2 * sum(bridge.store.runs.find(run.id, caller=LOCAL).last_event for run in runs)
+        # The events of each run are read once here for its trace, and once by a worker that folds them.
+        assert sorted(workers) == sorted(run.id for run in runs)
+        assert len(readers) == sum(bridge.store.runs.find(run.id, caller=LOCAL).last_event for run in runs)
         assert threading.get_ident() not in readers
         for several in asked:
             assert [one.question.shown["amount"] for one in several] == [2, 1, 0]
@@ -189,6 +238,24 @@ async def test_nobody_hides_the_questions_of_others_by_asking_many(tmp_path: Pat
         assert sorted(owners) == ["alice"] * 2 + ["mallory"] * 8
         # Each sees their own.
         assert len(await Histories(bridge.store).all_pending("mallory", 100)) == 24
+
+
+def fold_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this process fold the journals from here on, as those of a store in memory."""
+    monkeypatch.setattr(Histories, "has_workers", False)
+
+
+def note_workers(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The run of each job that workers read from here on."""
+    runs: list[str] = []
+    read_beside = histories.read_beside
+
+    async def noted(work: Any, store: Store, run_id: str, *arguments: JSON, is_small: bool, what: str) -> JSON:
+        runs.append(run_id)
+        return await read_beside(work, store, run_id, *arguments, is_small=is_small, what=what)
+
+    monkeypatch.setattr(histories, "read_beside", noted)
+    return runs
 
 
 def note_readers(store: Store, monkeypatch: pytest.MonkeyPatch) -> list[int]:

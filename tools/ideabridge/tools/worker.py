@@ -50,6 +50,8 @@ _NEEDED: Final = (
     # What the jobs of the bridge import.
     *("anyio", "idna", "sniffio", "pydantic", "pydantic_core", "annotated_types", "typing_inspection"),
     *("pysqlite3", "psycopg", "psycopg_binary"),
+    # What the pages of runs import.
+    *("jinja2", "markupsafe"),
 )
 _INHERITED: Final = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT")
 

@@ -13,16 +13,16 @@ the view counts as the assistant's, and is refused where only a person decides: 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from ideabridge.bridge.bridge import Bridge
-from ideabridge.bridge.context.payloads import without_payloads
+from ideabridge.bridge.reading import read_beside
 from ideabridge.server.answers import ToolAnswer, answer
 from ideabridge.server.asking.rounds import ToolRequest
 from ideabridge.server.own_tools import VIEW_RUN
 from ideabridge.server.ui.histories import Histories
-from ideabridge.server.ui.showing import duration, short
-from ideabridge.server.ui.timeline import Row, timeline
+from ideabridge.server.ui.run_view import view, view_of
+from ideabridge.server.ui.showing import short
 from ideabridge.server.views.pending import Pending
 from ideabridge.server.views.records import run_status
 from ideabridge.server.views.shown import VIEW
@@ -35,9 +35,6 @@ URI: Final = "ui://ideabridge/run"
 MIME: Final = "text/html;profile=mcp-app"
 VIEWED: Final = ("run_plan", "solve", "check_run", "decide_approval")
 """The tools whose answers the view shows."""
-
-MOST_ROWS: Final = 60
-"""Calls that the view shows."""
 
 _ENDED: Final = ("done", "stalled", "limit", "cancelled", "failed")
 
@@ -101,31 +98,34 @@ class RunViews:
         store = self._bridge.store
         record = store.runs.find(run_id, caller=caller)
         status, reason = run_status(record)
-        async with self._histories.reading(record.id, fold=status == "needs_approval") as read:
-            machine = None if read.history is None else read.history.machine
-            whole = timeline(read.trace, machine)
+        waits = status == "needs_approval"
+        async with self._histories.reading(record.id, fold=waits) as read:
+            last = read.trace.last
+            history = read.history
+            # Of a large run the trace says enough.
+            is_here = history is not None or not (waits or read.is_small)
+            shown = await compute_in_thread(view_of, read) if is_here else {}
             open_ = list[Pending]()
-            if read.history is not None and status not in _ENDED:
-                open_ += await self._histories.pending(record, read.history)
-            # A thread, because a call may be long.
-            approvals = await compute_in_thread(lambda: [_approval(one) for one in open_])
-            output = None if machine is None else await compute_in_thread(without_payloads, machine.output)
-            shown: JSONObject = {
-                "run": record.id,
-                "title": record.title,
-                "status": status,
-                "ended": status in _ENDED,
-                "reason": reason,
-                "took": duration(whole.seconds),
-                "calls": len(read.trace.bars),
-                "ticks": list[JSON](whole.ticks),
-                "rows": [_row(row) for row in whole.rows[:MOST_ROWS]],
-                "more": max(0, whole.total - MOST_ROWS),
-                "output": short(output, 2000) if machine is not None and machine.has_output else None,
-                "approvals": list[JSON](approvals),
-                "mayDecide": may_decide,
-            }
-        return answer(shown, f"run {record.id}: {status}")
+            if history is not None and status not in _ENDED:
+                open_ += await self._histories.pending(record, history)
+        if not is_here:
+            made = await read_beside(view, store, record.id, last, is_small=False, what=f"reading run {record.id}")
+            shown = cast("JSONObject", made)
+        if history is None and waits:
+            open_ += await self._histories.pending(record)
+        # A thread, because a call may be long.
+        approvals = await compute_in_thread(lambda: [_approval(one) for one in open_])
+        answered: JSONObject = {
+            "run": record.id,
+            "title": record.title,
+            "status": status,
+            "ended": status in _ENDED,
+            "reason": reason,
+            **shown,
+            "approvals": list[JSON](approvals),
+            "mayDecide": may_decide,
+        }
+        return answer(answered, f"run {record.id}: {status}")
 
 
 def _approval(one: Pending) -> JSONObject:
@@ -138,19 +138,4 @@ def _approval(one: Pending) -> JSONObject:
         "why": shown.why,
         "omitted": shown.omitted,
         "choices": [choice for choice in shown.choices(one.question.choices) if choice in ("approve", "deny")],
-    }
-
-
-def _row(row: Row) -> JSONObject:
-    return {
-        "number": row.number,
-        "name": row.name,
-        "module": row.module,
-        "status": row.status,
-        "left": row.left,
-        "width": row.width,
-        "asked": None if row.asked is None else list(row.asked),
-        "waited": None if row.waited is None else list(row.waited),
-        "took": duration(row.took),
-        "why": short(row.error or row.why, 160),
     }

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import logging
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 import anyio
 
 from ideabridge.bridge.loop.event import CallFinished
+from ideabridge.bridge.reading import read_beside
 from ideabridge.bridge.store.idea import RunRecord
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import Viewer
@@ -19,7 +21,12 @@ from ideabridge.server.views.history import RunHistory
 from ideabridge.server.views.pending import OpenQuestions, Pending, root_of, waiting_runs
 from ideabridge.server.views.trace import Trace
 from ideabridge.tools.encoding import JSONObject, encode, memory_of
+from ideabridge.tools.errors import LimitExceededError
 from ideabridge.tools.threads import compute_in_thread
+
+T = TypeVar("T")
+
+logger: Final = logging.getLogger(__name__)
 
 MOST_BYTES: Final = 128 * 1024 * 1024
 """About how many bytes of memory all journals take that are kept. One that is larger is read again for each page."""
@@ -31,6 +38,12 @@ SMALL: Final = 2000
 """Events of a journal that is folded for every page: this takes at most 0.3 s."""
 
 SMALL_BYTES: Final = 32 * 1024 * 1024
+"""Bytes of memory of such a journal."""
+
+HERE: Final = 150
+"""Events of a journal that is folded in this process: about fifty calls, which take about 20 ms."""
+
+HERE_BYTES: Final = 1024 * 1024
 """Bytes of memory of such a journal."""
 
 
@@ -56,6 +69,11 @@ class KeptJournal:
     lock: anyio.Lock = field(default_factory=anyio.Lock)
 
     @property
+    def is_small(self) -> bool:
+        """Whether it is folded for every page."""
+        return self.trace.last <= SMALL and self.size <= SMALL_BYTES
+
+    @property
     def small_size(self) -> int:
         """About how many bytes of memory it takes beside the folded history."""
         return self.trace_size + self.questions_size
@@ -78,8 +96,10 @@ class Histories:
 
     @asynccontextmanager
     async def reading(self, run_id: str, *, fold: bool = False) -> AsyncGenerator[KeptJournal]:
-        """The journal of a run up to its last event, which does not change inside. It is folded if it is small; with
-        `fold` always, which takes 0.2 ms for each call the first time.
+        """The journal of a run up to its last event, which does not change inside.
+
+        It is folded in this process if it has few events and bytes. A larger one is folded by `run_pages` in a worker;
+        of a store in memory here, where it is small, and with `fold` always.
 
         Raises:
             UnknownRunError: no such run.
@@ -113,8 +133,11 @@ class Histories:
         # One by one: the results of a journal may be large, and the trace keeps none of them.
         for number, event in runs.events(run_id, trace.last):
             kept.add_trace(number, event, times)
-        is_small = trace.last <= SMALL and kept.size <= SMALL_BYTES
-        if not fold and kept.history is None and not is_small:
+        if self.has_workers:
+            if trace.last > HERE or kept.size > HERE_BYTES:
+                kept.history = None
+                return
+        elif not fold and kept.history is None and not kept.is_small:
             return
         history = kept.history = kept.history or RunHistory()
         last = history.entries[-1].number if history.entries else 0
@@ -124,24 +147,10 @@ class Histories:
                 break
             history.add([(number, event)], times)
 
-    async def at(self, run_id: str, number: int) -> KeptJournal:
-        """The journal of a run up to one of its events. It is folded unless it takes more than `MOST_BYTES`.
-
-        Raises:
-            UnknownRunError: no such run.
-        """
-        return await compute_in_thread(self._read_until, run_id, number)
-
-    def _read_until(self, run_id: str, last: int) -> KeptJournal:
-        read = KeptJournal(history=RunHistory())
-        times = self._store.runs.event_times(run_id)
-        for number, event in itertools.islice(self._store.runs.events(run_id), last):
-            read.add_trace(number, event, times)
-            if read.size > MOST_BYTES:
-                read.history = None
-            if read.history is not None and read.history.broken is None:
-                read.history.add([(number, event)], times)
-        return read
+    @property
+    def has_workers(self) -> bool:
+        """Whether worker processes can read the store."""
+        return self._store.reader() is not None
 
     # -- open decisions ----------------------------------------------------------------------------------------
 
@@ -161,7 +170,11 @@ class Histories:
         for runs in runs_by_owner.values():
             own: list[Pending] = []
             for root in runs:
-                own += await self._of_run(root, root, "")
+                try:
+                    own += await self._of_run(root, root, "")
+                except LimitExceededError as error:
+                    # It hides no questions of others. Its own page says why it cannot be shown.
+                    logger.warning("the list of decisions is without those of run %s: %s", root.id, error)
                 if len(own) >= most:
                     break
             decisions += own[:share]
@@ -199,12 +212,47 @@ class Histories:
             return kept.questions
         async with self.reading(record.id, fold=True) as read:
             if read.questions is None:
-                assert read.history is not None
-                read.questions, read.questions_size = await compute_in_thread(_questions_of, read.history)
+                read.questions, read.questions_size = await self._open_questions(record, read)
             return read.questions
 
+    async def _open_questions(self, record: RunRecord, read: KeptJournal) -> tuple[OpenQuestions, int]:
+        """What a journal leaves open, and about how many bytes of memory that takes."""
+        if read.history is not None:
+            return await compute_in_thread(_measured, OpenQuestions.of, read.history)
+        what = f"reading the open questions of run {record.id}"
+        left = await read_beside(open_questions, self._store, record.id, read.trace.last, is_small=False, what=what)
+        return await compute_in_thread(_measured, OpenQuestions.from_json, left)
 
-def _questions_of(history: RunHistory) -> tuple[OpenQuestions, int]:
-    """What a folded journal leaves open, and about how many bytes of memory that takes."""
-    left = OpenQuestions.of(history)
+
+def _measured(make: Callable[[T], OpenQuestions], source: T) -> tuple[OpenQuestions, int]:
+    left = make(source)
     return left, sum(_EVENT_BYTES + memory_of(encode(question.to_json())) for question, _ in left.asked)
+
+
+# -- in a worker process ----------------------------------------------------------------------------------------------
+
+
+def read_until(store: Store, run_id: str, last: int, most: int = MOST_BYTES) -> KeptJournal:
+    """The journal of a run up to one of its events. It is folded unless it takes more than `most` bytes of memory.
+
+    Raises:
+        UnknownRunError: no such run.
+    """
+    read = KeptJournal(history=RunHistory())
+    times = store.runs.event_times(run_id)
+    for number, event in itertools.islice(store.runs.events(run_id), last):
+        read.add_trace(number, event, times)
+        if read.size > most:
+            read.history = None
+        if read.history is not None and read.history.broken is None:
+            read.history.add([(number, event)], times)
+    return read
+
+
+def open_questions(store: Store, run_id: str, last: int) -> JSONObject:
+    """What the journal of a run leaves open at one of its events, as `OpenQuestions` writes it."""
+    history = RunHistory()
+    times = store.runs.event_times(run_id)
+    for number, event in itertools.islice(store.runs.events(run_id), last):
+        history.add([(number, event)], times)
+    return OpenQuestions.of(history).to_json()

@@ -2,41 +2,36 @@
 
 from __future__ import annotations
 
-import ast
 import base64
-import contextlib
 import logging
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, get_args
+from typing import Any, Final, cast, get_args
 from urllib.parse import urlencode
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from ideabridge.bridge.context.payloads import without_payloads
 from ideabridge.bridge.errors import ForkError
-from ideabridge.bridge.loop.effect import call_of_room
 from ideabridge.bridge.loop.event import LOCAL_USER
-from ideabridge.bridge.loop.progress import Progress
-from ideabridge.bridge.runs.values import skipped_calls
+from ideabridge.bridge.reading import read_beside
 from ideabridge.bridge.store.errors import UnknownRunError
 from ideabridge.bridge.store.idea import RunRecord
 from ideabridge.bridge.store.journal import RunFilter
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import Viewer, person_of
-from ideabridge.server.ui import drawing
+from ideabridge.server.ui import run_pages
 from ideabridge.server.ui.access import PREFIX, Visitor, form_of, visitor_of
 from ideabridge.server.ui.approvals import Card
 from ideabridge.server.ui.forms import number_of
-from ideabridge.server.ui.showing import text_of
+from ideabridge.server.ui.rendering import render
+from ideabridge.server.ui.run_pages import ENDED, About
 from ideabridge.server.ui.site import Site
-from ideabridge.server.ui.timeline import ROWS, awaited, suppliers, timeline, why_waited
-from ideabridge.server.views.history import RunHistory, call_json
-from ideabridge.server.views.records import ListedStatus, errors_of, input_of, lineage_of, run_status
-from ideabridge.server.views.text import skipped_line
-from ideabridge.server.views.trace import CallBar, Trace, module_of
-from ideabridge.tools.encoding import JSON, JSONObject, decode
+from ideabridge.server.views.history import RunHistory
+from ideabridge.server.views.records import ListedStatus, errors_of, input_of, run_status
+from ideabridge.tools.encoding import JSON, decode
 from ideabridge.tools.errors import ArgumentError
 from ideabridge.tools.threads import compute_in_thread
 
@@ -45,15 +40,7 @@ logger = logging.getLogger(__name__)
 PAGE: Final = 50
 """Runs of a page."""
 
-MOST_DRAWN: Final = 40
-"""Calls in the picture of a run."""
-
 _SCANNED: Final = 200
-_EVENTS: Final = 100
-_MOST_ERRORS: Final = 100
-_ENDED: Final = ("done", "stalled", "limit", "cancelled", "failed")
-_IMAGES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
-"""The images that a page shows. SVG is not among them: it may contain scripts."""
 
 STATUSES: Final[tuple[str, ...]] = get_args(ListedStatus)
 
@@ -132,109 +119,67 @@ class RunPages:
         record = self._site.record(request, request.path_params["run"])
         at = number_of(request.query_params.get("at", "")) or 0
         waits = record.status in ("needs_approval", "needs_solution")
+        about = self._about(request, record)
         async with self._site.histories.reading(record.id, fold=waits) as read:
-            last = read.trace.last
-            if 0 < at < last:
-                before = await self._site.histories.at(record.id, at)
-                return await self._show(request, record, before.trace, before.history, at, last, [])
-            cards = await self._cards(record, read.history, visitor_of(request))
-            return await self._show(request, record, read.trace, read.history, last, last, cards)
+            last = about.last = read.trace.last
+            about.at = at if 0 < at < last else last
+            is_folded = read.history is not None and about.at == last
+            # The page of a large run is made from its trace.
+            if is_folded or (about.at == last and not waits and not read.is_small):
+                cards = await self._cards(request, record, read.history) if is_folded else ""
+                values = await compute_in_thread(run_pages.run_values, self._bridge.store, record, read, about)
+                return self._site.page(request, "run.html", cards=cards, **values)
+        cards = await self._cards(request, record, None) if about.at == last else ""
+        return await self._made(request, run_pages.run_page, record, about.to_json(), cards=cards)
 
-    async def _cards(self, record: RunRecord, history: RunHistory | None, visitor: Visitor) -> list[Card]:
-        """The open decisions of a run. Those of a room are shown with the run that it belongs to."""
-        if history is None or run_status(record)[0] in _ENDED or record.parent is not None:
-            return []
-        asked = await self._site.histories.pending(record, history)
-        # A thread, because a call may be long.
-        return await compute_in_thread(lambda: [Card.of(one, visitor) for one in asked])
-
-    async def _show(
-        self,
-        request: Request,
-        record: RunRecord,
-        trace: Trace,
-        history: RunHistory | None,
-        at: int,
-        last: int,
-        cards: list[Card],
-    ) -> Response:
-        asked, store = request.query_params, self._bridge.store
+    def _about(self, request: Request, record: RunRecord) -> About:
+        asked = request.query_params
         status, reason = run_status(record)
-        machine = None if history is None else history.machine
-        href = f"{PREFIX}/runs/{record.id}/calls/"
-        first = number_of(asked.get("calls", "")) or 0
-        left = status == "interrupted" and at == last
-        now = store.runs.event_times(record.id).get(at) if at < last or left else None
-        graph = None
-        if machine is not None:
-            graph = await compute_in_thread(drawing.of_run, machine, trace, href)
-        program = await compute_in_thread(_marked, trace) if trace.program else []
-        errors = [] if machine is None else machine.errors
-        rows = timeline(
-            trace,
-            machine,
-            first=first,
-            status=asked.get("is", ""),
-            tool=asked.get("tool", ""),
-            now=now,
-            is_left=left,
-        )
-        events = [] if history is None else history.entries
-        start = number_of(asked.get("events", ""))
-        if start is None:
-            start = max(0, len(events) - _EVENTS)
-        return self._site.page(
-            request,
-            "run.html",
-            record=record,
-            status=status if at == last else "replayed",
-            reason=(machine.reason if machine is not None else None) or reason,
-            errors=errors[:_MOST_ERRORS],
-            more_errors=len(errors[_MOST_ERRORS:]),
-            skipped=[] if machine is None else list(map(skipped_line, skipped_calls(machine)[:_MOST_ERRORS])),
-            error_count=errors_of(record),
-            trace=trace,
-            machine=machine,
-            broken=None if history is None else history.broken,
-            timeline=rows,
-            href=href,
-            at=at,
-            last=last,
-            graph=graph,
-            program=program,
-            cards=cards,
-            lineage=lineage_of(store, record),
-            ended=status in _ENDED,
-            tools=sorted({bar.name for bar in trace.bars}),
-            asked={"is": asked.get("is", ""), "tool": asked.get("tool", "")},
-            page_rows=ROWS,
-            events=events[start : start + _EVENTS],
-            events_from=start,
-            events_total=len(events),
-            events_page=_EVENTS,
-            output=await compute_in_thread(without_payloads, machine.output) if machine is not None else None,
-            has_output=machine is not None and machine.has_output,
-            input=input_of(store, record.id),
+        return About(
+            status=status,
+            reason=reason,
+            calls=number_of(asked.get("calls", "")) or 0,
+            events=number_of(asked.get("events", "")),
+            only_status=asked.get("is", ""),
+            only_tool=asked.get("tool", ""),
             is_own=record.caller == visitor_of(request).caller,
+            ui=PREFIX,
         )
+
+    async def _made(
+        self, request: Request, work: Callable[..., str], record: RunRecord, *arguments: JSON, cards: str = ""
+    ) -> Response:
+        """A page that a worker makes from the journal of a run."""
+        frame = self._site.frame(request)
+        text = await self._read(work, record, *arguments, {**frame, "cards": cards})
+        return HTMLResponse(str(text))
+
+    async def _read(self, work: Callable[..., JSON], record: RunRecord, *arguments: JSON) -> JSON:
+        store = self._bridge.store
+        what = f"reading run {record.id}"
+        return await read_beside(work, store, record.id, *arguments, is_small=False, what=what)
+
+    async def _cards(self, request: Request, record: RunRecord, history: RunHistory | None) -> str:
+        """The open decisions of a run, as a part of its page. Those of a room are with the run that it belongs to."""
+        if run_status(record)[0] in ENDED or record.parent is not None:
+            return ""
+        if history is None and record.status not in ("needs_approval", "needs_solution"):
+            return ""
+        asked = await self._site.histories.pending(record, history)
+        visitor = visitor_of(request)
+        # A thread, because a call may be long.
+        cards = await compute_in_thread(lambda: [Card.of(one, visitor) for one in asked])
+        frame: dict[str, Any] = {"ui": PREFIX, "path": request.url.path, "now": time.time(), "visitor": visitor}
+        return await compute_in_thread(lambda: render("cards.html", cards=cards, **frame))
 
     async def picture(self, request: Request) -> Response:
         """The first calls of the timeline as a picture that stands alone."""
         record = self._site.record(request, request.path_params["run"])
         async with self._site.histories.reading(record.id) as read:
-            machine = None if read.history is None else read.history.machine
-            whole = timeline(read.trace, machine)
-            text = self._site.render(
-                "picture.svg",
-                title=record.title or record.id,
-                rows=[row for row in whole.rows if row.number >= 0][:MOST_DRAWN],
-                calls=len(read.trace.bars),
-                most=whole.most,
-                seconds=whole.seconds,
-                ticks=whole.ticks,
-                breaks=whole.breaks,
-            )
-        return Response("\n".join(filter(None, text.split("\n"))) + "\n", media_type="image/svg+xml")
+            if read.history is not None or not read.is_small:
+                text = await compute_in_thread(run_pages.picture_of, record, read)
+                return Response(text, media_type="image/svg+xml")
+        return Response(str(await self._read(run_pages.picture, record)), media_type="image/svg+xml")
 
     async def cancel(self, request: Request) -> Response:
         """End a run."""
@@ -282,58 +227,19 @@ class RunPages:
         """One call: as written and as resolved, its result or error, and what was decided about it."""
         record, number = self._site.record(request, request.path_params["run"]), _number_in(request, "call")
         async with self._site.histories.reading(record.id, fold=True) as read:
-            history, trace = read.history, read.trace
-            assert history is not None
-            progress, bar = _found(record, history, trace, number)
-            about = call_json(number, progress)
-            machine = history.machine
-            # A thread walks through the result, which may have very many small values.
-            value = await compute_in_thread(without_payloads, about.get("value"))
-            sent = await compute_in_thread(without_payloads, (progress.error or {}).get("sent"))
-            images = await compute_in_thread(_images, _answered(about))
-            events = [one for one in history.entries if getattr(one.event, "call", None) == number]
-            waits = [
-                (one, machine.history[one].call.name, why)
-                for one, why in sorted(awaited(progress).items())
-                if one < len(machine.history)
-            ]
-            read_by = [one.call.index for one in machine.history if number in suppliers(one)][:100]
-            rooms = [one for one in self._bridge.store.runs.rooms(record.id) if call_of_room(one.id)[0] == number]
-            return self._site.page(
-                request,
-                "call.html",
-                record=record,
-                number=number,
-                bar=bar,
-                module=module_of(bar, trace),
-                status=progress.status.value,
-                written=bar.call,
-                resolved=about.get("parameters"),
-                value=value,
-                has_value="value" in about,
-                error=progress.error,
-                sent=sent,
-                images=range(len(images)),
-                events=events,
-                begun=trace.begun,
-                waits=waits,
-                read_by=read_by,
-                why=why_waited(progress, bar, trace, machine),
-                assumed=progress.doubts.assumed,
-                tool=progress.tool,
-                rooms=rooms,
-                fork_at=next((one.number for one in reversed(events)), 1),
-            )
+            if read.history is not None:
+                values = await compute_in_thread(run_pages.call_values, self._bridge.store, record, read, number)
+                return self._site.page(request, "call.html", **values)
+        return await self._made(request, run_pages.call_page, record, number)
 
     async def result(self, request: Request) -> Response:
-        """The whole result of a call, as a file."""
+        """The result of a call as a file."""
         record, number = self._site.record(request, request.path_params["run"]), _number_in(request, "call")
         async with self._site.histories.reading(record.id, fold=True) as read:
-            assert read.history is not None
-            progress, _ = _found(record, read.history, read.trace, number)
-            value = call_json(number, progress).get("value")
-            text = await compute_in_thread(text_of, value)
-        kind = "txt" if isinstance(value, str) else "json"
+            here = None
+            if read.history is not None:
+                here = await compute_in_thread(run_pages.result_of, record, read, number)
+        kind, text = cast("list[str]", here or await self._read(run_pages.result, record, number))
         name = f"{record.id}-{number}.{kind}"
         headers = {"Content-Disposition": f'attachment; filename="{name}"'}
         return Response(text, media_type="text/plain; charset=utf-8", headers=headers)
@@ -341,14 +247,13 @@ class RunPages:
     async def image(self, request: Request) -> Response:
         """An image in the result of a call."""
         record, number = self._site.record(request, request.path_params["run"]), _number_in(request, "call")
-        async with self._site.histories.reading(record.id, fold=True) as read:
-            assert read.history is not None
-            progress, _ = _found(record, read.history, read.trace, number)
-            found = await compute_in_thread(_images, _answered(call_json(number, progress)))
         place = _number_in(request, "image")
-        if place >= len(found):
-            raise UnknownRunError(f"call {number} of {record.id} has no image {place}")
-        return Response(found[place].data, media_type=found[place].kind)
+        async with self._site.histories.reading(record.id, fold=True) as read:
+            here = None
+            if read.history is not None:
+                here = await compute_in_thread(run_pages.image_of, record, read, number, place)
+        kind, data = cast("list[str]", here or await self._read(run_pages.image, record, number, place))
+        return Response(base64.b64decode(data), media_type=kind)
 
 
 def _rows(store: Store, status: str, caller: Viewer, chosen: RunFilter, after: str | None) -> list[RunRow]:
@@ -370,7 +275,7 @@ def _row(record: RunRecord) -> RunRow:
 
     status, reason = run_status(record)
     began, changed = datetime.fromisoformat(record.created), datetime.fromisoformat(record.updated or record.created)
-    seconds = (changed - began).total_seconds() if status in _ENDED else None
+    seconds = (changed - began).total_seconds() if status in ENDED else None
     return RunRow(record, status, reason, errors_of(record), seconds)
 
 
@@ -392,77 +297,3 @@ def _number_in(request: Request, name: str) -> int:
     if number is None:
         raise UnknownRunError(f"run {run} has no {name} {text[:20]!r}")
     return number
-
-
-def _found(record: RunRecord, history: RunHistory, trace: Trace, number: int) -> tuple[Progress, CallBar]:
-    listed = history.machine.history
-    if number >= min(len(listed), len(trace.bars)):
-        raise UnknownRunError(f"run {record.id} has no call {number}")
-    return listed[number], trace.bars[number]
-
-
-def _answered(about: JSONObject) -> JSON:
-    """The value of a call (`call_json`), or else what its tool sent although it failed."""
-    error = about.get("error")
-    return error.get("sent") if isinstance(error, dict) else about.get("value")
-
-
-@dataclass(frozen=True, slots=True)
-class Image:
-    """An image block in a result; `kind` is its MIME type."""
-
-    kind: str
-    data: bytes
-
-
-def _images(value: JSON) -> list[Image]:
-    """The image blocks in a result, in their order, without damaged ones."""
-    found: list[Image] = []
-    waiting = [value]
-    while waiting:
-        part = waiting.pop()
-        if isinstance(part, list):
-            waiting += reversed(part)
-        if not isinstance(part, dict):
-            continue
-        kind, data = part.get("mimeType"), part.get("data")
-        if part.get("type") != "image" or kind not in _IMAGES or not isinstance(data, str):
-            waiting += reversed(part.values())
-            continue
-        with contextlib.suppress(ValueError):
-            found.append(Image(str(kind), base64.b64decode(data, validate=True)))
-    return found
-
-
-@dataclass(frozen=True, slots=True)
-class SourceLine:
-    """A line of a program; `marks` are (tool, times called, a call's number) of the calls that stand in it."""
-
-    number: int
-    text: str
-    marks: list[tuple[str, int, int]]
-
-
-def _marked(trace: Trace) -> list[SourceLine]:
-    """The source of the last program. A call belongs to the lines in which the name of its tool is called."""
-    lines = trace.program.rstrip().split("\n")
-    places: dict[int, set[str]] = {}
-    try:
-        tree = ast.parse(trace.program)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        tree = ast.Module([], [])
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call):
-            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            places.setdefault(node.lineno, set()).add(str(name))
-    made: dict[str, list[int]] = {}
-    for bar in trace.bars:
-        made.setdefault(bar.name, []).append(bar.number)
-    return [
-        SourceLine(
-            number,
-            text,
-            [(name, len(made[name]), made[name][0]) for name in sorted(places.get(number, ())) if name in made],
-        )
-        for number, text in enumerate(lines, 1)
-    ]

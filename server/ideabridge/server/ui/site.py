@@ -7,16 +7,12 @@ elements marked `data-live`.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -30,16 +26,14 @@ from ideabridge.bridge.store.idea import RunRecord
 from ideabridge.server.callers import MissingScopeError
 from ideabridge.server.transports.gate import SIGN_IN
 from ideabridge.server.transports.quotas import QuotaError
-from ideabridge.server.ui import showing
 from ideabridge.server.ui.access import PREFIX, REVISION, VISITOR, Access, Note, Visitor, cookie, form_of, visitor_of
 from ideabridge.server.ui.histories import Histories
+from ideabridge.server.ui.rendering import FILES, render
+from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.errors import IdeabridgeError, UnknownToolError
-from ideabridge.tools.names import printable
 
 if TYPE_CHECKING:
     from ideabridge.server.server import Front
-
-_FILES: Final = Path(__file__).parent
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -69,20 +63,6 @@ class Site:
         self.bridge = bridge
         self.front = front
         self.histories = Histories(bridge.store)
-        self._templates = Environment(
-            loader=FileSystemLoader(_FILES / "templates"),
-            autoescape=True,
-            trim_blocks=True,
-            lstrip_blocks=True,
-            undefined=StrictUndefined,
-            finalize=_readable,
-            auto_reload=False,
-        )
-        files = sorted((_FILES / "static").iterdir())
-        digest = hashlib.sha256(b"".join(one.read_bytes() for one in files)).hexdigest()[:12]
-        shared: dict[str, Any] = {"ui": PREFIX, "files": digest}
-        self._templates.globals.update(shared)
-        self._templates.filters.update(showing.FILTERS)
         self.access: Access | None = None
 
     def application(self, routes: Iterable[Route]) -> Starlette:
@@ -96,7 +76,7 @@ class Site:
                         Route("/sign-in", self._sign_in, methods=["GET", "POST"]),
                         Route("/sign-out", self._sign_out, methods=["POST"]),
                         Route("/live", self._live),
-                        Mount("/static", StaticFiles(directory=_FILES / "static")),
+                        Mount("/static", StaticFiles(directory=FILES / "static")),
                         *routes,
                     ],
                 ),
@@ -112,28 +92,31 @@ class Site:
 
     def page(self, request: Request, template: str, *, code: int = 200, **values: Any) -> Response:
         """A page made from a template, with the frame that all pages have."""
+        return HTMLResponse(render(template, **self.frame(request), **values), code)
+
+    def frame(self, request: Request) -> JSONObject:
+        """What all pages have, as values for their templates. The messages for the visitor are taken."""
         visitor = visitor_of(request)
         notes: list[Note] = []
         if REFRESH not in request.headers:
             # The script loads pages that somebody has open; a message is for the page that they open next.
             notes, visitor.notes = visitor.notes, []
-        text = self.render(
-            template,
-            visitor=visitor,
-            notes=notes,
-            path=request.url.path,
-            query=request.url.query,
-            waiting=self.waiting(visitor),
-            revision=request.scope[REVISION],
-            link_command=self.front.running.deciding.commands.link,
-            now=time.time(),
-            **values,
-        )
-        return HTMLResponse(text, code)
-
-    def render(self, template: str, **values: Any) -> str:
-        """A template filled with values."""
-        return self._templates.get_template(template).render(**values)
+        return {
+            "visitor": {
+                "name": visitor.name,
+                "secret": visitor.secret,
+                "may_change": visitor.may_change,
+                "manages": visitor.manages,
+            },
+            "ui": PREFIX,
+            "notes": [[kind, text] for kind, text in notes],
+            "path": request.url.path,
+            "query": request.url.query,
+            "waiting": self.waiting(visitor),
+            "revision": request.scope[REVISION],
+            "link_command": self.front.running.deciding.commands.link,
+            "now": time.time(),
+        }
 
     def waiting(self, visitor: Visitor) -> int:
         """How many decisions wait for this visitor."""
@@ -193,7 +176,7 @@ class Site:
         except QuotaError as error:
             return access.refusal(429, str(error), {"Retry-After": str(math.ceil(error.retry_after))})
         if key is None:
-            text = self.render("sign_in.html", wrong=wrong)
+            text = render("sign_in.html", ui=PREFIX, wrong=wrong)
             return HTMLResponse(text, 403 if wrong else 200)
         return RedirectResponse(f"{PREFIX}/runs", 303, {"Set-Cookie": cookie(request.scope, key)})
 
@@ -237,11 +220,6 @@ class Site:
         if request.scope.get(VISITOR) is None:
             return HTMLResponse("not found", status)
         return self.page(request, "refused.html", code=status, title="There is no such page", why=request.url.path)
-
-
-def _readable(value: object) -> object:
-    """What a template writes: text from outside without what hides. Parts of pages are text of templates already."""
-    return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _from(request: Request) -> str:

@@ -6,11 +6,18 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final, cast
 
 from ideabridge.bridge.driving.driver import is_left
 from ideabridge.bridge.loop.effect import ExecutionKey, call_of_room
-from ideabridge.bridge.loop.event import ApprovalAsked, OutcomeAsked, PlanAsked, QuestionAsked
+from ideabridge.bridge.loop.event import (
+    ApprovalAsked,
+    OutcomeAsked,
+    PlanAsked,
+    QuestionAsked,
+    event_from_json,
+    read_decider,
+)
 from ideabridge.bridge.loop.grant import Grant
 from ideabridge.bridge.loop.policy import approval_timeout
 from ideabridge.bridge.loop.question import Question
@@ -20,7 +27,9 @@ from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import Viewer
 from ideabridge.server.views.history import RunHistory, read_history
 from ideabridge.server.views.shown import Room, ShownQuestion, content_of, show_question, sums_of
-from ideabridge.tools.encoding import JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.schema import Validator
+from ideabridge.tools.tool import Annotations, Tool
 
 _WAITING: Final = ("needs_approval", "running", "queued", "needs_solution", "interrupted")
 """The statuses of runs that may have open decisions. Beside them, other calls may run, or rooms need solutions."""
@@ -114,6 +123,29 @@ class OpenQuestions:
             frozenset(machine.open_rooms),
         )
 
+    def to_json(self) -> JSONObject:
+        """It as JSON, for another process; `from_json` reads it."""
+        asked: list[JSON] = [[_question_to_json(question), when] for question, when in self.asked]
+        return {
+            "asked": asked,
+            "seconds": self.seconds,
+            "grants": [_grant_to_json(grant) for grant in self.grants],
+            "instances": self.instances,
+            "rooms": [list[JSON](room) for room in self.rooms],
+        }
+
+    @classmethod
+    def from_json(cls, value: JSON) -> OpenQuestions:
+        """Read what `to_json` returned."""
+        stored = cast("dict[str, Any]", value)
+        return cls(
+            tuple((_question_from_json(question), when) for question, when in stored["asked"]),
+            stored["seconds"],
+            tuple(_grant_from_json(grant) for grant in stored["grants"]),
+            stored["instances"],
+            frozenset((call, item) for call, item in stored["rooms"]),
+        )
+
     def pending(self, root: RunRecord, prefix: str) -> Iterator[Pending]:
         """Its questions as open decisions of `root`, the run that the journal belongs to."""
         at_work = root.status == "running" and not is_left(root)
@@ -177,3 +209,64 @@ def _asked(history: RunHistory) -> dict[str, float]:
         if isinstance(event, ApprovalAsked | OutcomeAsked | PlanAsked | QuestionAsked) and event.at is not None:
             times[event.approval] = event.at
     return times
+
+
+def _question_to_json(question: Question) -> JSONObject:
+    return {
+        "kind": question.kind,
+        "approval": question.approval,
+        "digest": question.digest,
+        "shown": question.shown,
+        "why": question.why,
+        "call": question.call,
+        "item": question.item,
+        "tool": _tool_to_json(question.tool),
+        "asked": None if question.asked is None else question.asked.to_json(),
+        "assumed": list[JSON](question.assumed),
+        "hints": question.hints.to_json(),
+    }
+
+
+def _question_from_json(stored: dict[str, Any]) -> Question:
+    asked = None if stored["asked"] is None else event_from_json(stored["asked"])
+    return Question(
+        kind=stored["kind"],
+        approval=stored["approval"],
+        digest=stored["digest"],
+        shown=stored["shown"],
+        why=stored["why"],
+        call=stored["call"],
+        item=stored["item"],
+        tool=None if stored["tool"] is None else Tool.from_json(stored["tool"]),
+        asked=asked if isinstance(asked, QuestionAsked) else None,
+        assumed=tuple(stored["assumed"]),
+        hints=Annotations.from_json(stored["hints"]),
+    )
+
+
+def _grant_to_json(grant: Grant) -> JSONObject:
+    return {
+        "call": grant.call,
+        "tool": _tool_to_json(grant.tool),
+        "activity": grant.activity,
+        "by": grant.by.to_json(),
+        "most": grant.most,
+        "where": None if grant.where is None else grant.where.schema,
+        "used": grant.used,
+    }
+
+
+def _grant_from_json(stored: dict[str, Any]) -> Grant:
+    where = None if stored["where"] is None else Validator(stored["where"], what="the parameters")
+    tool = Tool.from_json(stored["tool"])
+    by = read_decider(stored["by"])
+    return Grant(stored["call"], tool, stored["activity"], by, stored["most"], where, stored["used"])
+
+
+def _tool_to_json(tool: Tool | None) -> JSONObject | None:
+    if tool is None:
+        return None
+    definition: JSONObject = {**tool.to_json(), "wire": tool.wire}
+    if tool.reaches is not None:
+        definition["reaches"] = list[JSON](tool.reaches)
+    return definition

@@ -1,0 +1,45 @@
+"""Rendering: the templates of the page, in this process or in a worker."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from ideabridge.server.ui import showing
+from ideabridge.tools.names import printable
+
+FILES: Final = Path(__file__).parent
+
+
+def render(template: str, **values: Any) -> str:
+    """A template filled with values."""
+    return _environment().get_template(template).render(**values)
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(FILES / "templates"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+        finalize=_readable,
+        auto_reload=False,
+    )
+    files = sorted((FILES / "static").iterdir())
+    digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
+    shared: dict[str, Any] = {"files": digest}
+    environment.globals.update(shared)
+    environment.filters.update(showing.FILTERS)
+    return environment
+
+
+def _readable(value: object) -> object:
+    """What a template writes: text from outside without what hides. Parts of pages are text of templates already."""
+    return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value

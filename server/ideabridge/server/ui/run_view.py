@@ -1,0 +1,49 @@
+"""Run view: what `view_run` answers from the journal of a run, made here or in a worker process."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ideabridge.bridge.context.payloads import without_payloads
+from ideabridge.bridge.store.store import Store
+from ideabridge.server.ui.histories import KeptJournal, read_until
+from ideabridge.server.ui.showing import duration, short
+from ideabridge.server.ui.timeline import Row, timeline
+from ideabridge.tools.encoding import JSON, JSONObject
+
+MOST_ROWS: Final = 60
+"""Calls that the view shows."""
+
+
+def view_of(read: KeptJournal) -> JSONObject:
+    """The timeline of a run and its output."""
+    machine = None if read.history is None else read.history.machine
+    whole = timeline(read.trace, machine)
+    return {
+        "took": duration(whole.seconds),
+        "calls": len(read.trace.bars),
+        "ticks": list[JSON](whole.ticks),
+        "rows": [_row(row) for row in whole.rows[:MOST_ROWS]],
+        "more": max(0, whole.total - MOST_ROWS),
+        "output": short(without_payloads(machine.output), 2000) if machine is not None and machine.has_output else None,
+    }
+
+
+def view(store: Store, run_id: str, last: int) -> JSONObject:
+    """The same in a worker process, up to an event of a run."""
+    return view_of(read_until(store, run_id, last))
+
+
+def _row(row: Row) -> JSONObject:
+    return {
+        "number": row.number,
+        "name": row.name,
+        "module": row.module,
+        "status": row.status,
+        "left": row.left,
+        "width": row.width,
+        "asked": None if row.asked is None else list(row.asked),
+        "waited": None if row.waited is None else list(row.waited),
+        "took": duration(row.took),
+        "why": short(row.error or row.why, 160),
+    }
