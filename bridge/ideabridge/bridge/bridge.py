@@ -1177,7 +1177,7 @@ class Bridge:
             ArgumentError: the id is not text.
         """
         check_text("run_id", run_id)
-        run = await self.patiently(lambda: self._open_runs.get(run_id, caller))
+        run = await self._open_runs.look_up(run_id, caller)
         await self._open_runs.left_by_driver(run)
         return run
 
@@ -1196,6 +1196,10 @@ class Bridge:
         """
         # While the bridge is not open, the methods of the store wait.
         return call() if self._writer is None else await self._writer.patiently(call)
+
+    async def write(self, job: Callable[[], T]) -> T:
+        """Do what `patiently` does with a call that may write much, in the thread that writes into the store."""
+        return job() if self._writer is None else await self._writer.perform(job)
 
     async def resume(self, run_id: str, *, caller: Viewer = LOCAL) -> Run:
         """Continue a run here whose process ended, or that was set aside; see `Runs.resume` for what it raises. If only

@@ -51,6 +51,7 @@ from ideabridge.server.running import WAIT_S, Running
 from ideabridge.tools.encoding import JSON, JSONObject, decode, encode, encode_text
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
 from ideabridge.tools.schema import Validator
+from ideabridge.tools.threads import compute_beside
 
 _TEXT: Final[JSONObject] = {"type": "string"}
 _OPEN: Final[JSONObject] = {"type": "object", "additionalProperties": True}
@@ -392,7 +393,7 @@ _VALIDATORS: Final = {
 }
 
 
-def read_arguments(name: str, arguments: JSONObject) -> dict[str, Any]:
+async def read_arguments(name: str, arguments: JSONObject) -> dict[str, Any]:
     """The checked arguments of a call of an own tool.
 
     Models often write objects and arrays as JSON text, which is parsed, and null for an absent argument.
@@ -411,7 +412,7 @@ def read_arguments(name: str, arguments: JSONObject) -> dict[str, Any]:
             with suppress(IdeabridgeError):
                 parsed = decode(value, what=key)
                 result[key] = parsed if isinstance(parsed, expected) else value
-    _VALIDATORS[name].check(result)
+    await _VALIDATORS[name].check_apart(result)
     return result
 
 
@@ -473,14 +474,15 @@ class OwnHandlers:
         Raises:
             IdeabridgeError: the call fails; the message states the reason.
         """
-        return await self._handlers[name](read_arguments(name, arguments), request)
+        return await self._handlers[name](await read_arguments(name, arguments), request)
 
     # -- plans -------------------------------------------------------------------------------------------------
 
     async def _run_plan(self, arguments: Arguments, request: ToolRequest) -> ToolAnswer:
         if request.resumed is not None:
             return await self._answered(request.resumed, arguments, request)
-        plan = read_plan({key: arguments[key] for key in _PLAN_KEYS if key in arguments})
+        parts = {key: arguments[key] for key in _PLAN_KEYS if key in arguments}
+        plan = await compute_beside(parts, read_plan, parts)
         save_as = arguments.get("save_as")
         if save_as is not None:
             self._check_free(save_as, request.caller)
@@ -513,7 +515,7 @@ class OwnHandlers:
         if begins is None and turn is None:
             raise ArgumentError("solve: expected a task or a context; or run, turn and solution")
         if begins is None:
-            return await self._submit_solution(read_arguments("submit_solution", arguments), request)
+            return await self._submit_solution(await read_arguments("submit_solution", arguments), request)
         if turn is not None:
             raise ArgumentError(f"solve: {begins} starts a run, and {turn} continues one; give either")
         if request.resumed is not None:

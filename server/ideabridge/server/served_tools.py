@@ -491,9 +491,11 @@ def described(publication: Publication) -> str:
     """
     sharer = None if publication.owner is None else user_of(publication.owner)
     whose = "" if sharer is None else f" (Published by the user {sharer}.)"
-    recorded = publication.recorded.get("input") if isinstance(publication.recorded, dict) else None
     description = " ".join(filter(None, (cut_description(publication.description), evidence_of(publication))))
-    if publication.answer != "recorded" or recorded is None:
+    if publication.answer != "recorded":
+        return f"{description}{whose}"
+    recorded = publication.recorded.get("input") if isinstance(publication.recorded, dict) else None
+    if recorded is None:
         return f"{description}{whose}"
     text = encode_text(recorded)
     ellipsis = "…" if len(text) > _INPUT_CHARACTERS else ""

@@ -40,9 +40,10 @@ from ideabridge.server.running import CANCELLED, Running
 from ideabridge.server.served_tools import PublishedTool
 from ideabridge.server.transports.quotas import QuotaError, Quotas
 from ideabridge.tools.builtins import builtin_toolbox
-from ideabridge.tools.encoding import MAX_BYTES, encode, normalise
+from ideabridge.tools.encoding import MAX_BYTES, JSONObject, encode, normalise
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError, UnknownToolError
 from ideabridge.tools.names import visible
+from ideabridge.tools.threads import compute_beside
 from ideabridge.tools.turns import asked_by
 
 logger: Final = logging.getLogger(__name__)
@@ -319,13 +320,12 @@ class Front:
 
     async def _called(self, context: Context, params: types.CallToolRequestParams) -> ToolAnswer:
         name = params.name
-        value = normalise(params.arguments or {}, what="arguments")
-        arguments = value if isinstance(value, dict) else {}
-        size = len(encode(arguments))
+        caller = caller_of(context)
+        asked_by.set(caller)
+        arguments, size = await compute_beside(params.arguments, _arguments_in, params)
         if size > MAX_BYTES:
             raise LimitExceededError(f"arguments of {name[:64]} have {size:,} bytes; at most {MAX_BYTES:,} are taken")
-        request = ToolRequest(caller_of(context), context, responses=params.input_responses)
-        asked_by.set(request.caller)
+        request = ToolRequest(caller, context, responses=params.input_responses)
         if params.request_state is not None:
             await self.running.take_up(request, params.request_state, params.input_responses)
         with self.quotas.holding(request.caller, "bytes of arguments in progress", MOST_ARGUMENTS, size):
@@ -372,3 +372,10 @@ def _for_host(context: Context, result: ToolAnswer) -> ToolAnswer:
         return result
     # The text says all that the structured content does, and own tools declare no output schema.
     return {key: part for key, part in result.items() if key != "structuredContent"}
+
+
+def _arguments_in(params: types.CallToolRequestParams) -> tuple[JSONObject, int]:
+    """The arguments of a call, and their bytes as JSON."""
+    value = normalise(params.arguments or {}, what="arguments")
+    arguments = value if isinstance(value, dict) else {}
+    return arguments, len(encode(arguments))

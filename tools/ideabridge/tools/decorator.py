@@ -36,7 +36,7 @@ from ideabridge.tools.errors import (
 from ideabridge.tools.keywords import at, map_schemas, show, show_path
 from ideabridge.tools.message import DataMessage
 from ideabridge.tools.names import MAX_TOOL_NAME, is_tool_name, safe_name
-from ideabridge.tools.threads import run_tool_in_thread
+from ideabridge.tools.threads import compute_beside, run_tool_in_thread
 from ideabridge.tools.tool import (
     DEFINITION,
     HINTS,
@@ -482,7 +482,7 @@ def _runner(function: Callable[..., Any], parameters: _Parameters, result: _Resu
     )
 
     async def run(arguments: JSONObject, context: ActivityContext) -> JSON | DataMessage[JSON]:
-        values = parameters.read(arguments, context)
+        values = await compute_beside(arguments, parameters.read, arguments, context)
         call = partial(function, **values)
         if is_async:
             returned = await call()
@@ -492,7 +492,8 @@ def _runner(function: Callable[..., Any], parameters: _Parameters, result: _Resu
                 returned = await cast("Any", returned)
         if isinstance(returned, DataMessage):
             message = cast("DataMessage[Any]", returned)
-            return DataMessage(message.kind, result.dump(message.data), message.description)
-        return result.dump(returned)
+            data = await compute_beside(message.data, result.dump, message.data)
+            return DataMessage(message.kind, data, message.description)
+        return await compute_beside(returned, result.dump, returned)
 
     return run

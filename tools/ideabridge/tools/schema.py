@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Any, Final, cast
+from typing import Any, Final, NoReturn, cast
 
 import jsonschema_rs
 
@@ -344,6 +344,18 @@ class Validator:
         except ValueError:
             return False
 
+    def check_unless_costly(self, value: JSON, *, briefly: bool = False) -> bool:
+        """Check as `check` does, and return True, unless the check is costly. Raises as `check`."""
+        if self.is_costly(value):
+            return False
+        try:
+            is_valid = self._own.valid.is_valid(value)
+        except ValueError:
+            is_valid = False
+        if not is_valid:
+            self.refuse(value, briefly=briefly)
+        return True
+
     def check(self, value: JSON, *, briefly: bool = False) -> None:
         """Check that the value satisfies the schema. A costly check blocks for at most a second. With `briefly` the
         reasons of a mismatch, which take far longer than the check, are omitted.
@@ -355,9 +367,13 @@ class Validator:
                 longer than that.
         """
         if not self.is_valid(value):
-            if briefly:
-                raise self._mismatch([Problem(show(value), "a value that fits the schema")])
-            raise self._mismatch(self._why(normalise(value, what=self.what)))
+            self.refuse(value, briefly=briefly)
+
+    def refuse(self, value: JSON, *, briefly: bool = False) -> NoReturn:
+        """Raise the errors of `check` for a value that does not satisfy the schema."""
+        if briefly:
+            raise self._mismatch([Problem(show(value), "a value that fits the schema")])
+        raise self._mismatch(self._why(normalise(value, what=self.what)))
 
     async def check_apart(self, value: JSON) -> None:
         """Check as `check` does, without blocking: a costly check runs in a worker for at most `worker.SECONDS`.

@@ -7,8 +7,8 @@ that only waits, for a file or the keyring, needs no turn: it uses `anyio.to_thr
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, TypeVar, TypeVarTuple, Unpack
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar, TypeVarTuple, Unpack, cast
 
 import anyio
 import anyio.to_thread
@@ -32,6 +32,12 @@ MOST_TOOLS_OF_ONE: Final = 40
 
 _TOOLS: Final[RunVar[FairPlaces]] = RunVar("_TOOLS")
 
+_LARGE_PARTS: Final = 20_000
+"""Parts of a large value: to copy it takes about 10 ms. Each counts about twice."""
+
+_LARGE_TEXT: Final = 1_000_000
+"""Characters of the texts of a large value."""
+
 
 async def compute_in_thread(work: Callable[[Unpack[Arguments]], T], *arguments: *Arguments) -> T:
     """Return what a function returns that computes for longer than the event loop may wait.
@@ -42,6 +48,37 @@ async def compute_in_thread(work: Callable[[Unpack[Arguments]], T], *arguments: 
     async with _places(_COMPUTING, MOST, 1).place():
         # Those who compute do not hold up files and the keyring, which share a limiter.
         return await anyio.to_thread.run_sync(work, *arguments, limiter=anyio.CapacityLimiter(1))
+
+
+async def compute_beside(value: object, work: Callable[[Unpack[Arguments]], T], *arguments: *Arguments) -> T:
+    """Return what a function returns that walks through a value. It runs in a thread if the value is large."""
+    if not is_large(value):
+        return work(*arguments)
+    return await compute_in_thread(work, *arguments)
+
+
+def is_large(value: object) -> bool:
+    """Whether a value has so many parts, or so much text, that the event loop should not walk through it. This looks at
+    no more parts than a small value has.
+    """
+    parts = text = 0
+    waiting: list[Any] = [value]
+    while waiting:
+        part = waiting.pop()
+        parts += 1
+        if isinstance(part, str | bytes):
+            text += len(part)
+        elif isinstance(part, dict):
+            members = cast("dict[Any, Any]", part)
+            parts += len(members)
+            waiting += members.values()
+        elif isinstance(part, list | tuple):
+            items = cast("Sequence[Any]", part)
+            parts += len(items)
+            waiting += items
+        if parts > _LARGE_PARTS or text > _LARGE_TEXT:
+            return True
+    return False
 
 
 async def run_tool_in_thread(work: Callable[[], T]) -> T:

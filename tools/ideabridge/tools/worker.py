@@ -211,7 +211,6 @@ class Workers:
         import anyio.to_thread
 
         seconds = SECONDS if seconds is None else seconds
-        frame = encode([job, argument])
         async with _turns().place():
             while True:
                 # A worker ends with the thread that started it, so the waiting thread must not start it.
@@ -220,7 +219,7 @@ class Workers:
                     return await anyio.to_thread.run_sync(
                         self._ask,
                         job_at_work,
-                        frame,
+                        [job, argument],
                         what,
                         seconds,
                         abandon_on_cancel=True,
@@ -234,10 +233,9 @@ class Workers:
 
     def wait(self, job: str, argument: JSON, *, what: str, seconds: float) -> JSON:
         """Do the same as `run`, with the same errors, but block for at most `seconds`."""
-        frame = encode([job, argument])
         while True:
             try:
-                return self._ask(_Job(self._take()), frame, what, seconds)
+                return self._ask(_Job(self._take()), [job, argument], what, seconds)
             except _GoneError:
                 continue
 
@@ -252,11 +250,11 @@ class Workers:
             # Perhaps no thread will wait for it.
             self._drop(job.worker)
 
-    def _ask(self, job: _Job, frame: bytes, what: str, seconds: float) -> JSON:
+    def _ask(self, job: _Job, asked: list[JSON], what: str, seconds: float) -> JSON:
         worker = job.worker
         job.is_begun = True
         try:
-            answer = worker.ask(frame, seconds)
+            answer = worker.ask(encode(asked), seconds)
         except _GoneError:
             self._drop(worker)
             code = worker.process.returncode

@@ -136,7 +136,7 @@ def _shorten(value: JSON, path: Path, instance: str | None, small: int, room: _R
     if room.left <= 0:
         # Previews of very many parts would be as large as the value.
         return {"reference": format_reference(path, instance), "type": _type(value)}
-    reference = reference_to(value, path, instance)
+    reference = reference_to(value, path, instance, size=size)
     room.left -= len(encode(reference))
     return reference
 

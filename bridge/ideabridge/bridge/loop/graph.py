@@ -414,8 +414,7 @@ class Graph:
                 _literal(call.parameters), lambda one: escaped(known[one.text]) if one.text in known else one.text
             )
         try:
-            if not validator.is_costly(filled):
-                validator.check(filled, briefly=briefly)
+            validator.check_unless_costly(filled, briefly=briefly)
         except IdeabridgeError as error:
             names = ", ".join(list(used)[:_TOLD])
             call.problems.append(f"{error} (with what {clipped(names)} has now)")

@@ -201,8 +201,8 @@ class Readiness:
         if not call.constant and call.tool is not None:
             try:
                 exact = self._graph.catalogue.exact(call.tool)
-                if call.room is None and exact.is_costly(parameters):
-                    item.unchecked = True
+                if call.room is None:
+                    item.unchecked = not exact.check_unless_costly(parameters, briefly=briefly)
                 else:
                     exact.check(parameters, briefly=briefly)
             except IdeabridgeError as error:

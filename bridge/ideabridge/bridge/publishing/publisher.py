@@ -165,6 +165,8 @@ class _Bridge(Protocol):
     async def dry_run(self, plan: PlanLike, *, caller: str = LOCAL) -> dict[str, Any]: ...
     async def patiently(self, call: Callable[[], T]) -> T: ...
 
+    async def write(self, job: Callable[[], T]) -> T: ...
+
 
 @dataclass(frozen=True, slots=True)
 class Publisher:
@@ -453,7 +455,7 @@ class Publisher:
                     replaces=self.store.users.manages(caller),
                 )
 
-        published = await self.bridge.patiently(keep)
+        published = await self.bridge.write(keep)
         if made.draft is None:
             return dataclasses.replace(published, report=made.report or ({"left_open": no_plan} if no_plan else None))
         for record in made.draft.records:

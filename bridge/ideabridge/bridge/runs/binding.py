@@ -12,6 +12,7 @@ one with the reason.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 
 from ideabridge.bridge.context.reader import is_reader
 from ideabridge.bridge.loop.catalogue import Catalogue
@@ -45,6 +46,12 @@ def bound_to(catalogue: Catalogue, definitions: Mapping[str, str], parent: JSONO
 def sentence(why: str) -> str:
     """The reason with a mark at its end."""
     return why if why.endswith(("?", ".")) else f"{why}."
+
+
+@cache
+def _builtin_tools() -> Mapping[str, Tool]:
+    """The definitions of the built-in tools: a large journal asks for them once for each of its calls."""
+    return builtin_toolbox().tools
 
 
 class Binding:
@@ -114,7 +121,7 @@ class Binding:
             difference = self._executor.difference(tool)
             if difference is not None:
                 return f"its tool {tool.name!r} has changed since it was started: {difference}"
-        if is_reader(tool) or tool == builtin_toolbox().tools.get(tool.name) or self._is_bound(OWN_TOOLS):
+        if is_reader(tool) or tool == _builtin_tools().get(tool.name) or self._is_bound(OWN_TOOLS):
             return None
         return f"its tool {tool.name!r} belongs to another project, or to another program, than this one"
 

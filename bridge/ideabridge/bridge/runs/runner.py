@@ -126,6 +126,43 @@ class _Run(DrivenRun, Protocol):
     def note_waiting(self) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """What a journal leaves beside the machine that has taken it.
+
+    Attributes:
+        machine: the machine.
+        composer: has composed the last Request.
+        request: the last Request; None without one.
+        failed: why it could not be composed.
+    """
+
+    machine: Machine
+    composer: Composer
+    request: Request | None
+    failed: HandlerError | None
+
+
+def fold(machine: Machine, composer: Composer, events: Sequence[Event]) -> Folded:
+    """Let a machine take the events of a journal.
+
+    Raises:
+        JournalError: an event does not fit.
+    """
+    asked = [number for number, event in enumerate(events) if isinstance(event, RequestMade)]
+    request: Request | None = None
+    failed: HandlerError | None = None
+    for number, event in enumerate(events):
+        if asked and number == asked[-1] and isinstance(event, RequestMade):
+            # Composed at its place: the machine holds what the Request contains only until it is answered.
+            try:
+                request = composer.compose(machine, event)
+            except HandlerError as error:
+                failed = error
+        machine.receive(event)
+    return Folded(machine, composer, request, failed)
+
+
 class Runner:
     """Drives one machine.
 
@@ -664,18 +701,15 @@ class Runner:
         Raises:
             JournalError: an event does not fit.
         """
-        asked = [number for number, event in enumerate(events) if isinstance(event, RequestMade)]
-        failed: HandlerError | None = None
-        for number, event in enumerate(events):
-            if asked and number == asked[-1] and isinstance(event, RequestMade):
-                # Composed at its place: the machine holds what the Request contains only until it is answered.
-                try:
-                    self.request = self._composer.compose(self.machine, event)
-                except HandlerError as error:
-                    failed = error
-            self.machine.receive(event)
-        if failed is not None and not self.machine.ended:
-            self.interrupt(cause(failed, self._screen.mask))
+        self.take_folded(fold(self.machine, self._composer, events))
+
+    def take_folded(self, folded: Folded) -> None:
+        """Take what `fold` made with the machine of this runner."""
+        self._composer = folded.composer
+        if folded.request is not None:
+            self.request = folded.request
+        if folded.failed is not None and not self.machine.ended:
+            self.interrupt(cause(folded.failed, self._screen.mask))
 
     def follow(self, events: Sequence[Event]) -> None:
         """Take events that another process has journaled, and call the watchers. Nothing is journaled or performed.

@@ -20,7 +20,7 @@ import math
 import secrets
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, NotRequired, TypedDict
 from weakref import WeakValueDictionary
@@ -63,6 +63,7 @@ from ideabridge.bridge.plan import Plan
 from ideabridge.bridge.programs.names import ProgramNames, program_schema
 from ideabridge.bridge.programs.sandbox import ASK, Sandbox
 from ideabridge.bridge.programs.steps import expect_sound, programs_in
+from ideabridge.bridge.reading import are_small
 from ideabridge.bridge.runs.binding import Binding, bound_to, sentence
 from ideabridge.bridge.runs.executor import CALLER_MEMORY, MEMORY_STEP, Executor, Kept
 from ideabridge.bridge.runs.observed import Observed
@@ -71,6 +72,7 @@ from ideabridge.bridge.runs.people import Approver, DecidedEvent, Decision
 from ideabridge.bridge.runs.replay import Ways
 from ideabridge.bridge.runs.rooms import Rooms
 from ideabridge.bridge.runs.run import Run
+from ideabridge.bridge.runs.runner import Folded, fold
 from ideabridge.bridge.runs.starts import NO_PROGRAMS, Start, expect_programs, start_program
 from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.store.errors import StoreError, UnknownRunError
@@ -150,6 +152,15 @@ def _who(record: RunRecord) -> str:
     return f"process {parts[3]} on {parts[0]}{stopped}"
 
 
+@dataclass(frozen=True, slots=True)
+class _ReadJournal:
+    """The events of a journal, and the number of the last; `folded` if a machine has taken them."""
+
+    events: Sequence[Event]
+    last: int
+    folded: Folded | None = None
+
+
 class Runs:
     """Creates, keeps and takes up runs.
 
@@ -192,6 +203,8 @@ class Runs:
         self.sandbox = Sandbox(offer.absent)
         self._handlers = handlers
         self._schemas = SchemaCache()
+        # Journals that a thread has read for runs that are taken up at once.
+        self._read: dict[str, _ReadJournal] = {}
         self.screen = screen
         self.approver = approver
         self.users = configuration.users
@@ -310,6 +323,36 @@ class Runs:
             if run.driver.epoch is not None:
                 run.runner.leave_work()
 
+    async def look_up(self, run_id: str, caller: str) -> Run:
+        """Do what `get` does, but read a large journal in a thread. A worker process cannot do this, because the run
+        goes on in this process.
+        """
+        self.store.runs.find(run_id, caller=caller)
+        await self._read_beside(run_id)
+        try:
+            return await self.writer.patiently(lambda: self.get(run_id, caller))
+        finally:
+            self._read.pop(run_id, None)
+
+    async def _read_beside(self, run_id: str) -> None:
+        record = self.store.runs.get(run_id)
+        if record is None or (run_id in self._runs and self._is_at_hand(self._runs[run_id], record.last_event)):
+            return
+        if not are_small(self.store, [run_id]):
+            try:
+                self._read[run_id] = await compute_in_thread(self._read_and_fold, run_id)
+            except JournalError:
+                # Who takes up the run says so.
+                return
+
+    def _read_events(self, run_id: str) -> _ReadJournal:
+        numbered = [(number, event_from_json(event)) for number, event in self.store.runs.events(run_id)]
+        return _ReadJournal([event for _, event in numbered], numbered[-1][0] if numbered else 0)
+
+    def _read_and_fold(self, run_id: str) -> _ReadJournal:
+        read = self._read_events(run_id)
+        return _ReadJournal(read.events, read.last, fold(Machine(), self.composer(), read.events))
+
     def get(self, run_id: str, caller: str) -> Run:
         """Return a run of this caller. Raises `UnknownRunError`."""
         record = self.store.runs.find(run_id, caller=caller)
@@ -357,18 +400,21 @@ class Runs:
         """`resume` for a person: also a run that was set aside. If only a heartbeat can show whether its driver is
         alive, this waits for one, at most for the duration of the lease.
         """
-        first = self.store.runs.get(run_id)
+        first = self.store.runs.find(run_id, caller=caller)
         while True:
+            await self._read_beside(run_id)
             try:
                 return await self.writer.patiently(lambda: self.resume(run_id, caller, anyway=True))
             except InterruptedRunError:
                 now = self.store.runs.get(run_id)
-                if now is None or first is None or now.status != "running" or now.lease != first.lease:
+                if now is None or now.status != "running" or now.lease != first.lease:
                     raise
                 left = self.left(now.lease)
                 if not 0 < left < math.inf:
                     raise
                 await anyio.sleep(min(left, LISTENS_SECONDS))
+            finally:
+                self._read.pop(run_id, None)
 
     async def cancel(self, run_id: str, caller: Viewer, reason: str) -> Run:
         """End a run and its calls, in whatever process it is at work. A run that has ended stays as it is.
@@ -807,17 +853,23 @@ class Runs:
             ) from None
 
     def _read_whole(self, record: RunRecord, parent: Run | None, *, anyway: bool, end: str | None) -> Run:
-        numbered = [(number, event_from_json(event)) for number, event in self.store.runs.events(record.id)]
-        events: Sequence[Event] = [event for _, event in numbered]
+        read = self._read.pop(record.id, None)
+        if read is None or read.last != record.last_event:
+            read = self._read_events(record.id)
+        events, folded = read.events, read.folded
         first = events[0] if events else None
-        run = self._attach(record.id, record.caller, Machine(), first, parent, memory_of_start(events))
+        machine = Machine() if folded is None else folded.machine
+        run = self._attach(record.id, record.caller, machine, first, parent, memory_of_start(events))
         run.made_under = record.fingerprint
         if parent is not None and run.key in parent.machine.open_rooms:
             parent.rooms[run.key] = run
-        run.runner.fold(events)
+        if folded is None:
+            run.runner.fold(events)
+        else:
+            run.runner.take_folded(folded)
         for event in events:
             run.turns.take(event)
-        run.driver.seen = numbered[-1][0] if numbered else 0
+        run.driver.seen = read.last
         steps = self.store.ideas.of_run(record.id)
         run.idea = steps[-1].id if steps else None
         if events and not run.machine.ended:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Final, NamedTuple, cast
 
 from ideabridge.bridge.store.database import Database, now_text
+from ideabridge.bridge.store.decoded import Decoded
 from ideabridge.bridge.store.errors import (
     CursorError,
     NameTakenError,
@@ -100,28 +101,45 @@ def _text(value: JSON) -> str | None:
     return None if value is None else encode_text(value)
 
 
-def _value(text: str | None) -> JSON:
-    return None if text is None else decode_trusted(text)
+class _Text:
+    """The text of a value that nobody has asked for yet."""
+
+    def __init__(self, text: str, decoded: Decoded) -> None:
+        self.text = text
+        self._decoded = decoded
+
+    @cached_property
+    def value(self) -> JSON:
+        """The value."""
+        return self._decoded.value(self.text)
 
 
-def _read(row: tuple[Any, ...]) -> Publication:
-    return Publication(
-        name=row[0],
-        version=row[1],
-        idea_id=row[2].hex(),
-        description=row[3],
-        answer=row[4],
-        input_schema=cast("JSONObject | None", _value(row[5])),
-        output_schema=cast("JSONObject | None", _value(row[6])),
-        annotations=cast("JSONObject", _value(row[7])),
-        plan=cast("JSONObject | None", _value(row[8])),
-        recorded=_value(row[9]),
-        owner=row[10] or None,
-        time=row[11],
-        learned=cast("JSONObject | None", _value(row[12])),
-        live=row[13] == row[1],
-        pinned=row[13] == row[1] and bool(row[14]),
-    )
+class _StoredPublication(Publication):
+    """A publication whose `recorded`, which may be large, is decoded when somebody asks for it."""
+
+    __slots__ = ("_held",)
+    _held: JSON | _Text
+
+    @property
+    def recorded(self) -> JSON:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """See `Publication`."""
+        held = self._held
+        return held.value if isinstance(held, _Text) else held
+
+    @recorded.setter
+    def recorded(self, value: JSON | _Text) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        object.__setattr__(self, "_held", value)
+
+    def hold(self, recorded: JSON) -> None:
+        """Take the value of `recorded`, which need not be decoded then."""
+        object.__setattr__(self, "_held", recorded)
+
+    @property
+    def guide(self) -> JSONObject | None:
+        """See `Publication`."""
+        if isinstance(self._held, _Text) and '"solve":' not in self._held.text:
+            return None
+        return Publication.guide.__get__(self)
 
 
 class Evidence(NamedTuple):
@@ -138,6 +156,7 @@ class Publications:
         self._database = database
         self._search = search
         self._tool_memory = tool_memory
+        self._decoded = Decoded()
 
     def publish(
         self,
@@ -183,6 +202,10 @@ class Publications:
             if number == 0:
                 raise UnknownIdeaError(f"no idea {idea_id[:80]!r}")
             self._check(name, answer, plan, recorded)
+            plan_text, recorded_text = _text(plan), _text(recorded)
+            if plan_text is not None:
+                # It is read again at once.
+                self._decoded.keep(plan_text, plan)
             execute = self._database.execute
             row = execute("SELECT owner FROM names WHERE name = ?", (name,)).fetchone()
             if row is not None:
@@ -215,8 +238,8 @@ class Publications:
                     _text(input_schema),
                     _text(output_schema),
                     encode_text(annotations),
-                    _text(plan),
-                    _text(recorded),
+                    plan_text,
+                    recorded_text,
                     owner,
                     now_text(),
                 ),
@@ -231,7 +254,10 @@ class Publications:
                 self._share(name, audience, since=version)
             told = self.get(name, caller=SEES_ALL)
             self._index(name, told.description)
-            return told if told.version == version else self.get(name, version, caller=SEES_ALL)
+            published = told if told.version == version else self.get(name, version, caller=SEES_ALL)
+            if isinstance(published, _StoredPublication):
+                published.hold(recorded)
+            return published
 
     def pin(
         self,
@@ -439,7 +465,29 @@ class Publications:
             ).fetchall()
             if not rows:
                 raise self._unknown(name, caller=caller)
-            return [_read(row) for row in rows]
+            return [self._read(row) for row in rows]
+
+    def _read(self, row: tuple[Any, ...]) -> Publication:
+        return _StoredPublication(
+            name=row[0],
+            version=row[1],
+            idea_id=row[2].hex(),
+            description=row[3],
+            answer=row[4],
+            input_schema=cast("JSONObject | None", self._value(row[5])),
+            output_schema=cast("JSONObject | None", self._value(row[6])),
+            annotations=cast("JSONObject", self._value(row[7])),
+            plan=cast("JSONObject | None", self._value(row[8])),
+            recorded=None if row[9] is None else cast("JSON", _Text(row[9], self._decoded)),
+            owner=row[10] or None,
+            time=row[11],
+            learned=cast("JSONObject | None", self._value(row[12])),
+            live=row[13] == row[1],
+            pinned=row[13] == row[1] and bool(row[14]),
+        )
+
+    def _value(self, text: str | None) -> JSON:
+        return None if text is None else self._decoded.value(text)
 
     def _check(self, name: str, answer: str, plan: JSONObject | None, recorded: JSON) -> None:
         check_name(name)
@@ -502,8 +550,7 @@ class Publications:
             ).fetchone()
             if row is None:
                 raise self._unknown(name, version, caller)
-            found = _read(row)
-            return found if version is None else dataclasses.replace(found, learned=None)
+            return self._read(row if version is None else (*row[:12], None, *row[13:]))
 
     def find(self, name: str, version: int | None, caller: Viewer) -> int | None:
         """The row of the idea that a name or version refers to; `caller` as for `get`."""
@@ -549,7 +596,7 @@ class Publications:
                 f"{_LIVE} WHERE names.name > ?2 AND {OPEN_TO} ORDER BY names.name LIMIT ?3",
                 (only_of(caller), after or "", limit + 1),
             ).fetchall()
-            return Page([_read(row) for row in rows[:limit]], rows[limit - 1][0] if len(rows) > limit else None)
+            return Page([self._read(row) for row in rows[:limit]], rows[limit - 1][0] if len(rows) > limit else None)
 
     def most_used(self, limit: int, *, caller: str) -> list[Publication]:
         """The `limit` most used publications (`note_uses`) that are published to a caller, the most used first."""
@@ -562,7 +609,7 @@ class Publications:
                 f"ORDER BY {_BY_USE}",
                 (caller, limit),
             ).fetchall()
-            return [_read(row) for row in rows]
+            return [self._read(row) for row in rows]
 
     def names_by_use(self, caller: str) -> list[str]:
         """Up to 20,000 names that are published to a caller, the most used first."""
@@ -587,7 +634,7 @@ class Publications:
                 f"WHERE {OPEN_TO} ORDER BY part.key",
                 (caller, f"[{','.join(map(str, numbers))}]"),
             ).fetchall()
-            return [_read(row) for row in rows]
+            return [self._read(row) for row in rows]
 
         with self._database.guard:
             # If nothing open to the caller has the words, they are taken as beginnings, as if no name had them:

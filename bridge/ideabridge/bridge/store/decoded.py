@@ -1,0 +1,52 @@
+"""Decoded: the values of long JSON texts that were read last, so that who reads them again does not decode them."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import Final
+
+from ideabridge.tools.encoding import JSON, decode_trusted, memory_of
+
+LONG: Final = 20_000
+"""Characters of a text whose value is kept. To decode a shorter one takes less than a millisecond."""
+
+MOST_BYTES: Final = 64 * 1024 * 1024
+"""About how many bytes of memory all values take that are kept."""
+
+
+class Decoded:
+    """The values of texts. Thread-safe. Nobody may change a value, because the next reader gets it, too."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[str, tuple[JSON, int]] = OrderedDict()
+        self._total = 0
+
+    def value(self, text: str) -> JSON:
+        """The value of a text that `encode` wrote."""
+        if len(text) < LONG:
+            return decode_trusted(text)
+        with self._lock:
+            if text in self._kept:
+                self._kept.move_to_end(text)
+                return self._kept[text][0]
+        value = decode_trusted(text)
+        self.keep(text, value)
+        return value
+
+    def keep(self, text: str, value: JSON) -> None:
+        """Keep the value of a text, unless it takes more than half of all memory for values."""
+        if len(text) < LONG:
+            return
+        size = memory_of(text.encode())
+        if size > MOST_BYTES // 2:
+            return
+        with self._lock:
+            if text in self._kept:
+                return
+            self._kept[text] = (value, size)
+            self._total += size
+            while self._total > MOST_BYTES:
+                _, (_, freed) = self._kept.popitem(last=False)
+                self._total -= freed
