@@ -31,6 +31,11 @@ class Hold:
     collected: float
     places: list[str]
 
+    @property
+    def own(self) -> float:
+        """Seconds of processor time without the collector of garbage."""
+        return self.processor - self.collected
+
 
 @dataclass
 class Pings:
@@ -41,7 +46,9 @@ class Pings:
         answered: their number.
         worst: the longest time from one answer to the next, in seconds.
         seconds: how long the work took.
-        held: the round of the event loop that took the most processor time; None without a noted one.
+        held: the round of the event loop that took the most processor time without the collector of garbage, if one was
+            noted.
+        collected: the most seconds of processor time that the collector of garbage took in a round.
     """
 
     what: str
@@ -49,21 +56,21 @@ class Pings:
     worst: float = 0.0
     seconds: float = 0.0
     held: Hold | None = None
+    collected: float = 0.0
     begun: float = field(default_factory=time.monotonic)
 
     @property
     def processor(self) -> float:
-        """The most processor time of a round of the event loop, in seconds."""
-        return 0.0 if self.held is None else self.held.processor
+        """The most processor time of a round of the event loop without the collector of garbage, in seconds."""
+        return 0.0 if self.held is None else self.held.own
 
     @property
     def shown(self) -> str:
         """A line of a report."""
-        held = "" if self.held is None else f" [{self.held.collected:.2f} collected; {'; '.join(self.held.places[:2])}]"
-        return (
-            f"{self.processor:6.2f} s of processor, {self.worst:6.2f} s of {self.seconds:6.2f} s without an answer, "
-            f"{self.answered:6,} pings: {self.what}{held}"
-        )
+        held = "" if self.held is None else f" [{'; '.join(self.held.places[:2])}]"
+        times = f"{self.processor:6.2f} s of processor, {self.collected:6.2f} s collected"
+        waited = f"{self.worst:6.2f} s of {self.seconds:6.2f} s without an answer, {self.answered:6,} pings"
+        return f"{times}, {waited}: {self.what}{held}"
 
 
 class Pinger:
@@ -107,7 +114,8 @@ class Pinger:
                 pings.worst = max(pings.worst, now - self._last)
                 self._current = Pings("nothing")
             listed = [hold for hold in self._noted() if hold.at >= pings.begun]
-            pings.held = max(listed, key=lambda hold: hold.processor, default=None)
+            pings.held = max(listed, key=lambda hold: hold.own, default=None)
+            pings.collected = max((hold.collected for hold in listed), default=0.0)
 
     def _noted(self) -> list[Hold]:
         """What the file of `watched_server.py` has so far."""

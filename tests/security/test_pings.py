@@ -28,8 +28,22 @@ pytestmark = pytest.mark.anyio
 
 CALLS: Final = 2_500
 
-WORST: Final = 3.0
-"""Seconds for which no request may hold up the others, on a machine that does nothing else."""
+HELD: Final = 0.1
+"""Seconds of processor time that the event loop may take at a time for a request, without the collector of garbage. The
+load of the machine does not change them much."""
+
+COLLECTED: Final = 0.8
+"""Seconds of processor time that the collector of garbage may take at a time."""
+
+EXCEPTIONS: Final = {
+    "run_plan of wide results": 0.3,
+    "run_plan of 10,000 calls": 0.3,
+    "submit_solution of 2,500 calls": 0.2,
+    "POST /runs/{run}/fork": 0.5,
+    "POST /ideas/publish": 0.3,
+    "POST /playground": 0.2,
+}
+"""What takes the event loop longer, with its own bound. docs/security.md says why."""
 
 
 def counts(number: int, *, start: int = 0) -> list[dict[str, Any]]:
@@ -165,7 +179,9 @@ async def test_every_tool_and_every_page_leaves_others_served(
         assert set(OWN_NAMES) <= walk.used
         assert await routes() - walk.used == set()
     # docs/security.md has the figures, and says what they come from.
-    assert measured[0].worst < WORST, measured[0].shown
+    held = [one.shown for one in walk.measured if one.processor > EXCEPTIONS.get(one.what.strip(), HELD)]
+    assert held == []
+    assert [one.shown for one in walk.measured if one.collected > COLLECTED] == []
 
 
 async def _every_tool(walk: Walk) -> None:
@@ -175,6 +191,12 @@ async def _every_tool(walk: Walk) -> None:
     chain += [{"_tool": "count", "items": [f"†results.{one}"]} for one in range(2_000)]
     await walk.tool("run_plan", "of 2,000 calls in a chain", calls=chain, wait_s=45)
     text = "x" * 3_000_000
+    await walk.tool("run_plan", "of 10,000 calls", calls=counts(10_000), wait_s=45)
+    small_values = [[0] * 1_000 for _ in range(900)]
+    call_of_them = {"_tool": "pick", "data": small_values, "path": "@"}
+    await walk.tool("run_plan", "of a million small values", calls=[call_of_them], output="†results.0", wait_s=45)
+    call_of_rows = {"_tool": "pick", "data": rows(200_000), "path": "@"}
+    await walk.tool("run_plan", "of 8 MB", calls=[call_of_rows], output="†results.0", wait_s=45)
     await walk.tool("run_plan", "of a text of 3 MB", calls=[{"_tool": "pick", "data": text, "path": "@"}])
     wide = await walk.tool("run_plan", "of wide results", calls=wide_calls(), input={"rows": rows(60_000)}, wait_s=45)
     await walk.tool("run_plan", "of a long program", program="\n".join(f"x{one} = {one}" for one in range(6_000)))

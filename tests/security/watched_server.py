@@ -24,7 +24,7 @@ NOTED: Final = 0.03
 _PAUSE: Final = 0.005
 """Seconds between two looks at what the event loop does."""
 
-_DEPTH: Final = 12
+_DEPTH: Final = 10
 """Places of a stack that are noted."""
 
 
@@ -69,7 +69,7 @@ class Watch:
             "processor": round(processor, 4),
             "clock": round(clock, 4),
             "collected": round(self._collected, 4),
-            "places": [f"{count}x {place}" for place, count in Counter(self._seen).most_common(8)],
+            "places": [f"{count}x {place}" for place, count in Counter(self._seen).most_common(4)],
         }
         self._file.write(f"{json.dumps(hold)}\n")
 
