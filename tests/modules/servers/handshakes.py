@@ -32,7 +32,9 @@ def initialized(params: dict[str, Any]) -> dict[str, Any]:
             return refused(-32000, "Bad version. Supported: 2024-11-05, 2025-03-26.")
         case "refuses":
             return refused(-32603, "no licence")
-    result = {"protocolVersion": VERSION, "capabilities": {"tools": {}}, "serverInfo": INFO}
+        case _:
+            pass
+    result: dict[str, Any] = {"protocolVersion": VERSION, "capabilities": {"tools": {}}, "serverInfo": INFO}
     match MODE:
         case "names_versions" | "says_versions":
             result["protocolVersion"] = params["protocolVersion"]

@@ -523,9 +523,11 @@ class Authorization(httpx2.Auth):
 
         if (error := one("error")) is not None and "code" not in fields:
             raise OAuthFlowError(f"the authorization server answers {error[:100]!r}")
-        issuer, metadata = one("iss"), self._provider.context.oauth_metadata
-        if issuer is not None and metadata is not None and issuers_match(issuer, str(metadata.issuer)):
-            # The SDK compares the texts, which may differ by the slash of a root.
+        issuer = one("iss")
+        metadata = self._provider.context.oauth_metadata
+        if issuer is not None and metadata is not None and issuer == self._written_issuer:
+            # The SDK compares it with the issuer in the spelling of the module. The protocol forbids
+            # to compare it with anything but a spelling that was seen, so a slash more is a mismatch.
             issuer = str(metadata.issuer)
         return AuthorizationCodeResult(code=one("code") or "", state=one("state"), iss=issuer)
 
