@@ -256,6 +256,8 @@ async def _every_page(walk: Walk) -> None:
     await walk.form("/modules/{name}/call", name="none")
     await walk.form("/playground", kind="plan", text=json.dumps({"calls": counts(CALLS)}), action="check")
     await walk.form("/playground", kind="plan", text=json.dumps(many_references()), action="check")
+    await walk.page("/write")
+    await walk.form("/write", text=json.dumps({"context": ["x"] * 50_000}), action="check")
     await walk.form("/approvals", decision="approve")
     await walk.form("/approvals/decide", which=f"{many}:none", decision="approve")
     await walk.form("/admin/users", action="add", name="ann")
