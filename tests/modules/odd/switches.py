@@ -350,7 +350,7 @@ for method, kind in LISTS.items():
         add(f"{method}: an entry is {name}", "connecting", [method, "put", [RESULT, key, 1], entry],
             offered=least, without=frozenset({"typed"} if kind == "tools" else ()), note="")  # fmt: skip
 add(
-    "1,100 pages of tools", "connecting", ["tools/list", "pages", 1100, True], tool="any_1099", value=RIGHT + "any_1099"
+    "1,100 pages of tools", "connecting", ["tools/list", "pages", 1100, True], tool="any_900", value=RIGHT + "any_900",
 )
 add("endless empty pages of tools", "connecting", ["tools/list", "pages", 10**9, False], note="")
 add("endless pages of tools", "connecting", ["tools/list", "pages", 10**9, True], note="", tool="any_100",

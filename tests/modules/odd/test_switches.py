@@ -74,6 +74,11 @@ async def session_holds(switch: Switch, module: Module) -> list[str]:
                 await module.reach()
             except ModuleError as error:
                 said.append(str(error))
+        # A first list that failed is asked for again.
+        while not {*NAMES} - {tool.name for tool in module.tools} <= missing(switch):
+            await anyio.sleep(1)
+            if anyio.current_time() - began > switch.within - 2:
+                break
     assert anyio.current_time() - began <= switch.within
     assert {*NAMES} - {tool.name for tool in module.tools} <= missing(switch), f"notes: {module.status().notes}"
     for name, hints in switch.hints.items():
