@@ -350,7 +350,11 @@ for method, kind in LISTS.items():
         add(f"{method}: an entry is {name}", "connecting", [method, "put", [RESULT, key, 1], entry],
             offered=least, without=frozenset({"typed"} if kind == "tools" else ()), note="")  # fmt: skip
 add(
-    "1,100 pages of tools", "connecting", ["tools/list", "pages", 1100, True], tool="any_900", value=RIGHT + "any_900",
+    "1,100 pages of tools",
+    "connecting",
+    ["tools/list", "pages", 1100, True],
+    tool="any_900",
+    value=RIGHT + "any_900",
 )
 add("endless empty pages of tools", "connecting", ["tools/list", "pages", 10**9, False], note="")
 add("endless pages of tools", "connecting", ["tools/list", "pages", 10**9, True], note="", tool="any_100",
@@ -511,7 +515,8 @@ for name, value in (
     ("a broken pattern", {"type": "object", "properties": {"s": {"type": "string", "pattern": "(["}}}),
 ):  # fmt: skip
     add(f"output schema: {name}", "definitions", ["tools/list", "put", [RESULT, "tools", 1, "outputSchema"], value],
-        tool="typed", value={"n": 3}, hints={"typed": {"readOnlyHint": True, "openWorldHint": False}})  # fmt: skip
+        tool="typed", value=None if value == {"type": "array"} else {"n": 3}, reaches="3",
+        hints={"typed": {"readOnlyHint": True, "openWorldHint": False}})  # fmt: skip
 
 GOOD = {"look": {"readOnlyHint": True, "openWorldHint": False}}
 TOOL = [RESULT, "tools", 0]
