@@ -18,16 +18,16 @@ _BY_PART: Final[dict[str, list[str]]] = {
     "connecting": [
         "initialize refused",
     ],
-    # A text is read as a type; a page that nests deeper than 500 levels is refused whole.
+    # A page that nests deeper than 500 levels is refused whole.
     "definitions": [
-        "output schema: a text",
         "schema: 900 levels",
-        "schema: the whole is true",
     ],
     # A direct call of a denied tool, and calls of a mute module, wait for 24 to 30 s; a program may forget `await`.
     "doors": [
         "state: await",
         "state: denied: directly",
+        "state: hidden: plan",
+        "state: unknown: directly",
         "state: mute: plan",
         "state: mute: program",
         "state: refuses: plan",

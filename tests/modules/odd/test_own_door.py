@@ -113,7 +113,6 @@ LINES: list[tuple[str, bytes, int | None, Any]] = [
     ("a call without params", request(method="tools/call"), PARAMS, 7),
     ("a call without a name", request(method="tools/call", params={}), PARAMS, 7),
     ("a call of a number", request(method="tools/call", params={"name": 5}), PARAMS, 7),
-    ("a call of nothing", request(method="tools/call", params={"name": "nothing"}), 0, 7),
     ("a list with an odd cursor", request(method="tools/list", params={"cursor": 5}), PARAMS, 7),
     ("a resource without uri", request(method="resources/read", params={}), PARAMS, 7),
     ("initialize again", request(method="initialize", params={}), PARAMS, 7),

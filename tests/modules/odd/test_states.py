@@ -92,7 +92,8 @@ def marked() -> list[Any]:
             if way == "directly" and what not in ("denied", "unknown"):
                 continue  # the names of tools of several modules clash
             key = f"state: {what}: {way}"
-            mark = pytest.mark.xfail(strict=True, reason=KNOWN[key]) if key in KNOWN else ()
+            # Not strict: whether it waits for the mute module depends on what was asked before, and on the machine.
+            mark = pytest.mark.xfail(strict=False, reason=KNOWN[key]) if key in KNOWN else ()
             params.append(pytest.param(way, *rest, id=key, marks=mark))
     return params
 
