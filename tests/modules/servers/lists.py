@@ -87,15 +87,20 @@ def page(method: str, cursor: Any) -> dict[str, Any] | None:
     return result(next_cursor, 0)
 
 
+def cursor_of(message: dict[str, Any]) -> Any:
+    params: dict[str, Any] = message.get("params") or {}
+    return params.get("cursor")
+
+
 def main() -> None:
     for line in sys.stdin.buffer:
-        message = json.loads(line)
+        message: dict[str, Any] = json.loads(line)
         method = message.get("method")
         if "id" not in message:
             continue
         answer: dict[str, Any] | None
         if method in MEMBERS:
-            answer = page(method, (message.get("params") or {}).get("cursor"))
+            answer = page(method, cursor_of(message))
         elif method == "initialize":
             info = {"name": "lists", "version": "1"}
             capabilities: dict[str, Any] = {"tools": {}, "resources": {"listChanged": True}, "prompts": {}}
