@@ -217,4 +217,5 @@ def test_a_result_that_its_protocol_version_does_not_have_is_not_checked() -> No
     old = tool_of(USUAL, array)
     assert old.output is None
     assert old.sent_output is not None
-    assert old.digest != tool_of(USUAL).digest
+    # Such a schema was never used, and is no part of the definition that plans have pinned.
+    assert old.digest == tool_of(USUAL).digest

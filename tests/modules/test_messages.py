@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
-from ideabridge.bridge.modules.messages import UNREADABLE, MessageReader, OddResultError
+from ideabridge.bridge.modules.messages import UNREADABLE, DeepResponse, MessageReader, OddResultError
 from ideabridge.bridge.modules.oddities import MAX_ODDITIES, Oddities
 
 ANSWER: dict[str, Any] = {"jsonrpc": "2.0", "id": 3, "result": {"content": [{"type": "text", "text": "ok"}]}}
@@ -288,11 +288,14 @@ def test_deep_messages_are_read_up_to_a_bound() -> None:
         deep = json.loads("[" * depth + "]" * depth)
         assert isinstance(only({**ANSWER, "result": {"deep": deep}}), JSONRPCResponse)
     for depth in (600, 100_000):
-        data = LINE.replace('"ok"', "[" * depth + "]" * depth)
-        message = only(data)
-        assert isinstance(message, JSONRPCError)
-        assert "nests deeper than 500 levels" in message.error.message
+        # Lists are read without what is deeper; of other results it would be a part of their value.
+        cut = only(LINE.replace('"ok"', "[" * depth + "]" * depth))
+        assert isinstance(cut, DeepResponse)
+        assert "sha256:" in json.dumps(cut.result)
         assert read("[" * depth)[0] == []
+    huge = only(LINE.replace('"ok"', "[" * 600_000 + "]" * 600_000))
+    assert isinstance(huge, JSONRPCError)
+    assert "nests deeper than 500 levels" in huge.error.message
 
 
 def test_integers_of_any_size() -> None:

@@ -5,23 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 _BY_PART: Final[dict[str, list[str]]] = {
-    # An odd `$schema`, a missing `type`, or an output schema that is `true` is repaired without a note.
-    "definitions, without a note": [
-        "mutations 1",
-        "mutations 16",
-        "mutations 17",
-        "mutations 2",
-        "mutations 5",
-        "mutations 6",
-    ],
-    # The words with which a server refuses the handshake are lost.
-    "connecting": [
-        "initialize refused",
-    ],
-    # A page that nests deeper than 500 levels is refused whole.
-    "definitions": [
-        "schema: 900 levels",
-    ],
     # A direct call of a denied tool, and calls of a mute module, wait for 24 to 30 s; a program may forget `await`.
     "doors": [
         "state: await",

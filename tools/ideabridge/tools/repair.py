@@ -293,6 +293,8 @@ class Repair:
 
     def _identity(self, part: _Part, keyword: str, value: JSON) -> None:
         """A name of a schema. References are written without them."""
+        if keyword in ("$schema", "$id", "$anchor", "$dynamicAnchor") and not isinstance(value, str):
+            self._ignore((*part.place, keyword), value, "a text")
 
     # -- references
 

@@ -140,8 +140,8 @@ def _repaired(sent: JSON, what: str, of_object: bool) -> tuple[JSONObject | None
     result = repair.result if isinstance(repair.result, dict) else {}
     if repair.result is False:
         notes.append("found false: ignored")
-    if sent is True and of_object:
-        notes.append("found true, read as any parameters")
+    if sent is True:
+        notes.append(f"found true, read as any {'parameters' if of_object else 'value'}")
     if of_object:
         result = _of_object(result, notes)
     usable, note = _within_bounds(result, what, of_object)

@@ -846,7 +846,8 @@ def _text(error: BaseException, secrets: Secrets) -> str:
     if isinstance(error, MCPError):
         if error.code == types.REQUEST_TIMEOUT and error.message.endswith("timed out"):
             return "no answer in time"
-        if error.code == types.CONNECTION_CLOSED and error.data is None:
+        # Servers use the same code for errors of their own, whose words say more.
+        if error.code == types.CONNECTION_CLOSED and error.message == "Connection closed":
             return "the connection ended"
         return f"{shown(error.message, secrets, _WORDS)} ({error.code})"
     if isinstance(error, OSError) and str(error):

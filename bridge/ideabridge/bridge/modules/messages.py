@@ -13,6 +13,7 @@ a success: what may be an error is one. Everything that is skipped or repaired i
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterator
@@ -47,6 +48,9 @@ MAX_NESTING: Final = 500
 
 PLAIN_NESTING: Final = 200
 """The deepest nesting that the SDK takes."""
+
+MAX_CUT_BYTES: Final = 1024 * 1024
+"""The most bytes of a message of which only what nests deeper is left out."""
 
 MAX_JOINED_BYTES: Final = 4 * 1024 * 1024
 """The most bytes of one message that is written on several lines."""
@@ -200,8 +204,7 @@ class MessageReader:
         something that a log quotes, or a part of a message that is malformed.
         """
         if nests_deeper(text.encode("utf-8", "replace"), MAX_NESTING):
-            self._skip(text)
-            return _unreadable(text, f"its answer nests deeper than {MAX_NESTING} levels")
+            return self._in_deep_text(text)
 
         is_deep = nests_deeper(text.encode("utf-8", "replace"), PLAIN_NESTING)
         parts = list(islice(_parts(text), MAX_PARTS))
@@ -223,6 +226,14 @@ class MessageReader:
             # An answer of which some parts are well-formed.
             messages = _unreadable(text, _NO_MESSAGE)
         return [_deep(message) for message in messages] if is_deep else messages
+
+    def _in_deep_text(self, text: str) -> list[JSONRPCMessage]:
+        """The answers in a text that nests deeper than `MAX_NESTING`, without what is deeper."""
+        cut = _without_depths(text)
+        if nests_deeper(cut.encode("utf-8", "replace"), MAX_NESTING):
+            self._skip(text)
+            return _unreadable(text, f"its answer nests deeper than {MAX_NESTING} levels")
+        return [message for message in self._in_text(cut) if isinstance(message, JSONRPCResponse | JSONRPCError)]
 
     def _skip(self, text: str) -> None:
         self.oddities.note("wrote something that is not a message, which was skipped", text)
@@ -379,6 +390,32 @@ def _well_formed(data: bytes | str | _Object) -> JSONRPCMessage | None:
     if isinstance(message, JSONRPCResponse | JSONRPCError) and isinstance(message.id, str):
         message.id = _number(message.id)
     return message
+
+
+def _without_depths(text: str) -> str:
+    """The text with a digest in place of each value that nests deeper than `MAX_NESTING`, so that one
+    schema does not cost a whole list. Results of calls that nest so deep are refused by `Repairs`.
+    """
+    data = text.encode("utf-8", "replace")
+    if len(data) > MAX_CUT_BYTES:
+        return text
+    parts: list[bytes] = []
+    depth = 0
+    place = 0
+    for token in _TOKEN.finditer(data):
+        if token[0] in (b"{", b"["):
+            depth += 1
+            if depth == MAX_NESTING + 1:
+                parts.append(data[place : token.start()])
+                place = token.start()
+        elif token[0] in (b"}", b"]"):
+            if depth == MAX_NESTING + 1:
+                digest = hashlib.sha256(data[place : token.end()]).hexdigest()
+                parts.append(b'"sha256:%s"' % digest.encode())
+                place = token.end()
+            depth = max(0, depth - 1)
+    parts.append(data[place:])
+    return b"".join(parts).decode()
 
 
 def _is_whole(text: str) -> bool:

@@ -351,7 +351,10 @@ def _tool(repair: MessageRepair, value: Any, shape: Shape, place: str) -> Any:
             continue
         schema: object = tool.get(member.name)
         if member.name == "inputSchema":
-            schema = _with_type(schema)
+            typed = _with_type(schema)
+            if typed is not schema:
+                repair.note(f"{place}.inputSchema.type", "is missing; taken as 'object'")
+            schema = typed
         tool[member.name] = schema if member.shape.accepts(schema) else carried_schema(schema)
     return tool
 
