@@ -98,8 +98,8 @@ def test_variables_of_the_users_file(project: Path, capsys: pytest.CaptureFixtur
     others = {f"a{number}": TICKETS for number in range(4)}
     write_own({"mcpServers": {**others, "tickets": TICKETS}})
     (plan,), _ = over_stdio(("run_plan", PLAN))
-    named = "tickets (mcpServers.tickets.env.KEY, env.TOKEN: the variables TICKETS_KEY and TICKETS_TOKEN are not"
-    assert named in plan["content"][0]["text"]
+    named = "(mcpServers.tickets.env.KEY, env.TOKEN: the variables TICKETS_KEY and TICKETS_TOKEN are not"
+    assert f"module 'tickets' is down {named}" in plan["content"][0]["text"]
     write_own({"mcpServers": {"tickets": TICKETS}})
     everywhere(
         capsys,

@@ -389,7 +389,7 @@ def file_tasks(folder: Path, number: int, text: str) -> list[Task]:
                 ("files.read_text_file", {"path": "†input.file"}),
             ],
             "†results.1.content",
-            "import files\nfiles.write_file(path=input['file'], content=input['text'])\n"
+            "import files\nawait files.write_file(path=input['file'], content=input['text'])\n"
             "(await files.read_text_file(path=input['file']))['content']",
             _write_and_read,
         ),

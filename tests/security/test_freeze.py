@@ -182,7 +182,7 @@ async def test_a_hostile_output_schema_of_215_kb_fails_its_call_alone(tmp_path: 
         done = await call(one, "run_plan", calls=plan, output="†state.n", wait_s=45)
     assert (done["status"], done["output"]) == ("done", 2_000)
     [error] = done["errors"]
-    assert "module 'hostile' answered against its own schema" in error["error"]["message"]
+    assert "module 'hostile' has an output schema but sent no structured content" in error["error"]["message"]
 
 
 async def test_others_are_answered_while_a_result_is_held_against_a_hostile_schema(tmp_path: Path) -> None:

@@ -287,7 +287,6 @@ class Offer:
                 await self._modules.reach(away, _LOOK_SECONDS)
                 self._expect_up(plan, self.of_plan(plan, caller, plain_ideas=False))
                 catalogue = self.of_plan(plan, caller)
-            self._expect_callable(plan, catalogue)
             self._expect_versions(plan, catalogue, caller)
         known = all(catalogue.look_up(call) is not None for call in calls)
         if known:
@@ -466,8 +465,12 @@ class Offer:
                 if why:
                     raise PlanError(f"calls[{place}]: {name}: {why[0]}")
 
-    def _expect_callable(self, plan: Plan, catalogue: Catalogue) -> None:
-        """Refuse a tool that a module has or may have, and that cannot be called, with the reason."""
+    def expect_callable(self, plan: Plan, catalogue: Catalogue) -> None:
+        """Refuse a tool that a module has or may have, and that cannot be called, with the reason.
+
+        Raises:
+            PlanError: a call names such a tool, which is not in `catalogue` (`catalogue_of`).
+        """
         for place, call in enumerate(plan.calls):
             if not isinstance(call, dict) or catalogue.look_up(call) is not None:
                 continue

@@ -683,6 +683,7 @@ class Runs:
         """
         self.ways.expect_here((call.get("_module") for call in plan.calls if isinstance(call, dict)), caller)
         catalogue = await self.offer.catalogue_of(plan, caller)
+        self.offer.expect_callable(plan, catalogue)
         plain = [call for call in plan.calls if isinstance(call, dict) and "_module" not in call]
         ideas = (tool for call in plain if (tool := catalogue.look_up(call)) is not None and tool.in_room)
         self.ways.expect_here((tool.module for tool in ideas), caller)
