@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
-from ideabridge.bridge.modules.messages import UNREADABLE, DeepResponse, MessageReader, OddResultError
+from ideabridge.bridge.modules.messages import DeepResponse, MessageReader, OddResultError, Replaced
 from ideabridge.bridge.modules.oddities import MAX_ODDITIES, Oddities
 
 ANSWER: dict[str, Any] = {"jsonrpc": "2.0", "id": 3, "result": {"content": [{"type": "text", "text": "ok"}]}}
@@ -108,7 +108,7 @@ def test_a_cut_answer_is_an_error_of_its_request(cut: int) -> None:
     assert notes
     if '"result"' in LINE[:cut]:
         assert isinstance(messages[0], JSONRPCError)
-        assert (messages[0].id, messages[0].error.data) == (3, UNREADABLE)
+        assert (messages[0].id, messages[0].error.data) == (3, Replaced.UNREADABLE)
     # Where a value is missing, the next message could as well be a part of the cut one.
     after, _ = read(LINE[:cut] + LINE)
     assert not after or is_answer(after[-1]) or isinstance(after[-1], JSONRPCError)
@@ -255,7 +255,7 @@ def test_a_result_that_is_no_object_is_an_error_with_its_words(result: Any) -> N
 def test_an_answer_with_neither_is_an_error() -> None:
     message = only({"jsonrpc": "2.0", "id": 3})
     assert isinstance(message, JSONRPCError)
-    assert message.error.data == UNREADABLE
+    assert message.error.data is Replaced.UNREADABLE
 
 
 @pytest.mark.parametrize("params", [None, [], [1], "x", 5])

@@ -464,6 +464,18 @@ async def test_a_lost_session_is_opened_anew_and_the_call_sent_again(status: int
         assert web.count("initialize") == 2
 
 
+async def test_an_answer_to_the_call_itself_has_no_call_sent_again() -> None:
+    async def look(asked: Asked) -> None:
+        error = {"code": -32600, "message": "Session not found"}
+        await asked.answer(200, json.dumps({"jsonrpc": "2.0", "id": asked.id, "error": error}))
+
+    async with up({"look": look}) as (module, web):
+        with pytest.raises(ModuleProtocolError, match="Session not found") as caught:
+            await module.call("look", {})
+        assert caught.value.outcome == "failed"
+        assert web.count("initialize") == 1
+
+
 @pytest.mark.parametrize(("status", "kind", "body"), LOST)
 async def test_what_a_new_session_does_not_mend_is_said(status: int, kind: str, body: str) -> None:
     async def look(asked: Asked) -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import functools
 import importlib.metadata
 import logging
+import time
 from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, replace
@@ -65,6 +66,8 @@ from ideabridge.bridge.modules.sdk import ReadStream, TransportStreams, WriteStr
 from ideabridge.bridge.modules.settings import Era, Launch, ModuleConfiguration, ModuleKind
 from ideabridge.bridge.modules.stdio import StdioTransport
 from ideabridge.bridge.secrets import Secrets
+from ideabridge.tools.threads import compute_in_thread
+from ideabridge.tools.turns import asked_by
 
 logger = logging.getLogger(__name__)
 
@@ -211,11 +214,17 @@ class Tap:
         self._backchannel.settled(str(request))
         return known
 
-    def incoming(self, item: SessionMessage | Exception) -> SessionMessage | Exception | None:
+    async def incoming(self, item: SessionMessage | Exception) -> SessionMessage | Exception | None:
         """The item with its message repaired; None if it is to be skipped. Notes answers and log messages."""
         if isinstance(item, Exception):
             return item
-        message = self._repairs.repaired(item.message, self.version)
+        if self._repairs.is_heavy(item.message):
+            # Modules take turns: one with much that is odd keeps no other waiting.
+            turn = asked_by.set(f"connection {id(self)}")
+            message = await compute_in_thread(self._repairs.repaired, item.message, self.version)
+            asked_by.reset(turn)
+        else:
+            message = self._repairs.repaired(item.message, self.version)
         if message is None:
             return None
         if isinstance(message, JSONRPCNotification) and message.method == "notifications/message":
@@ -253,7 +262,7 @@ class _Reading(ObjectReceiveStream[SessionMessage | Exception]):
             while True:
                 item = await self._next()
                 if item is not None and await self._tap.admits(item):
-                    repaired = self._tap.incoming(item)
+                    repaired = await self._tap.incoming(item)
                     if repaired is not None:
                         return repaired
         except (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError):
@@ -434,6 +443,8 @@ class Connection:
         self._negotiated = False
         self.listing: Listing | None = None
         self.list_fault: str | None = None
+        # Processor time that the last list took.
+        self._listing_seconds = 0.0
 
     @property
     def usable(self) -> bool:
@@ -591,8 +602,11 @@ class Connection:
         notes = [] if pages.note is None else [pages.note]
 
         def listing() -> Listing:
+            began = time.thread_time()
             listing = make_listing(self._module, pages.entries, self._configuration, notes, unfinished=pages.unfinished)
-            return without_secrets(listing, self._secrets)
+            listing = without_secrets(listing, self._secrets)
+            self._listing_seconds = time.thread_time() - began
+            return listing
 
         # In a thread: compiling thousands of schemas, or a few hostile ones, takes a second.
         return await anyio.to_thread.run_sync(listing)
@@ -630,9 +644,10 @@ class Connection:
             else:
                 self.list_fault = None
                 self._take(listing)
-            # A long list that changes constantly may use a tenth of the time.
+            # A long list that changes constantly may use a tenth of the time, and of the processor.
             took = anyio.current_time() - began
-            await anyio.sleep(max(_REFRESH_SECONDS, min(_REFRESH_MOST, 9 * took)))
+            pause_after = max(_REFRESH_SECONDS, min(_REFRESH_MOST, 9 * took), 9 * self._listing_seconds)
+            await anyio.sleep(pause_after)
 
     def _take(self, listing: Listing) -> None:
         """Use a new list. The tools of the former one whose pages did not arrive this time stay."""

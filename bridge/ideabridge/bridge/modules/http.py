@@ -302,10 +302,11 @@ def is_session_lost(failure: UnansweredError, *, in_session: bool) -> bool:
     said = failure.error.message
     if not failure.is_own:
         said = said.partition(": ")[2]  # after the status
-    return _says_session_lost(said)
+    return says_session_lost(said)
 
 
-def _says_session_lost(text: str) -> bool:
+def says_session_lost(text: str) -> bool:
+    """True if a server says that it does not know the session."""
     text = text.lower().removeprefix("bad request").removeprefix("error").lstrip(": ")
     text = text.replace("mcp-session-id", "session id").replace("mcp session", "session").replace("'", "")
     return text.startswith(_LOST)

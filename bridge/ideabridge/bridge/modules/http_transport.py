@@ -222,11 +222,11 @@ class HTTPTransport:
                 await self._way.post(content, headers)
         except UnansweredError as failure:
             if failure.status is not None:
-                self._oddities.note(f"did not take {what}: {failure.error.message}")
+                self._oddities.note(f"did not take {what}: HTTP {failure.status}", failure.error.message)
         except TimeoutError:
             self._oddities.note(f"did not take {what} within {NOTIFICATION_SECONDS:g} s")
         except Exception as error:  # noqa: BLE001 - a fault of one message must not end the others
-            self._oddities.note(f"{what} could not be sent: {type(error).__name__}: {error}")
+            self._oddities.note(f"{what} could not be sent: {type(error).__name__}", str(error))
 
 
 class _Outgoing(ObjectSendStream[SessionMessage]):

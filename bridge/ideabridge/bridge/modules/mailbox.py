@@ -18,16 +18,25 @@ from enum import Enum
 from typing import Final
 
 import anyio
+import anyio.lowlevel
 import httpx2
 from anyio.streams.memory import MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
-from mcp_types import PARSE_ERROR, JSONRPCError, JSONRPCMessage, JSONRPCRequest, JSONRPCResponse
+from mcp_types import (
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCRequest,
+    JSONRPCResponse,
+)
 
 from ideabridge.bridge.modules.events import Event, EventReader, LongEvent
-from ideabridge.bridge.modules.http import UnansweredError
-from ideabridge.bridge.modules.messages import OVERSIZED, MessageReader, answer_instead
+from ideabridge.bridge.modules.http import Mark, UnansweredError, says_session_lost
+from ideabridge.bridge.modules.messages import MessageReader, Replaced, answer_instead
 from ideabridge.bridge.modules.oddities import Oddities
-from ideabridge.bridge.modules.stdio import most_values
+from ideabridge.bridge.modules.stdio import LINES_AT_ONCE, most_values
 from ideabridge.tools.encoding import count_values
 
 LINGER_SECONDS: Final = 0.5
@@ -39,6 +48,7 @@ _MOST_GIVEN_UP: Final = 1000
 _DISCARD_FACTOR: Final = 8
 """An event is read and discarded up to this many times the limit."""
 _SNIFFED_BYTES: Final = 4096
+_FED_BYTES: Final = 32 * 1024
 _DRAIN_SECONDS: Final = 0.2
 _END_BYTES: Final = 512
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
@@ -245,8 +255,8 @@ class Mailbox:
                     await _drain(chunks)
                     return
                 if body.form is BodyForm.EVENTS:
-                    for event in body.events.feed(chunk):
-                        await self._take_event(body, event, call, takes)
+                    for place in range(0, len(chunk), _FED_BYTES):
+                        await self._take_events(body, chunk[place : place + _FED_BYTES], call, takes)
                     if body.events.pending > self._max_bytes * _DISCARD_FACTOR:
                         raise self._too_long(self._max_bytes * _DISCARD_FACTOR)
                 elif body.form is BodyForm.JSON:
@@ -264,8 +274,19 @@ class Mailbox:
             for event in body.events.end():
                 await self._take_event(body, event, call, takes)
 
+    async def _take_events(
+        self, body: Body, chunk: bytes, call: PendingCall | None, takes: Callable[[Event], bool] | None
+    ) -> None:
+        for number, event in enumerate(body.events.feed(chunk)):
+            if number % LINES_AT_ONCE == LINES_AT_ONCE - 1:
+                await anyio.lowlevel.checkpoint()
+            await self._take_event(body, event, call, takes)
+        if len(chunk) == _FED_BYTES:
+            # What is compressed comes in large pieces, without a pause between them.
+            await anyio.lowlevel.checkpoint()
+
     def _too_long(self, size: int) -> UnansweredError:
-        return UnansweredError(PARSE_ERROR, f"its answer has more than {size:,} bytes", OVERSIZED)
+        return UnansweredError(PARSE_ERROR, f"its answer has more than {size:,} bytes", Replaced.OVERSIZED)
 
     async def _take_event(
         self,
@@ -304,11 +325,11 @@ class Mailbox:
 
     async def _refuse(self, start: bytes, end: bytes, what: str, call: PendingCall | None) -> None:
         """Pass on an error in place of a message over the limits."""
-        error = answer_instead(start, end, what, OVERSIZED)
+        error = answer_instead(start, end, what, Replaced.OVERSIZED)
         if error is not None:
             await self._pass_on(error, call)
         elif call is not None:
-            await self.fail(call, UnansweredError(PARSE_ERROR, what, OVERSIZED))
+            await self.fail(call, UnansweredError(PARSE_ERROR, what, Replaced.OVERSIZED))
         else:
             self._oddities.note(f"sent a message that was skipped: {what}")
 
@@ -316,6 +337,8 @@ class Mailbox:
         if isinstance(message, JSONRPCResponse | JSONRPCError):
             answered = self._call_of(message, call)
             if answered is not None:
+                if message.id is None:
+                    _mark_lost_session(message.error)
                 message.id = answered.message.id
                 self._settle(answered)
                 if call is not None and answered is not call:
@@ -341,6 +364,15 @@ class Mailbox:
                 await self._incoming.send(item)
         except (anyio.ClosedResourceError, anyio.BrokenResourceError):
             return  # the session has ended
+
+
+def _mark_lost_session(error: ErrorData) -> None:
+    """Mark an error without an id that says that the session is lost: the server has not looked at the request.
+
+    One with an id is the answer to it, whatever it says.
+    """
+    if error.code == INVALID_REQUEST and says_session_lost(error.message):
+        error.data = Mark.SESSION_LOST
 
 
 async def _drain(chunks: AsyncIterator[bytes]) -> None:

@@ -14,11 +14,24 @@ Rules for single models, where their meaning matters, come first (`repairs`).
 from __future__ import annotations
 
 import json
+import time
 import types as python_types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Annotated, Any, Final, Literal, TypeAlias, Union, cast, get_args, get_origin
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    ForwardRef,
+    Literal,
+    TypeAlias,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
 from pydantic import BaseModel, TypeAdapter
@@ -28,8 +41,14 @@ from ideabridge.bridge.modules.messages import kind_of
 MAX_REPAIRS: Final = 20_000
 """Members of one message that are looked at one by one. What is wrong beyond them is left out."""
 
+MAX_SECONDS: Final = 4.0
+"""Seconds of processor time for one message. What is wrong beyond them is left out."""
+
 MAX_NOTES: Final = 1000
 """Notes on one message."""
+
+_STRETCH: Final = 100
+"""Items of a list that are compared at once: most are well formed."""
 
 Object: TypeAlias = "dict[str, Any]"
 
@@ -62,7 +81,7 @@ _PAYLOADS: Final = frozenset({"content", "structuredContent", "contents", "messa
 
 @dataclass(frozen=True, slots=True)
 class Unusable:
-    """Why a value cannot be used: "expected a text, got 5"."""
+    """Why a value cannot be used: "expected a text, got a number"."""
 
     why: str
 
@@ -75,14 +94,23 @@ class MessageRepair:
         version: the protocol version.
         params: those of the request that is answered.
         rules: what is done before the members of a model are looked at, by its name.
+        names_items: notes call the items of lists by their names. Those of definitions are no secret; those in a
+            result may be words for one user.
         notes: a note for each member that was repaired, with what the module wrote.
     """
 
     version: str
     params: Object
     rules: Mapping[str, Rule]
+    names_items: bool = False
     notes: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     left: int = MAX_REPAIRS
+    ends: float = field(default_factory=lambda: time.thread_time() + MAX_SECONDS)
+
+    @property
+    def has_left(self) -> bool:
+        """True if more of the message may be looked at."""
+        return self.left > 0 and time.thread_time() < self.ends
 
     def note(self, place: str, what: str, value: object = None) -> None:
         """Note what was odd and what was done; `value` is what the module wrote."""
@@ -91,16 +119,23 @@ class MessageRepair:
         example = value if isinstance(value, str) else ""
         if isinstance(value, dict | list):
             example = json_of(cast("object", value))
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            example = str(value)
         self.notes.append((f"{place}: {what}", example))
+
+    def label(self, item: object, index: int) -> str:
+        """What an item of a list is called in a place."""
+        return label_of(item, index) if self.names_items else str(index)
 
     def fix(self, value: Any, shape: Shape, place: str) -> Any:
         """The value as the models take it, the same object if it is; `Unusable` if it cannot be repaired."""
         if shape.accepts(value):
             return value
-        if self.left <= 0:
+        if not self.has_left:
             return Unusable("too much of the message is odd")
         self.left -= 1
 
+        before = value
         if value == [] and shape.expected == "an object":
             # PHP writes an empty object so.
             value = dict[str, Any]()
@@ -108,7 +143,7 @@ class MessageRepair:
         rule = self.rules.get(shape.name)
         if rule is not None:
             value = rule(self, value, shape, place)
-        if isinstance(value, Unusable) or shape.accepts(value):
+        if isinstance(value, Unusable) or (value is not before and shape.accepts(value)):
             return value
         match shape.kind:
             case "object":
@@ -158,12 +193,19 @@ class MessageRepair:
         if not isinstance(value, list):
             return Unusable(f"expected a list, got {got(value)}")
         item_shape = cast("Shape", shape.item)
+        sent = cast("list[Any]", value)
         items: list[Any] = []
-        for index, item in enumerate(cast("list[Any]", value)):
-            if self.left <= 0:
+        well_formed = 0
+        for index, item in enumerate(sent):
+            if index % _STRETCH == 0 and shape.accepts(sent[index : index + _STRETCH]):
+                well_formed = index + _STRETCH
+            if index < well_formed:
+                items.append(item)
+                continue
+            if not self.has_left:
                 self.note(f"{place}[{index}]", "too much of the message is odd; this and all that follows is left out")
                 break
-            where = f"{place}[{label_of(item, index)}]"
+            where = f"{place}[{self.label(item, index)}]"
             fixed = self.fix(item, item_shape, where)
             if isinstance(fixed, Unusable) and place.endswith("params.messages"):
                 # What a model is asked is asked as a whole.
@@ -179,8 +221,8 @@ class MessageRepair:
             return Unusable(f"expected an object, got {got(value)}")
         item_shape = cast("Shape", shape.item)
         items: Object = {}
-        for name, item in cast("Object", value).items():
-            where = f"{place}[{label_of({'name': name}, 0)}]"
+        for index, (name, item) in enumerate(cast("Object", value).items()):
+            where = f"{place}[{self.label({'name': name}, index)}]"
             fixed = self.fix(item, item_shape, where)
             if not isinstance(fixed, Unusable):
                 items[name] = fixed
@@ -315,9 +357,12 @@ def _expected(annotation: Any) -> str:
 def members_of(model: type[BaseModel]) -> tuple[Member, ...]:
     """The fields of a model."""
     members: list[Member] = []
+    # Some blocks name the union of all blocks before it is defined.
+    annotations = get_type_hints(model)
     for name, about in model.model_fields.items():
         alias = about.alias or name
-        annotation = Annotated[about.annotation, *about.metadata] if about.metadata else about.annotation
+        annotation = annotations[name] if isinstance(about.annotation, ForwardRef) else about.annotation
+        annotation = Annotated[annotation, *about.metadata] if about.metadata else annotation
         default = _DEFAULTS.get(f"{model.__name__}.{alias}", _DEFAULTS.get(alias, NONE))
         is_required = about.is_required()
         has_default = is_required and default is not NONE
@@ -341,9 +386,7 @@ def json_of(value: object) -> str:
 
 
 def got(value: object) -> str:
-    """A value for a note: numbers as they are, of all else the kind."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return str(value)[:20]
+    """The kind of a value, for a note, which quotes what was sent only as its example."""
     return "nothing" if value is None else kind_of(value)
 
 

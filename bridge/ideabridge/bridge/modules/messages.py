@@ -18,6 +18,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import Enum
 from itertools import islice
 from typing import Annotated, Any, Final, TypeAlias, cast
 
@@ -37,11 +38,18 @@ from pydantic import Field, TypeAdapter
 from ideabridge.bridge.modules.oddities import Oddities
 from ideabridge.tools.encoding import nests_deeper
 
-OVERSIZED: Final = "ideabridge: message over the limit"
-"""`data` of the error that replaces an answer over the limit."""
 
-UNREADABLE: Final = "ideabridge: answer that cannot be read"
-"""`data` of the error that replaces an answer that is not a message."""
+class Replaced(Enum):
+    """What the `data` of an error says that replaces an answer. No module can send one: it is no JSON.
+
+    Attributes:
+        OVERSIZED: the answer is over the limit.
+        UNREADABLE: the answer is not a message, or not what its method has.
+    """
+
+    OVERSIZED = 1
+    UNREADABLE = 2
+
 
 MAX_NESTING: Final = 500
 """The deepest nesting of a message. The parser for odd messages needs a frame for each level."""
@@ -56,12 +64,12 @@ MAX_JOINED_BYTES: Final = 4 * 1024 * 1024
 """The most bytes of one message that is written on several lines."""
 
 MAX_PARTS: Final = 1000
-"""The most messages on one line, outside of a list. What follows is skipped."""
+"""The most messages on one line, and in one list. What follows is skipped."""
 
 _ENDS: Final = 512
 _TRIES: Final = 32
 _WORK: Final = 4 * 1024 * 1024
-_WORDS: Final = 4096
+_WORDS: Final = 128 * 1024
 _DIGITS: Final = 18
 
 _MEMBERS: Final = frozenset({"jsonrpc", "id", "method", "params", "result", "error"})
@@ -243,6 +251,9 @@ class MessageReader:
         if isinstance(value, list):
             values = cast("list[object]", value)
             self.oddities.note("sent several messages in one list")
+            if len(values) > MAX_PARTS:
+                self.oddities.note(f"sent more than {MAX_PARTS:,} messages in one list; those beyond were skipped")
+                del values[MAX_PARTS:]
         else:
             values = [value]
         messages = [self._message(item, after_noise=after_noise) for item in values]
@@ -314,14 +325,16 @@ class MessageReader:
         kind = kind_of(result)
         self.oddities.note(f"answered with {kind} in place of an object in `result`", _shown(result))
         words = f"its result is {kind}, not an object: {_shown(result)}"
-        error = ErrorData(code=PARSE_ERROR, message=words, data=UNREADABLE)
+        error = ErrorData(code=PARSE_ERROR, message=words, data=Replaced.UNREADABLE)
         return OddResultError(jsonrpc="2.0", id=request, error=error, value=result)
 
     def _error(self, members: _Object) -> ErrorData:
         """The error of an answer, with the words of the server."""
         if "error" not in members:
             self.oddities.note("sent an answer with neither `result` nor `error`")
-            return ErrorData(code=PARSE_ERROR, message="its answer has neither a result nor an error", data=UNREADABLE)
+            return ErrorData(
+                code=PARSE_ERROR, message="its answer has neither a result nor an error", data=Replaced.UNREADABLE
+            )
         error: object = members["error"]
         if not isinstance(error, dict):
             self.oddities.note("answered with an `error` that is not an object", _shown(error))
@@ -482,18 +495,18 @@ def _unreadable(text: str, what: str) -> list[JSONRPCMessage]:
         return []
     start = text[:_ENDS].encode("utf-8", "replace")
     end = text[-_ENDS:].encode("utf-8", "replace") if _is_whole(text) else b""
-    error = answer_instead(start, end, what, UNREADABLE)
+    error = answer_instead(start, end, what, Replaced.UNREADABLE)
     return [] if error is None else [error]
 
 
-def answer_instead(start: bytes, end: bytes, what: str, data: str) -> JSONRPCMessage | None:
+def answer_instead(start: bytes, end: bytes, what: str, data: Replaced) -> JSONRPCMessage | None:
     """An error for the request of an unusable answer; None if the id of the answer cannot be found.
 
     Args:
         start: the first bytes of the answer.
         end: its last bytes; empty if it is cut, so that they may belong to anything.
         what: the message of the error.
-        data: the data of the error, `OVERSIZED` or `UNREADABLE`.
+        data: the data of the error.
     """
     members = dict(_first_members(start))
     if b"method" in members or not members.keys() & {b"result", b"error"}:
@@ -554,7 +567,7 @@ def _integer(value: object) -> int | None:
 
 
 def _shown(value: object) -> str:
-    """A JSON value as text, cut."""
+    """A JSON value as text, cut far behind what of it is shown: half a secret at the end would not be recognised."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= _WORDS else text[:_WORDS] + "…"
 

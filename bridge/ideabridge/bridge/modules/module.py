@@ -49,6 +49,7 @@ from ideabridge.bridge.modules.errors import (
 )
 from ideabridge.bridge.modules.http import Mark
 from ideabridge.bridge.modules.listing import bounded_notes, is_allowed
+from ideabridge.bridge.modules.messages import Replaced
 from ideabridge.bridge.modules.offering import Kind
 from ideabridge.bridge.modules.remote_call import (
     Answer,
@@ -857,6 +858,8 @@ class Module:
         text = f"module {self.name!r} {shown(error.message, self._secrets)}"
         if error.data in (Mark.SIGN_IN, Mark.SIGN_IN_LATER):
             return ModuleSignInError(self.name, text, lasting=error.data is Mark.SIGN_IN)
+        if isinstance(error.data, Replaced):
+            return MCPError(error.code, text)
         return ModuleDownError(self.name, text) if isinstance(error.data, Mark) else error
 
     async def set_log_level(self, level: types.LoggingLevel) -> None:

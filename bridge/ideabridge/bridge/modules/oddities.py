@@ -71,7 +71,7 @@ class Oddities:
         """The notes for people, in the order in which they first occurred; a repeated one has its count."""
         quotes = self._quotes()
         lines: list[str] = []
-        for text, oddity in self._oddities.items():
+        for text, oddity in list(self._oddities.items()):
             line = self._shown(text)
             if oddity.example and quotes:
                 line += f", such as '{self._shown(oddity.example, _EXAMPLE_CHARACTERS)}'"

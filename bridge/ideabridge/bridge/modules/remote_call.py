@@ -34,7 +34,7 @@ from ideabridge.bridge.modules.errors import (
     shown,
 )
 from ideabridge.bridge.modules.http import Mark
-from ideabridge.bridge.modules.messages import OVERSIZED, UNREADABLE
+from ideabridge.bridge.modules.messages import Replaced
 from ideabridge.bridge.modules.offering import wire
 from ideabridge.bridge.modules.repairs import restore_structured
 from ideabridge.bridge.secrets import Secrets
@@ -50,7 +50,6 @@ PassedOn = types.ReadResourceRequest | types.GetPromptRequest | types.CompleteRe
 _RESULT: Final[TypeAdapter[types.CallToolResult | types.InputRequiredResult]] = TypeAdapter(
     types.CallToolResult | types.InputRequiredResult
 )
-_LOST: Final = ("session not found", "session terminated", "session has been terminated")
 MAX_ERROR_DATA: Final = 64 * 1024
 """Bytes of JSON of the data of an error, and characters of its message. Data that has more is left out, and the message
 says so.
@@ -325,9 +324,7 @@ def _without_envelope(request: PassedOn) -> PassedOn:
 
 def is_session_lost(error: MCPError) -> bool:
     """Return whether the server refused a request because it does not know the HTTP session."""
-    if error.data is Mark.SESSION_LOST:
-        return True
-    return error.code == types.INVALID_REQUEST and error.message.lower().rstrip(".").startswith(_LOST)
+    return error.data is Mark.SESSION_LOST
 
 
 def _failure(
@@ -335,7 +332,7 @@ def _failure(
 ) -> ModuleError | ResultLimitError:
     name = f"module {module!r}"
     text = shown(error.message, secrets)
-    if error.data == OVERSIZED:
+    if error.data is Replaced.OVERSIZED:
         return ResultLimitError(f"{name}: {text}")
     if error.data in (Mark.SIGN_IN, Mark.SIGN_IN_LATER):
         return ModuleSignInError(module, f"{name} {text}")
@@ -353,7 +350,7 @@ def _failure(
         return ModuleDownError(module, what, outcome="unknown")
     if is_session_lost(error):
         return SessionLostError(module, f"{name} lost its HTTP session: {text}")
-    if error.data == UNREADABLE:
+    if error.data is Replaced.UNREADABLE:
         return ModuleProtocolError(module, f"{name} answered with error {error.code}: {text}", outcome="unknown")
     if error.data is Mark.REFUSED:
         return ModuleProtocolError(module, f"{name} {text}", code=error.code, said=text)

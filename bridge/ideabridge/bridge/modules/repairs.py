@@ -47,7 +47,7 @@ from ideabridge.bridge.modules.members import (
     object_of,
     shape_of,
 )
-from ideabridge.bridge.modules.messages import PLAIN_NESTING, UNREADABLE, DeepResponse, OddResultError, kind_of
+from ideabridge.bridge.modules.messages import PLAIN_NESTING, DeepResponse, OddResultError, Replaced, kind_of
 from ideabridge.bridge.modules.oddities import Oddities
 from ideabridge.tools.encoding import MAX_DEPTH
 
@@ -142,6 +142,9 @@ def _content(repair: MessageRepair, value: Any, shape: Shape, place: str) -> Any
         return _text(value if isinstance(value, str) else json_of(value))
     block = dict(cast("Object", value))
     said = block.get("type")
+    if isinstance(said, str) and said in _BLOCKS and _BLOCKS[said].__name__ not in {arm.name for arm in shape.arms}:
+        repair.note(f"{place}.type", "is not one that the protocol has here; its JSON is shown", said)
+        return _text(json_of(block))
     if not isinstance(said, str) or said not in _BLOCKS:
         named = _type_of(block)
         if named is None:
@@ -152,12 +155,14 @@ def _content(repair: MessageRepair, value: Any, shape: Shape, place: str) -> Any
 
     kind = block["type"]
     if kind == "text" and not isinstance(block.get("text"), str) and block.get("text") is not None:
-        repair.note(f"{place}.text", f"expected a text, got {got(block['text'])}; its JSON is shown")
+        repair.note(f"{place}.text", f"expected a text, got {got(block['text'])}; its JSON is shown", block["text"])
         block["text"] = json_of(block["text"])
     if kind in ("image", "audio") and not isinstance(block.get("mimeType"), str):
         known = block.get("mime_type") or _mime_type(block.get("data"))
         if isinstance(known, str) and known:
-            repair.note(f"{place}.mimeType", f"expected a text, got {got(block.get('mimeType'))}; taken as {known!r}")
+            repair.note(
+                f"{place}.mimeType", f"expected a text, got {got(block.get('mimeType'))}; another is taken", known
+            )
             block["mimeType"] = known
     if kind == "resource_link" and not isinstance(block.get("name"), str) and isinstance(block.get("uri"), str):
         repair.note(f"{place}.name", "expected a text; its address is shown")
@@ -436,7 +441,7 @@ class Repairs:
         uri = (request.params or {}).get("uri")
         self._sent[request.id] = (request.method, {"uri": uri})
         if len(self._sent) > MAX_UNANSWERED:
-            del self._sent[next(iter(self._sent))]
+            self._sent.pop(next(iter(self._sent)), None)
 
     def repaired(self, message: JSONRPCMessage, version: str) -> JSONRPCMessage | None:
         """The message as the SDK takes it, the same one if nothing is odd; None if it is to be skipped."""
@@ -489,9 +494,17 @@ class Repairs:
             return message
         return JSONRPCResponse(jsonrpc="2.0", id=message.id, result=fixed)
 
+    def is_heavy(self, message: JSONRPCMessage) -> bool:
+        """True if `repaired` may take too long for the event loop."""
+        return (
+            isinstance(message, JSONRPCResponse) and not _is_plain(message.result) and _has_many_parts(message.result)
+        )
+
     def _unreadable(self, request: str | int, method: str, why: str) -> JSONRPCError:
         self._oddities.note(f"{method}: {why}; the answer is an error")
-        error = ErrorData(code=PARSE_ERROR, message=f"its answer to {method} cannot be read: {why}", data=UNREADABLE)
+        error = ErrorData(
+            code=PARSE_ERROR, message=f"its answer to {method} cannot be read: {why}", data=Replaced.UNREADABLE
+        )
         return JSONRPCError(jsonrpc="2.0", id=request, error=error)
 
 
@@ -512,7 +525,7 @@ def repair_result(
     is_modern = version in MODERN_PROTOCOL_VERSIONS
     if method == "tools/call" and _is_plain(result) and (result.get("resultType") == "complete" or not is_modern):
         return result
-    repair = MessageRepair(version, params or {}, _RULES)
+    repair = MessageRepair(version, params or {}, _RULES, names_items=method in _LISTS)
     fixed: Any = result
     if not is_modern and not _LATER.isdisjoint(fixed):
         fixed = {name: part for name, part in fixed.items() if name not in _LATER}
@@ -607,6 +620,24 @@ def _is_plain(result: Object) -> bool:
     return True
 
 
+def _has_many_parts(result: Object) -> bool:
+    """True if a result has more parts than the event loop should look at one by one."""
+    parts = 0
+    waiting: list[Any] = [result]
+    while waiting and parts <= _MANY_PARTS:
+        part = waiting.pop()
+        if isinstance(part, dict):
+            members = cast("Object", part)
+            parts += len(members)
+            waiting += members.values()
+        elif isinstance(part, list):
+            items = cast("list[Any]", part)
+            parts += len(items)
+            waiting += items
+    return parts > _MANY_PARTS
+
+
+_MANY_PARTS: Final = 5000
 _PLAIN: Final = frozenset({"content", "structuredContent", "isError", "resultType"})
 _TEXT_BLOCK: Final = frozenset({"type", "text"})
 
@@ -619,8 +650,12 @@ def _shapes_of_result(method: str, version: str) -> tuple[Shape, ...]:
 
 
 def _with_failure(repair: MessageRepair, result: Object) -> Object:
-    """The result with `isError` for what some servers call it."""
-    if "isError" in result or not result.get("is_error"):
+    """The result with `isError` for what some servers call it, and for a result of a type that the protocol lacks."""
+    said = result.get("resultType")
+    if isinstance(said, str) and said not in ("complete", "input_required") and result.get("isError") is not True:
+        repair.note("resultType", "is not one that the protocol has; taken as an error", said)
+        return {**result, "isError": True}
+    if result.get("isError") is True or not result.get("is_error"):
         return result
     repair.note("is_error", "the protocol calls it isError; taken as true")
     return {**result, "isError": True}

@@ -28,12 +28,13 @@ from typing import Final
 
 import anyio
 import anyio.abc
+import anyio.lowlevel
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCMessage
 
 from ideabridge.bridge.modules.errors import ModuleConnectError
-from ideabridge.bridge.modules.messages import OVERSIZED, MessageReader, answer_instead
+from ideabridge.bridge.modules.messages import MessageReader, Replaced, answer_instead
 from ideabridge.bridge.modules.oddities import Oddities
 from ideabridge.bridge.modules.sdk import TransportStreams
 from ideabridge.bridge.modules.settings import Launch
@@ -403,6 +404,10 @@ _DISCARD_FACTOR: Final = 8
 """A line is read and discarded up to this many times the limit."""
 
 
+LINES_AT_ONCE: Final = 100
+"""Lines or events of a module that are read before other tasks of the event loop have their turn."""
+
+
 def most_values(max_bytes: int) -> int:
     """The number of JSON values that a message of a module may contain."""
     return max_bytes // BYTES_FOR_VALUE
@@ -500,7 +505,9 @@ class StdioTransport:
                     break
                 if self._closing or fault is not None:
                     continue  # a child that is still writing can end only if its output is read
-                for line in lines.feed(chunk):
+                for number, line in enumerate(lines.feed(chunk)):
+                    if number % LINES_AT_ONCE == LINES_AT_ONCE - 1:
+                        await anyio.lowlevel.checkpoint()
                     fault = await self._take(line, incoming)
                     if fault is not None:
                         break
@@ -527,7 +534,7 @@ class StdioTransport:
         """Pass one line to the session. Returns the reason if the connection must end, otherwise None."""
         if isinstance(line, LongLine):
             what = f"its answer has {line.size:,} bytes; at most {self._limit:,} are taken"
-            error = answer_instead(line.head, line.tail, what, OVERSIZED)
+            error = answer_instead(line.head, line.tail, what, Replaced.OVERSIZED)
             if error is None:
                 return self._fault(f"sent a line of {line.size:,} bytes; at most {self._limit:,} are taken")
             messages = [error]
@@ -535,7 +542,7 @@ class StdioTransport:
             return None
         elif count_values(line, self._values) > self._values:
             what = f"its answer holds more than {self._values:,} JSON values"
-            error = answer_instead(line[:512], line[-512:], what, OVERSIZED)
+            error = answer_instead(line[:512], line[-512:], what, Replaced.OVERSIZED)
             if error is None:
                 return self._fault(f"sent a message of more than {self._values:,} JSON values")
             messages = [error]

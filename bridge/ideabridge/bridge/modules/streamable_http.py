@@ -26,7 +26,7 @@ from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST, PARSE_ERROR
 
 from ideabridge.bridge.modules.http import Mark, ModuleHTTPClient, UnansweredError, is_session_lost
 from ideabridge.bridge.modules.mailbox import Body, BodyForm, Mailbox, PendingCall
-from ideabridge.bridge.modules.messages import UNREADABLE
+from ideabridge.bridge.modules.messages import Replaced
 
 REOPEN_SECONDS: Final = 0.5
 """Seconds before a stream is opened again, at least: the server may ask for 0."""
@@ -88,13 +88,13 @@ class StreamableHTTP:
             return
 
         if body.form is BodyForm.OTHER:
-            raise UnansweredError(PARSE_ERROR, "its answer is neither JSON nor a stream of events", UNREADABLE)
+            raise UnansweredError(PARSE_ERROR, "its answer is neither JSON nor a stream of events", Replaced.UNREADABLE)
         if body.form is BodyForm.UNKNOWN:
             # Some servers accept a request, and answer it on the stream for what belongs to no call.
             while self._is_listening and not call.is_modern and not call.is_answered:
                 await call.wait()
             if not call.is_answered:
-                raise UnansweredError(INVALID_REQUEST, "answered a request without any content", UNREADABLE)
+                raise UnansweredError(INVALID_REQUEST, "answered a request without any content", Replaced.UNREADABLE)
             return
         # A server that has mixed up two streams once answers this call on another's.
         seconds = float("inf") if call.brought_another else ELSEWHERE_SECONDS
@@ -104,7 +104,7 @@ class StreamableHTTP:
         if call.is_answered:
             return
         if body.is_noise:
-            raise UnansweredError(PARSE_ERROR, "its answer is not a JSON-RPC message", UNREADABLE)
+            raise UnansweredError(PARSE_ERROR, "its answer is not a JSON-RPC message", Replaced.UNREADABLE)
         raise UnansweredError(CONNECTION_CLOSED, "the stream of its answer ended early", Mark.CUT_OFF)
 
     async def _post(self, call: PendingCall) -> Body:
