@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import anyio
@@ -10,10 +12,13 @@ import pytest
 
 from ideabridge.bridge import Bridge, reading
 from ideabridge.bridge.errors import ForkError, RejectedSolutionError
+from ideabridge.bridge.store.journal import Journal
 from ideabridge.bridge.store.users import LOCAL
 from ideabridge.tools import worker
-from ideabridge.tools.encoding import JSON
+from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import LimitExceededError
+from tests.asking import ASKS
+from tests.crash.test_recovery import Desk, left_behind
 from tests.security.test_publishing import ended, processes, until
 
 pytestmark = pytest.mark.anyio
@@ -102,3 +107,71 @@ async def test_a_store_in_memory_is_read_in_a_thread(monkeypatch: pytest.MonkeyP
         fork = await bridge.fork(run.id, 5, caller=LOCAL)
         assert await fork.wait() == "done"
         assert not processes(os.getpid())
+
+
+@pytest.fixture
+def readers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The threads that read a journal from its beginning. All journals count as large."""
+    monkeypatch.setattr(reading, "SMALL_EVENTS", 0)
+    threads: list[int] = []
+    read = Journal.events
+
+    def events(self: Journal, run_id: str, after: int = 0) -> Iterator[tuple[int, JSONObject]]:
+        if after == 0:
+            threads.append(threading.get_ident())
+        return read(self, run_id, after)
+
+    monkeypatch.setattr(Journal, "events", events)
+    return threads
+
+
+@pytest.mark.parametrize("how", ["recovers", "looks up", "resumes", "cancels"])
+async def test_who_goes_on_with_a_large_run_reads_it_in_a_thread(tmp_path: Path, readers: list[int], how: str) -> None:
+    path = tmp_path / "ideas.sqlite"
+    [run_id] = await left_behind(path)
+    desk = Desk(open=True)
+    async with Bridge(ASKS, toolbox=desk.toolbox, store=path) as bridge:
+        readers.clear()
+        match how:
+            case "recovers":
+                await desk.recover(bridge)
+                assert desk.taken_up == [run_id]
+            case "looks up":
+                await bridge.run(run_id)
+            case "resumes":
+                await bridge.resume(run_id)
+            case _:
+                await bridge.cancel(run_id, "enough")
+        assert readers
+        assert threading.get_ident() not in readers
+        run = await bridge.run(run_id)
+        assert await run.wait() == ("cancelled" if how == "cancels" else "done")
+
+
+@pytest.mark.parametrize("wanted", ["the room", "the run"])
+async def test_who_goes_on_with_a_room_reads_it_and_its_run_in_a_thread(
+    tmp_path: Path, readers: list[int], wanted: str
+) -> None:
+    path = tmp_path / "ideas.sqlite"
+    task: JSON = {"_tool": "solve", "_module": "anonymous", "task": "Add the numbers"}
+    async with Bridge(store=path) as bridge:
+        run = await bridge.run_plan({"calls": [task]})
+        await until(lambda: bool(bridge.store.runs.rooms(run.id)))
+        [room] = bridge.store.runs.rooms(run.id)
+    async with Bridge(store=path) as bridge:
+        readers.clear()
+        await bridge.run(room.id if wanted == "the room" else run.id)
+        assert len(readers) == 2
+        assert threading.get_ident() not in readers
+
+
+async def test_many_who_want_a_large_run_read_it_once(tmp_path: Path, readers: list[int]) -> None:
+    path = tmp_path / "ideas.sqlite"
+    async with Bridge(store=path) as bridge:
+        run_id = (await ended(bridge, 3)).id
+    async with Bridge(store=path) as bridge:
+        readers.clear()
+        async with anyio.create_task_group() as group:
+            for _ in range(5):
+                group.start_soon(bridge.run, run_id)
+        assert len(readers) == 1

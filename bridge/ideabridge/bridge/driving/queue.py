@@ -13,6 +13,7 @@ queue. So nothing depends on the queue but the order in which runs get their tur
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from contextlib import AbstractAsyncContextManager
 from typing import Final, Literal, Protocol, TypeAlias
 
 import anyio
@@ -159,6 +160,7 @@ class _Runs(Protocol):
     fingerprint: str
     users: UsersSettings
 
+    def reading_ahead(self, run_id: str) -> AbstractAsyncContextManager[None]: ...
     def resume(self, run_id: str, caller: Viewer) -> DrivenRun: ...
     def hand_over_all(self) -> None: ...
 
@@ -227,7 +229,8 @@ class Worker:
     async def _drive(self, run_id: str) -> None:
         """Continue a run, and wait until this process no longer drives it."""
         try:
-            run = await self._writer.patiently(lambda: self._runs.resume(run_id, SEES_ALL))
+            async with self._runs.reading_ahead(run_id):
+                run = await self._writer.patiently(lambda: self._runs.resume(run_id, SEES_ALL))
             while (run.driver.epoch is not None or run.is_being_left) and run.runner.lost is None:
                 await run.runner.wait_changed()
         except (FinishedRunError, InterruptedRunError, UnknownRunError, StoreError):

@@ -197,19 +197,11 @@ class Recovery:
         async with self._places:
             record: RunRecord | None = None
             try:
-                record = self._store.runs.get(lease.run)
-                root = self._store.runs.get(lease.run.partition(".")[0])
-                if record is None or record.lease != lease or (root is not None and is_set_aside(root)):
-                    # Another process was faster, or the run (or the one that it is a room of) waits for a person.
+                async with self._runs.reading_ahead(lease.run):
+                    record = self._store.runs.get(lease.run)
+                    run = None if record is None else self._resume(record, lease)
+                if run is None:
                     return None
-                if root is not None and root.id != record.id and self._goes_on_with(root):
-                    return None
-                try:
-                    run = self._runs.resume(record.id, SEES_ALL)
-                except FinishedRunError:
-                    # Its driver died after the last event, before it noted the status. That is noted now, and reported
-                    # to those who wait for the end of the run.
-                    run = self._runs.get(record.id, record.caller)
                 if self._taken_up is not None:
                     self._taken_up(run)
             except Exception as error:  # noqa: BLE001 - one run that cannot be read must not hold up the others
@@ -222,6 +214,21 @@ class Recovery:
             with anyio.move_on_after(_HELD_SECONDS):
                 await run.wait()
             return run
+
+    def _resume(self, record: RunRecord, lease: Lease) -> Run | None:
+        """Continue a run that had this lease; None if it does not continue here. Raises what `Runs.resume` raises."""
+        root = self._store.runs.get(lease.run.partition(".")[0])
+        if record.lease != lease or (root is not None and is_set_aside(root)):
+            # Another process was faster, or the run (or the one that it is a room of) waits for a person.
+            return None
+        if root is not None and root.id != record.id and self._goes_on_with(root):
+            return None
+        try:
+            return self._runs.resume(record.id, SEES_ALL)
+        except FinishedRunError:
+            # Its driver died after the last event, before it noted the status. That is noted now, and reported to those
+            # who wait for the end of the run.
+            return self._runs.get(record.id, record.caller)
 
     def _goes_on_with(self, root: RunRecord) -> bool:
         """True if a room continues with the run that it belongs to: a worker takes them together."""

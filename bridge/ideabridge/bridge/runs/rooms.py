@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 _AGAIN: Final = 1.0
 """Seconds until a room hands its result again to a run that another process drives."""
 
-_ENDED: Final = ("done", "stalled", "limit", "cancelled", "failed")
+ENDED: Final = ("done", "stalled", "limit", "cancelled", "failed")
 
 _ORPHANED: Final = "the run it belongs to has ended, or its call was cancelled"
 
@@ -253,7 +253,7 @@ class Rooms:
         with contextlib.suppress(InterruptedRunError, FinishedRunError, StoreError):
             # If the store fails, the next heartbeat looks again.
             above = None if run.parent is None else self._runs.store.runs.get(run.root.id)
-            if above is not None and above.status in _ENDED:
+            if above is not None and above.status in ENDED:
                 run.cancel(_ORPHANED)
                 return
             if run.machine.open_rooms:

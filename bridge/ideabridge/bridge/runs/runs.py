@@ -19,7 +19,8 @@ import contextlib
 import math
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, NotRequired, TypedDict
@@ -70,7 +71,7 @@ from ideabridge.bridge.runs.observed import Observed
 from ideabridge.bridge.runs.offer import Offer
 from ideabridge.bridge.runs.people import Approver, DecidedEvent, Decision
 from ideabridge.bridge.runs.replay import Ways
-from ideabridge.bridge.runs.rooms import Rooms
+from ideabridge.bridge.runs.rooms import ENDED, Rooms
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.runs.runner import Folded, fold
 from ideabridge.bridge.runs.starts import NO_PROGRAMS, Start, expect_programs, start_program
@@ -205,6 +206,8 @@ class Runs:
         self._schemas = SchemaCache()
         # Journals that a thread has read for runs that are taken up at once.
         self._read: dict[str, _ReadJournal] = {}
+        # Locks of those who read journals in threads, by the run to which all of their rooms belong.
+        self._reading: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()
         self.screen = screen
         self.approver = approver
         self.users = configuration.users
@@ -328,22 +331,54 @@ class Runs:
         goes on in this process.
         """
         self.store.runs.find(run_id, caller=caller)
-        await self._read_beside(run_id)
-        try:
+        async with self.reading_ahead(run_id):
             return await self.writer.patiently(lambda: self.get(run_id, caller))
-        finally:
-            self._read.pop(run_id, None)
 
-    async def _read_beside(self, run_id: str) -> None:
-        record = self.store.runs.get(run_id)
-        if record is None or (run_id in self._runs and self._is_at_hand(self._runs[run_id], record.last_event)):
-            return
-        if not are_small(self.store, [run_id]):
+    @asynccontextmanager
+    async def reading_ahead(self, run_id: str) -> AsyncGenerator[None]:
+        """Read the journal of a run, those of its open rooms and those of the runs that it is a room of, in a thread if
+        they are large. Who takes the run up inside finds them read.
+        """
+        root = run_id.partition(".")[0]
+        lock = self._reading.get(root)
+        if lock is None:
+            lock = self._reading[root] = anyio.Lock()
+        # Who wants the same run meanwhile finds it in memory afterwards, and need not read it again.
+        async with lock:
+            absent: list[str] = []
             try:
-                self._read[run_id] = await compute_in_thread(self._read_and_fold, run_id)
-            except JournalError:
-                # Who takes up the run says so.
-                return
+                # If a journal cannot be read or folded, who takes up the run gets the error.
+                with contextlib.suppress(StoreError, JournalError):
+                    absent += self._absent(run_id)
+                    for one in absent:
+                        if not are_small(self.store, [one]):
+                            self._read[one] = await compute_in_thread(self._read_and_fold, one)
+                yield
+            finally:
+                for one in absent:
+                    self._read.pop(one, None)
+
+    def _absent(self, run_id: str) -> list[str]:
+        """The runs that are read from their journals to take up a run: itself, those that it is a room of, and its open
+        rooms.
+        """
+        absent: list[str] = []
+        record = self.store.runs.get(run_id)
+        waiting = [] if record is None else [record]
+        while record is not None and record.parent is not None:
+            record = self.store.runs.get(record.parent)
+            if record is not None and not self._is_current(record):
+                absent.append(record.id)
+        while waiting:
+            record = waiting.pop()
+            if not self._is_current(record):
+                absent.append(record.id)
+                waiting += [room for room in self.store.runs.rooms(record.id) if room.status not in ENDED]
+        return absent
+
+    def _is_current(self, record: RunRecord) -> bool:
+        run = self._runs.get(record.id)
+        return run is not None and self._is_at_hand(run, record.last_event)
 
     def _read_events(self, run_id: str) -> _ReadJournal:
         numbered = [(number, event_from_json(event)) for number, event in self.store.runs.events(run_id)]
@@ -402,9 +437,9 @@ class Runs:
         """
         first = self.store.runs.find(run_id, caller=caller)
         while True:
-            await self._read_beside(run_id)
             try:
-                return await self.writer.patiently(lambda: self.resume(run_id, caller, anyway=True))
+                async with self.reading_ahead(run_id):
+                    return await self.writer.patiently(lambda: self.resume(run_id, caller, anyway=True))
             except InterruptedRunError:
                 now = self.store.runs.get(run_id)
                 if now is None or now.status != "running" or now.lease != first.lease:
@@ -413,8 +448,6 @@ class Runs:
                 if not 0 < left < math.inf:
                     raise
                 await anyio.sleep(min(left, LISTENS_SECONDS))
-            finally:
-                self._read.pop(run_id, None)
 
     async def cancel(self, run_id: str, caller: Viewer, reason: str) -> Run:
         """End a run and its calls, in whatever process it is at work. A run that has ended stays as it is.
@@ -429,7 +462,8 @@ class Runs:
         """
         deadline = anyio.current_time() + ANSWERS_SECONDS
         while True:
-            run, record = await self.writer.patiently(lambda: self._try_to_cancel(run_id, caller, reason))
+            async with self.reading_ahead(run_id):
+                run, record = await self.writer.patiently(lambda: self._try_to_cancel(run_id, caller, reason))
             with anyio.move_on_after(max(deadline - anyio.current_time(), 0.0)):
                 await run.runner.wait_written()
             if run.unwritten is not None:
