@@ -281,7 +281,7 @@ async def _plan(bridge: Bridge, **members: Any) -> Run:
 
 LOOKS: JSON = {"calls": [{"_tool": "look", "name": "†input.name", "_outputPath": "a"}, {"_tool": "unknown"}]}
 ENDS: JSON = {"calls": [], "output": "†state.a"}
-PROGRAM = "from tools import look\nlook(name='a')"
+PROGRAM = "from tools import look\nawait look(name='a')"
 MAKERS: dict[str, Callable[[Bridge], Awaitable[Run]]] = {
     "a plan": _plan,
     "a plan over instances": lambda bridge: _plan(bridge, instances={"①": {}, "②": {}}),
