@@ -27,6 +27,7 @@ from ideabridge.server.views.pending import Pending
 from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode, memory_of
 from ideabridge.tools.toolbox import Toolbox
+from ideabridge.tools.worker import workers
 from tests.asking import ASKS
 from tests.ui import serving
 
@@ -238,6 +239,28 @@ async def test_nobody_hides_the_questions_of_others_by_asking_many(tmp_path: Pat
         assert sorted(owners) == ["alice"] * 2 + ["mallory"] * 8
         # Each sees their own.
         assert len(await Histories(bridge.store).all_pending("mallory", 100)) == 24
+
+
+async def test_a_run_that_kills_its_worker_hides_no_questions_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(histories, "HERE", 0)
+    async with Bridge(ASKS, toolbox=Toolbox(pay), store=tmp_path / "ideas.sqlite") as bridge:
+        runs: list[Run] = []
+        for amount in range(2):
+            run = await bridge.run_plan({"calls": [{"_tool": "pay", "amount": amount}]})
+            assert await run.wait() == "needs_approval"
+            runs.append(run)
+        read_beside = histories.read_beside
+
+        async def killed(work: Any, store: Store, run_id: str, *arguments: JSON, is_small: bool, what: str) -> JSON:
+            if run_id == runs[0].id:
+                await workers.run("os:_exit", [3], what=what)
+            return await read_beside(work, store, run_id, *arguments, is_small=is_small, what=what)
+
+        monkeypatch.setattr(histories, "read_beside", killed)
+        listed = await Histories(bridge.store).all_pending(LOCAL, 10)
+        assert [pending.record.id for pending in listed] == [runs[1].id]
 
 
 def fold_here(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,7 @@ from ideabridge.server.views.trace import Trace
 from ideabridge.tools.encoding import JSONObject, encode, memory_of
 from ideabridge.tools.errors import LimitExceededError
 from ideabridge.tools.threads import compute_in_thread
+from ideabridge.tools.worker import WorkerError
 
 T = TypeVar("T")
 
@@ -172,7 +173,7 @@ class Histories:
             for root in runs:
                 try:
                     own += await self._of_run(root, root, "")
-                except LimitExceededError as error:
+                except (LimitExceededError, WorkerError) as error:
                     # It hides no questions of others. Its own page says why it cannot be shown.
                     logger.warning("the list of decisions is without those of run %s: %s", root.id, error)
                 if len(own) >= most:
