@@ -36,6 +36,7 @@ from ideabridge.server.transports.gate import CALLS, HostNames, header
 from ideabridge.server.transports.messages import RefusedMessage, read_body
 from ideabridge.server.transports.quotas import MAX_MESSAGE, QuotaError, problem, refused, size_problem
 from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.threads import compute_beside
 
 _LOOPBACK_NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
 _EVERYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104 - compared with, not bound to
@@ -263,11 +264,11 @@ class _Messages:
             # Only now, because a client that is still sending would not see the answer.
             await _refuse(send, _TOO_LARGE, size_problem(size), whole)
             return
-        why = problem(whole)
+        why = await compute_beside(whole, problem, whole)
         if why is not None:
             await _refuse(send, 400, why, whole, whole)
             return
-        message = read_body(whole)
+        message = await compute_beside(whole, read_body, whole)
         if isinstance(message, RefusedMessage):
             await _answer(send, _REFUSED, message.answer)
             return

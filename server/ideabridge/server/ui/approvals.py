@@ -186,7 +186,7 @@ class ApprovalPages:
         if one is not None:
             found = one
             card = await compute_in_thread(lambda: Card.of(found, visitor, WHOLE_PAGE))
-        return self._site.page(request, "whole.html", card=card, run=key.partition(":")[0])
+        return await self._site.page_beside(request, "whole.html", card=card, run=key.partition(":")[0])
 
     async def _pending(self, request: Request, key: str) -> Pending | None:
         """The open decision `RUN:APPROVAL`; None if it waits no longer.

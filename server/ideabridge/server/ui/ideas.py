@@ -131,7 +131,7 @@ class IdeaPages:
         """One saved idea: context, schema and solution."""
         visitor, store = visitor_of(request), self._bridge.store
         stored = store.ideas.get(request.path_params["idea"], caller=visitor.scope)
-        return self._site.page(request, "idea.html", stored=stored, names=stored.meta.tools)
+        return await self._site.page_beside(request, "idea.html", stored=stored, names=stored.meta.tools)
 
     # -- one published tool ------------------------------------------------------------------------------------
 
@@ -165,16 +165,18 @@ class IdeaPages:
             chosen = {"version": str(publication.version)} if "version" in request.query_params else {}
             older = f"?{urlencode({**chosen, 'after': versions[VERSIONS - 1].version})}"
         changes = await compute_in_thread(self._changes, versions, scope)
+        # A thread, because what was recorded may be megabytes of JSON.
+        recorded = await compute_in_thread(_recorded, publication, visitor)
         evidence = store.publications.evidence(name, publication.version, caller=scope)
         run = self._run_of(publication, visitor)
         record = None if run is None else store.runs.get(run)
-        return self._site.page(
+        return await self._site.page_beside(
             request,
             "tool.html",
             one=publication,
             audience=self._audience(publication),
             fields=fields_of(publication.input_schema),
-            recorded=_recorded(publication, visitor),
+            recorded=recorded,
             choices=_choices_of(publication),
             evidence=[_evidence(one) for one in evidence[-_EVIDENCE:]],
             versions=versions[:VERSIONS],
@@ -206,7 +208,7 @@ class IdeaPages:
             raise ArgumentError("old, new: expected the numbers of two versions")
         compare = partial(self._bridge.store.change, caller=visitor_of(request).scope)
         change = await compute_in_thread(compare, f"{name}@{old}", f"{name}@{new}")
-        return self._site.page(request, "diff.html", name=name, old=old, new=new, change=change)
+        return await self._site.page_beside(request, "diff.html", name=name, old=old, new=new, change=change)
 
     async def call(self, request: Request) -> Response:
         """Call the tool with what was filled in, as an assistant would."""

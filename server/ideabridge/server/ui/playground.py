@@ -98,7 +98,7 @@ class Playground:
             except IdeabridgeError as error:
                 values["why"] = self._bridge.secrets.mask(str(error))
         fields = {name: form.get(name) for name in ("input", "title", "thought_process")}
-        return self._site.page(
+        return await self._site.page_beside(
             request, "playground.html", kind=kind, kinds=list(_EXAMPLES), text=text, **fields, **values
         )
 

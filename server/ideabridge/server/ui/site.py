@@ -31,6 +31,7 @@ from ideabridge.server.ui.histories import Histories
 from ideabridge.server.ui.rendering import FILES, render
 from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.errors import IdeabridgeError, UnknownToolError
+from ideabridge.tools.threads import compute_in_thread
 
 if TYPE_CHECKING:
     from ideabridge.server.server import Front
@@ -93,6 +94,11 @@ class Site:
     def page(self, request: Request, template: str, *, code: int = 200, **values: Any) -> Response:
         """A page made from a template, with the frame that all pages have."""
         return HTMLResponse(render(template, **self.frame(request), **values), code)
+
+    async def page_beside(self, request: Request, template: str, **values: Any) -> Response:
+        """A page that shows values which may be large. A thread makes its text."""
+        frame = self.frame(request)
+        return HTMLResponse(await compute_in_thread(lambda: render(template, **frame, **values)))
 
     def frame(self, request: Request) -> JSONObject:
         """What all pages have, as values for their templates. The messages for the visitor are taken."""

@@ -64,7 +64,7 @@ class WritingPage:
                     return self._site.back(request, f"{PREFIX}/ideas/{name}", said)
             except IdeabridgeError as error:
                 values["why"] = self._bridge.secrets.mask(str(error))
-        return self._site.page(request, "write.html", text=text, to=form.get("to"), **values)
+        return await self._site.page_beside(request, "write.html", text=text, to=form.get("to"), **values)
 
 
 def _read(text: str) -> tuple[JSONObject, WrittenIdea]:
