@@ -161,7 +161,8 @@ def _of_object(schema: JSONObject, notes: list[str]) -> JSONObject:
     if refused:
         names = show(list[JSON](refused), 60)
         notes.append(f"required: found {names}, which additionalProperties refuses: ignored")
-        required = [name for name in cast("list[JSON]", schema["required"]) if name not in refused]
+        without = set(refused)
+        required = [name for name in cast("list[JSON]", schema["required"]) if name not in without]
         schema = {**schema, "required": required}
     return {**schema, "type": "object"}
 
