@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 NAMES = ["lost", "oversized", "unreadable", "nested", "crowd", "noise", "stray", "quick"]
+WORDS = "no\n\x1b[2J  other  up  trusted"
 HEAVY: list[Any] = [{"type": "text", "text": 5}] * 15_000
 
 
@@ -59,6 +60,10 @@ def main() -> None:
                     "serverInfo": info,
                 }
                 send({"id": request, "result": result})
+            case "tools/list" if params.get("cursor"):
+                send({"id": request, "error": {"code": -32000, "message": WORDS}})
+            case "tools/list" if "pages" in sys.argv:
+                send({"id": request, "result": {"tools": [], "nextCursor": WORDS}})
             case "tools/list":
                 tools = [{"name": name, "inputSchema": {"type": "object"}} for name in NAMES]
                 send({"id": request, "result": {"tools": tools}})

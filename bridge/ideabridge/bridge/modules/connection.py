@@ -66,6 +66,7 @@ from ideabridge.bridge.modules.sdk import ReadStream, TransportStreams, WriteStr
 from ideabridge.bridge.modules.settings import Era, Launch, ModuleConfiguration, ModuleKind
 from ideabridge.bridge.modules.stdio import StdioTransport
 from ideabridge.bridge.secrets import Secrets
+from ideabridge.tools.names import printable_line
 from ideabridge.tools.threads import compute_in_thread
 from ideabridge.tools.turns import asked_by
 
@@ -864,7 +865,8 @@ def _text(error: BaseException, secrets: Secrets) -> str:
         # Servers use the same code for errors of their own, whose words say more.
         if error.code == types.CONNECTION_CLOSED and error.message == "Connection closed":
             return "the connection ended"
-        return f"{shown(error.message, secrets, _WORDS)} ({error.code})"
+        # On one line: it is a part of notes and of tables, whose next line would be the module's.
+        return f"{printable_line(shown(error.message, secrets, _WORDS))} ({error.code})"
     if isinstance(error, OSError) and str(error):
         return shown(str(error), secrets, _WORDS)
     logger.debug("a connection failed", exc_info=error)

@@ -75,7 +75,7 @@ from ideabridge.bridge.secrets import Secrets
 from ideabridge.bridge.trust import Variables
 from ideabridge.tools.encoding import JSON, JSONObject, normalise
 from ideabridge.tools.errors import IdeabridgeError
-from ideabridge.tools.names import nearest
+from ideabridge.tools.names import nearest, printable_line
 from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import Tool
 from ideabridge.tools.turns import asked_by
@@ -413,7 +413,7 @@ class Module:
             kind=self._kind,
             **(asdict(peer) if peer else {}),
             tools=len(self._tools),
-            notes=bounded_notes(notes),
+            notes=bounded_notes([printable_line(note) for note in notes]),
             error=self._error_text(),
             seconds=self._seconds,
             away=self._away() if self._state in ("down", "failed") else None,
