@@ -15,8 +15,10 @@ import anyio
 import anyio.lowlevel
 import httpx2
 import pytest
+from mcp_types import JSONRPCResponse
 
 from ideabridge.bridge.modules.errors import ModuleProtocolError, shown
+from ideabridge.bridge.modules.http import is_within_origin
 from ideabridge.bridge.modules.mailbox import Mailbox
 from ideabridge.bridge.modules.members import MAX_SECONDS, Unusable
 from ideabridge.bridge.modules.messages import MAX_PARTS, MessageReader
@@ -138,6 +140,33 @@ def test_a_secret_at_the_end_of_a_cut_error_is_masked() -> None:
         error = {"jsonrpc": "2.0", "id": 1, "error": ["A" * before + "s3cr3t-value-12345"]}
         (message,) = MessageReader(Oddities()).read(json.dumps(error).encode())
         assert "s3cr" not in shown(message.error.message, secrets)  # type: ignore[union-attr]
+
+
+def test_a_cut_line_of_a_log_swallows_no_answer() -> None:
+    reader = MessageReader(Oddities(), joins_lines=True)
+    assert reader.read(b"{") == []
+    (message,) = reader.read(b'{"jsonrpc": 2.0, "id": "1", "result": {}}')
+    assert isinstance(message, JSONRPCResponse)
+    assert message.id == 1
+
+
+# -- addresses ---------------------------------------------------------------------------------------------------------
+
+ELSEWHERE = [
+    *("//evil.test/x", "http://good.test@evil.test/", "javascript:alert(1)", "http://good.test:81/x"),
+    *("https://good.test:8443/x", "file:///etc/passwd", "http://good.test./x", "http://ɡood.test/"),
+    *("http://169.254.169.254/", "http://[::1]/", "http://good.test%2eevil.test/", "ws://good.test/", "/a\r\nX: y"),
+]
+
+
+@pytest.mark.parametrize("said", ELSEWHERE)
+def test_no_spelling_of_an_address_leads_elsewhere(said: str) -> None:
+    url = httpx2.URL("http://user:password@good.test/sse")
+    try:
+        target = url.join(said)
+    except (httpx2.InvalidURL, ValueError):
+        return
+    assert not is_within_origin(url, target)
 
 
 # -- time --------------------------------------------------------------------------------------------------------------

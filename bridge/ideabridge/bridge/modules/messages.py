@@ -179,6 +179,9 @@ class MessageReader:
         return self._in_text(text)
 
     def _continue(self, begun: _BegunMessage, text: str) -> list[JSONRPCMessage]:
+        if _is_odd_message(text):
+            # What began before is a cut line of a log, which must not swallow the answers after it.
+            return [*self.end(), *self._in_text(text)]
         begun.add(text)
         if begun.goes_on and begun.size <= MAX_JOINED_BYTES:
             return []
@@ -441,6 +444,17 @@ def _deep(message: JSONRPCMessage) -> JSONRPCMessage:
     if not isinstance(message, JSONRPCResponse):
         return message
     return DeepResponse(jsonrpc="2.0", id=message.id, result=message.result)
+
+
+def _is_odd_message(text: str) -> bool:
+    """True if a line is an object that says to be a message, whatever is odd about it."""
+    if not (text.startswith("{") and text.endswith("}") and '"jsonrpc"' in text):
+        return False
+    try:
+        members: object = _DECODER.decode(text)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(members, dict) and "jsonrpc" in members
 
 
 def _is_incomplete(text: str) -> bool:
