@@ -21,8 +21,10 @@ pytestmark = pytest.mark.anyio
 
 
 @asynccontextmanager
-async def module_at(web: Web, **entry: Any) -> AsyncGenerator[Module]:
-    async with modules_of({"web": {"url": web.url, "type": "http", **entry}}) as modules:
+async def module_at(web: Web, type: str | None = "http", **entry: Any) -> AsyncGenerator[Module]:  # noqa: A002
+    if type is not None:
+        entry["type"] = type
+    async with modules_of({"web": {"url": web.url, **entry}}) as modules:
         await modules.settled(10)
         yield modules["web"]
 
@@ -187,7 +189,7 @@ async def test_a_request_that_is_only_accepted_is_an_error_at_once(status: int, 
         await asked.answer(status, body, kind)
 
     async with up({"look": look}) as (module, _web):
-        with pytest.raises(ModuleProtocolError, match="answered a request without any content"), anyio.fail_after(5):
+        with pytest.raises(ModuleProtocolError, match="its answer has no content"), anyio.fail_after(5):
             await module.call("look", {})
         assert await module.call("other", {}) == "other"
 
@@ -573,7 +575,7 @@ class _Captured:
         await self._stream.write(b"event: message\ndata: " + item.partition(b"\r\n\r\n")[2] + b"\n\n")
 
 
-@pytest.mark.parametrize("refusal", [400, 404, 405])
+@pytest.mark.parametrize("refusal", [400, 404, 405, 406, 415, 422, 501])
 @pytest.mark.parametrize("endpoint", ["/messages?session_id=1", "messages", "http://127.0.0.1:PORT/messages/"])
 async def test_without_a_type_the_older_transport_is_tried(refusal: int, endpoint: str) -> None:
     web = older(endpoint, refusal=refusal, before=": hello\n\nevent: ping\ndata: {}\n\n")
@@ -593,6 +595,32 @@ async def test_without_a_type_the_older_transport_is_tried(refusal: int, endpoin
         assert await module.call("look", {}) == "look"
         assert refused == 2
         assert not [asked for asked in web.asked if asked.path == "/mcp" and asked.method == "POST"]
+
+
+@pytest.mark.parametrize("stays_open", [True, False])
+async def test_a_server_that_answers_posts_with_the_older_stream_is_tried_in_the_older_transport(
+    stays_open: bool,
+) -> None:
+    web = older("/messages")
+    well = web.on["any"]
+
+    async def answer(asked: Asked) -> None:
+        if asked.method == "POST" and asked.path == "/mcp":
+            await asked.begin()
+            await asked.write("event: endpoint\ndata: /messages\n\n")
+            if stays_open:
+                await anyio.sleep_forever()
+        else:
+            await well(asked)
+
+    web.on["any"] = answer
+    async with serving(web), module_at(web, type=None) as module:
+        with anyio.fail_after(4):
+            assert await module.call("look", {}) == "look"
+        assert module.status().kind == "sse"
+
+    async with serving(web), module_at(web, type="http") as module:
+        assert "answers as a server of the older transport" in (module.status().error or "")
 
 
 async def test_with_a_type_the_older_transport_is_not_tried() -> None:
@@ -634,13 +662,15 @@ async def test_a_server_that_speaks_neither_gets_the_first_refusal(first: str, m
 @pytest.mark.parametrize(
     "endpoint", ["http://127.0.0.1:1/messages", "https://127.0.0.1:PORT/m", "//elsewhere.test/m", "file:///etc/passwd"]
 )
-async def test_an_older_server_cannot_send_requests_elsewhere(endpoint: str) -> None:
+@pytest.mark.parametrize("type_", ["sse", None])
+async def test_an_older_server_cannot_send_requests_elsewhere(endpoint: str, type_: str | None) -> None:
     web = older(endpoint)
-    async with serving(web), module_at(web, type="sse") as module:
+    async with serving(web), module_at(web, type=type_) as module:
         error = module.status().error or ""
         assert "wants requests to be sent to" in error
         assert "not on the origin" in error
-        assert web.count("POST") == 0
+        assert all(asked.path == "/mcp" for asked in web.asked)
+        assert type_ is None or web.count("POST") == 0
 
 
 async def test_a_post_that_an_older_server_refuses_fails_its_call_at_once() -> None:

@@ -109,6 +109,12 @@ class UnansweredError(Exception):
         self.is_own = is_own
 
 
+class OlderServerError(UnansweredError):
+    """The server speaks the older transport: it answered a POST as it answers the GET of that transport, or named an
+    address for POSTs that cannot be used.
+    """
+
+
 @cache
 def certificates() -> ssl.SSLContext:
     """Return the certificates that connections to modules trust: those of the system, as of the first connection.

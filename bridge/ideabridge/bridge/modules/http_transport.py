@@ -2,8 +2,8 @@
 
     HTTPTransport       starts a task for each message, and answers the calls that fail
       StreamableHTTP    the transport since version 2025-03-26
-      OlderSSE          the one before, also if the configuration does not say which, and the POST of
-                        `initialize` is answered 400, 404 or 405
+      OlderSSE          the one before, also if the configuration does not say which, and the server
+                        refuses the POST of `initialize` or answers it as the older transport does
         ModuleHTTPClient  sends the requests
         Mailbox           passes on what the module sends
 
@@ -27,7 +27,7 @@ from mcp.shared.message import ClientMessageMetadata, SessionMessage
 from mcp_types import INTERNAL_ERROR, JSONRPCNotification, JSONRPCRequest
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from ideabridge.bridge.modules.http import Mark, ModuleHTTPClient, UnansweredError
+from ideabridge.bridge.modules.http import Mark, ModuleHTTPClient, OlderServerError, UnansweredError
 from ideabridge.bridge.modules.mailbox import Mailbox, PendingCall
 from ideabridge.bridge.modules.messages import MessageReader
 from ideabridge.bridge.modules.oddities import Oddities
@@ -45,7 +45,8 @@ ENDPOINT_SECONDS: Final = 5.0
 CANCEL_SECONDS: Final = 5.0
 """How long the stream of a call is read on after the server was told to stop (up to version 2025-11-25)."""
 
-_MAY_BE_OLDER: Final = (400, 404, 405)
+_MAY_BE_OLDER: Final = (400, 404, 405, 406, 410, 415, 422, 501)
+"""Statuses of servers that take no POST at the address, or not of this kind."""
 
 
 class HTTPTransport:
@@ -203,14 +204,20 @@ class HTTPTransport:
             await self._mailbox.fail(call, UnansweredError(INTERNAL_ERROR, message, Mark.UNANSWERED))
 
     async def _becomes_older(self, call: PendingCall, failure: UnansweredError) -> bool:
-        """True if the server refuses `initialize` because it speaks the older transport, which is open now."""
-        is_refusal = call.message.method == "initialize" and failure.status in _MAY_BE_OLDER
-        if not is_refusal or not self._may_choose or self._group is None:
+        """True if the server refuses `initialize` because it speaks the older transport, which is open now.
+
+        Raises:
+            OlderServerError: it speaks the older transport, and names an address that cannot be used.
+        """
+        is_sign = isinstance(failure, OlderServerError) or failure.status in _MAY_BE_OLDER
+        if call.message.method != "initialize" or not is_sign or not self._may_choose or self._group is None:
             return False
         self._may_choose = False
         try:
             with anyio.fail_after(ENDPOINT_SECONDS):
                 await self._open_older(self._group)
+        except OlderServerError:
+            raise
         except (UnansweredError, TimeoutError):
             return False  # its first refusal says more
         return True

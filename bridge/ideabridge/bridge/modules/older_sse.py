@@ -19,6 +19,7 @@ from ideabridge.bridge.modules.events import Event
 from ideabridge.bridge.modules.http import (
     Mark,
     ModuleHTTPClient,
+    OlderServerError,
     UnansweredError,
     is_session_lost,
     is_within_origin,
@@ -116,18 +117,18 @@ def _address(event: Event, url: httpx2.URL) -> httpx2.URL:
         url: the address of the stream.
 
     Raises:
-        UnansweredError: it is malformed, or on another origin.
+        OlderServerError: it is malformed, or on another origin.
     """
     try:
         address = url.join(event.data[:_MOST_ADDRESS].decode("utf-8").strip())
     except (httpx2.InvalidURL, ValueError):
         what = "names a malformed address for requests in its event 'endpoint'"
-        raise UnansweredError(INVALID_REQUEST, what, Mark.REFUSED) from None
+        raise OlderServerError(INVALID_REQUEST, what, Mark.REFUSED) from None
     if not is_within_origin(url, address):
         what = (
             f"wants requests to be sent to {shown_address(address)}, which is not on the origin of "
             f"{shown_address(url)}: refused"
         )
-        raise UnansweredError(INVALID_REQUEST, what, Mark.REFUSED)
+        raise OlderServerError(INVALID_REQUEST, what, Mark.REFUSED)
     # The name and password of the configured address stay; a server does not choose them.
     return address.copy_with(userinfo=url.userinfo, fragment=None)

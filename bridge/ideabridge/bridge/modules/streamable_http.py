@@ -24,7 +24,8 @@ import httpx2
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST, PARSE_ERROR
 
-from ideabridge.bridge.modules.http import Mark, ModuleHTTPClient, UnansweredError, is_session_lost
+from ideabridge.bridge.modules.events import Event
+from ideabridge.bridge.modules.http import Mark, ModuleHTTPClient, OlderServerError, UnansweredError, is_session_lost
 from ideabridge.bridge.modules.mailbox import Body, BodyForm, Mailbox, PendingCall
 from ideabridge.bridge.modules.messages import Replaced
 
@@ -47,6 +48,7 @@ DELETE_SECONDS: Final = 1.0
 _SESSION: Final = re.compile(r"[\x20-\x7e]{1,4096}")
 _OK: Final = 200
 _CLIENT_FAULTS: Final = range(300, 500)
+_FIRST: Final = ("initialize", "server/discover")
 _SESSION_HEADER: Final = "mcp-session-id"
 _POST_HEADERS: Final = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
 _GET_HEADERS: Final = {"accept": "text/event-stream", "cache-control": "no-store"}
@@ -94,7 +96,7 @@ class StreamableHTTP:
             while self._is_listening and not call.is_modern and not call.is_answered:
                 await call.wait()
             if not call.is_answered:
-                raise UnansweredError(INVALID_REQUEST, "answered a request without any content", Replaced.UNREADABLE)
+                raise UnansweredError(INVALID_REQUEST, "its answer has no content", Replaced.UNREADABLE)
             return
         # A server that has mixed up two streams once answers this call on another's.
         seconds = float("inf") if call.brought_another else ELSEWHERE_SECONDS
@@ -115,13 +117,13 @@ class StreamableHTTP:
                 self._url = response.request.url
                 if call.message.method == "initialize":
                     self._take_session(response)
-                body = await self._mailbox.read(response, call)
+                takes = _is_of_older if call.message.method in _FIRST else None
+                body = await self._mailbox.read(response, call, takes)
                 if body.form is BodyForm.OTHER and response.status_code != _OK:
                     body.form = BodyForm.UNKNOWN  # such as the text "Accepted"
                 return body
         except UnansweredError as failure:
-            is_first = call.message.method in ("initialize", "server/discover")
-            if not is_first and is_session_lost(failure, in_session=_SESSION_HEADER in headers):
+            if call.message.method not in _FIRST and is_session_lost(failure, in_session=_SESSION_HEADER in headers):
                 failure.error.data = Mark.SESSION_LOST
             raise
         finally:
@@ -233,6 +235,18 @@ class StreamableHTTP:
                     return
             except UnansweredError:
                 return  # a server may refuse, or be gone
+
+
+def _is_of_older(event: Event) -> bool:
+    """Return False: the event is one of streamable HTTP.
+
+    Raises:
+        OlderServerError: it names the address for POSTs, as servers do that speak only the older transport.
+    """
+    if event.name != "endpoint":
+        return False
+    message = 'answers as a server of the older transport, with an event \'endpoint\' ("type": "sse" in its entry)'
+    raise OlderServerError(INVALID_REQUEST, message, Mark.REFUSED)
 
 
 def _pause(retry: int | None) -> float:
