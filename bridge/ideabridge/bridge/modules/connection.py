@@ -58,6 +58,7 @@ from ideabridge.bridge.modules.handshake import Handshake
 from ideabridge.bridge.modules.http import Mark
 from ideabridge.bridge.modules.http_transport import HTTPTransport
 from ideabridge.bridge.modules.listing import Listing, make_listing, without_secrets
+from ideabridge.bridge.modules.messages import Replaced
 from ideabridge.bridge.modules.oddities import Oddities
 from ideabridge.bridge.modules.offering import Kind, Offering, event_of
 from ideabridge.bridge.modules.pages import ListPage, PagedList, Patience, read_pages
@@ -866,7 +867,9 @@ def _text(error: BaseException, secrets: Secrets) -> str:
         if error.code == types.CONNECTION_CLOSED and error.message == "Connection closed":
             return "the connection ended"
         # On one line: it is a part of notes and of tables, whose next line would be the module's.
-        return f"{printable_line(shown(error.message, secrets, _WORDS))} ({error.code})"
+        text = printable_line(shown(error.message, secrets, _WORDS))
+        is_ours = isinstance(error.data, Mark | Replaced)
+        return text if is_ours else f"{text} ({error.code})"
     if isinstance(error, OSError) and str(error):
         return shown(str(error), secrets, _WORDS)
     logger.debug("a connection failed", exc_info=error)

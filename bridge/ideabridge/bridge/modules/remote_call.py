@@ -351,7 +351,7 @@ def _failure(
     if is_session_lost(error):
         return SessionLostError(module, f"{name} lost its HTTP session: {text}")
     if error.data is Replaced.UNREADABLE:
-        return ModuleProtocolError(module, f"{name} answered with error {error.code}: {text}", outcome="unknown")
+        return ModuleProtocolError(module, f"{name}: {text}", outcome="unknown")
     if error.data is Mark.REFUSED:
         return ModuleProtocolError(module, f"{name} {text}", code=error.code, said=text)
     message, data = shown(error.message, secrets, MAX_ERROR_DATA), None
