@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from mcp import Client
 
@@ -16,6 +18,14 @@ pytestmark = pytest.mark.anyio
 NOT_ALLOWED = "mcpServers.mail does not allow tool 'drop' ('allow' and 'deny')"
 LEFT_OUT = "which cannot be called: its name is empty, over 256 characters or not printable"
 ODD = "o\x07dd"
+NO_TOOLS = "module 'bare' is up, but has no tools that can be called"
+STRICT = """
+import json, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    error = {"code": -32000, "message": "the licence has expired"}
+    print(json.dumps({"jsonrpc": "2.0", "id": message.get("id"), "error": error}), flush=True)
+"""
 
 
 @pytest.fixture
@@ -26,6 +36,8 @@ async def client(tmp_path: Path) -> AsyncGenerator[Client]:
         "mail": {**plain(tmp_path, "mail", *tools), "deny": ["drop"]},
         "off": {**plain(tmp_path, "off", "rest"), "disabled": True},
         "gone": {"command": "no-such-program"},
+        "bare": plain(tmp_path, "bare"),
+        "strict": {"command": sys.executable, "args": ["-I", "-c", STRICT]},
     }
     configuration = configured(tmp_path, mcpServers=modules, expose=["modules"], approval="allow_all")
     async with over_stdio(configuration, "legacy") as client:
@@ -51,12 +63,16 @@ async def test_direct_calls(client: Client) -> None:
         ("sned", "mail", "module 'mail' has no tool 'sned'. Did you mean 'send'"),
         ("rest", "off", "module 'off' is disabled"),
         ("any", "gone", "module 'gone' is down (module 'gone' cannot be started: there is no command"),
+        ("any", "bare", NO_TOOLS),
+        ("any", "strict", "module 'strict' is down (module 'strict' did not come up: the licence has expired (-32000)"),
         ("any", "maill", "unknown module 'maill'. Did you mean 'mail'"),
     ],
 )
 async def test_plans(client: Client, tool: str, module: str | None, why: str) -> None:
     named = {} if module is None else {"_module": module}
-    told = await refused(client, "run_plan", calls=[{"_tool": tool, **named}])
+    # A server that has refused the handshake is not waited for.
+    with anyio.fail_after(15):
+        told = await refused(client, "run_plan", calls=[{"_tool": tool, **named}])
     assert why in told
 
 
@@ -66,6 +82,9 @@ async def test_plans(client: Client, tool: str, module: str | None, why: str) ->
         ("import mail\nawait mail.drop()", NOT_ALLOWED),
         ("import off\nawait off.rest()", "module 'off' is disabled in the configuration"),
         ("import gone\nawait gone.any()", "no-such-program"),
+        ("import bare\nawait bare.any()", NO_TOOLS),
+        ("from servers import bare\nawait bare.any()", NO_TOOLS),
+        ("import strict\nawait strict.any()", "the licence has expired"),
     ],
 )
 async def test_programs(client: Client, program: str, why: str) -> None:

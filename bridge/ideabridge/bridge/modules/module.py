@@ -152,6 +152,9 @@ _WITHHELD: Final = 'its views in HTML are not passed on to hosts; "views": true 
 _PATIENCE: Final = 30.0
 """Seconds of an outage during which calls of a module that was up wait for further attempts."""
 
+_REFUSED_PATIENCE: Final = 3.0
+"""The same for modules that have never been up, and have refused or ended at the first messages."""
+
 _FIRST_PAUSE: Final = 0.5
 _MOST_PAUSE: Final = 60.0
 """Seconds of the first and of the longest pause after a failure; each pause is twice as long as the last."""
@@ -668,11 +671,18 @@ class Module:
         error = self._error
         return isinstance(error, ModuleDownError) or (isinstance(error, ModuleConnectError) and not error.lasting)
 
+    @property
+    def _is_unreachable(self) -> bool:
+        """True if nothing has answered at its address."""
+        return isinstance(self._error, ModuleConnectError) and self._error.unreachable
+
     def _is_worth_waiting(self, patience: float | None) -> bool:
         """True if a call waits for another attempt."""
+        # A module that has never been up is usually configured wrongly, and may also be starting.
         if patience is None:
-            # A module that has never been up is usually configured wrongly.
             patience = _PATIENCE if self._listed else 0.0
+        elif not self._listed and not self._is_unreachable:
+            patience = min(patience, _REFUSED_PATIENCE)
         away = self._away()
         return self._passes and away is not None and away < patience
 

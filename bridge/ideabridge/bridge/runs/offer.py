@@ -345,8 +345,8 @@ class Offer:
         return self._compiled([*tools, SOLVE] if asks else tools)
 
     def why_away(self, module: str) -> str | None:
-        """Return a sentence that says why a configured module is not up, or has not listed its tools; None if it has,
-        or does not exist.
+        """Return a sentence that says why a configured module is not up, has not listed its tools or has none; None if
+        it has some, or does not exist.
         """
         for one in self._modules.statuses():
             if one.name == module:
@@ -405,7 +405,7 @@ class Offer:
         servers: dict[str, str] = {}
         for one in self._modules.statuses():
             why = _why_away(one, listed=self._modules[one.name].listed)
-            if why is not None and not self._modules[one.name].listed:
+            if why is not None and not self._modules[one.name].tools:
                 servers[identifier(one.name)] = servers[one.name] = why
         return AbsentServers(servers, self.missing())
 
@@ -849,9 +849,9 @@ def _for_rooms(catalogue: Catalogue, calls: Iterable[JSONObject]) -> list[Tool]:
 def _why_away(status: ModuleStatus, *, listed: bool) -> str | None:
     match status.state:
         case "up":
-            if listed:
+            if listed and status.tools:
                 return None
-            state = f"is up, but {status.why}"
+            state = "is up, but has no tools that can be called" if listed else f"is up, but {status.why}"
         case "connecting":
             state = "is still connecting"
         case "disabled":
