@@ -68,6 +68,17 @@ async def test_two_calls_whose_answers_are_crossed_each_get_their_own(events: bo
     assert values == {"look": "look", "other": "other"}
 
 
+async def test_an_answer_with_a_strange_id_is_said() -> None:
+    async def look(asked: Asked) -> None:
+        await asked.answer(200, said(4711, "look"))
+
+    async with up({"look": look}) as (module, web):
+        with pytest.raises(ModuleProtocolError, match="module 'web': its answer has the id of no request that waits"):
+            await module.call("look", {})
+        assert sum(asked.rpc == "tools/call" for asked in web.asked) == 1
+        assert any("never sent" in note for note in module.status().notes)
+
+
 async def test_an_answer_may_follow_another_on_a_stream_that_was_answered() -> None:
     looking: list[Asked] = []
     asked_both = anyio.Event()

@@ -69,6 +69,7 @@ class PendingCall:
         scope: the scope of its task; cancelling it gives the request up.
         is_answered: its answer, or an error in its place, was passed on.
         brought_another: an answer to another call came on its stream.
+        brought_stray: an answer to no call came on its stream.
         news: set when it is answered, or when another stream ends; None while nobody waits for it.
         reading: the scope in which its stream is read.
     """
@@ -80,6 +81,7 @@ class PendingCall:
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     is_answered: bool = False
     brought_another: bool = False
+    brought_stray: bool = False
     news: anyio.Event | None = None
     reading: anyio.CancelScope | None = None
 
@@ -345,6 +347,8 @@ class Mailbox:
                     call.brought_another = True
             elif self._given_up.pop(str(message.id), self) is self:
                 self._oddities.note("answered requests that no longer wait, or were never sent; skipped")
+                if call is not None:
+                    call.brought_stray = True
                 return
         await self._send(message)
 

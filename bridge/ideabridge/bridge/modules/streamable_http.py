@@ -107,6 +107,8 @@ class StreamableHTTP:
             return
         if body.is_noise:
             raise UnansweredError(PARSE_ERROR, "its answer is not a JSON-RPC message", Replaced.UNREADABLE)
+        if call.brought_stray:
+            raise UnansweredError(PARSE_ERROR, "its answer has the id of no request that waits", Replaced.UNREADABLE)
         raise UnansweredError(CONNECTION_CLOSED, "the stream of its answer ended early", Mark.CUT_OFF)
 
     async def _post(self, call: PendingCall) -> Body:
