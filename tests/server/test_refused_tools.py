@@ -96,3 +96,30 @@ async def test_search(client: Client) -> None:
     assert f"drop cannot be called: {NOT_ALLOWED}" in text(told)
     found = await call(client, "search_tools", words=["drop", "send"])
     assert found["refused"] == [{"tool": "drop", "module": "mail", "why": NOT_ALLOWED}]
+
+
+MUTE = "import sys; sys.stdin.read()"
+
+
+@pytest.mark.parametrize(
+    ("tool", "module", "why"),
+    [
+        ("drop", "mail", NOT_ALLOWED),
+        ("sned", "mail", "module 'mail' has no tool 'sned'. Did you mean 'send'"),
+        ("rest", "off", "module 'off' is disabled"),
+        ("any", "maill", "unknown module 'maill'. Did you mean 'mail'"),
+    ],
+)
+async def test_a_plan_that_names_its_modules_waits_for_no_other(
+    tmp_path: Path, tool: str, module: str, why: str
+) -> None:
+    modules = {
+        "mail": {**plain(tmp_path, "mail", "send", "drop"), "deny": ["drop"]},
+        "off": {**plain(tmp_path, "off", "rest"), "disabled": True},
+        "mute": {"command": sys.executable, "args": ["-I", "-c", MUTE]},
+    }
+    configuration = configured(tmp_path, mcpServers=modules, approval="allow_all")
+    async with over_stdio(configuration, "legacy") as client:
+        await call(client, "run_plan", calls=[{"_tool": "send", "_module": "mail", "x": "hello"}])
+        with anyio.fail_after(5):
+            assert why in await refused(client, "run_plan", calls=[{"_tool": tool, "_module": module}])

@@ -267,21 +267,23 @@ class Offer:
         calls = [call for call in plan.calls if isinstance(call, dict)]
         missing = [call for call in calls if catalogue.look_up(call) is None]
         if missing:
+            # Any module may have them.
+            unowned = [call for call in missing if not isinstance(call.get("_module"), str)]
 
             def has_all() -> bool:
                 present = self.of_plan(plan, caller, plain_ideas=False)
-                return all(present.look_up(call) is not None for call in missing)
+                return all(present.look_up(call) is not None for call in unowned)
 
             until = anyio.current_time() + SETTLE_SECONDS
             owners = self._modules_of(missing)
             if owners is None:
                 await self._modules.until(has_all, SETTLE_SECONDS)
-            else:
-                await self._modules.reach(owners, SETTLE_SECONDS)
+                owners = self._modules_of(call for call in missing if isinstance(call.get("_module"), str))
+            await self._modules.reach(owners or (), max(0.0, until - anyio.current_time()))
             # An idea has its plain name only where no tool, also of a module that is not up, has it.
             self._expect_up(plan, self.of_plan(plan, caller, plain_ideas=False))
             catalogue = self.of_plan(plan, caller)
-            if any(catalogue.look_up(call) is None for call in missing):
+            if any(catalogue.look_up(call) is None for call in unowned):
                 await self._modules.until(has_all, max(0.0, until - anyio.current_time()))
                 away = [one.name for one in self._modules.away()]
                 await self._modules.reach(away, _LOOK_SECONDS)
@@ -440,15 +442,20 @@ class Offer:
         return f" Modules that are not up: {', '.join(away)}." if away else ""
 
     def _modules_of(self, calls: Iterable[JSONObject]) -> list[str] | None:
-        """The modules that calls name, or that are known to have their tools; None if any module may have them."""
+        """The modules that calls name, or that are known to have their tools; None if any module may have one of them.
+        Names of modules that are not configured are left out.
+        """
         known = Catalogue(self.known)
         names: list[str] = []
         for call in calls:
             tool, named = known.look_up(call), call.get("_module")
-            owner = named if isinstance(named, str) and named in self._modules else tool and tool.module
+            owner = tool.module if tool is not None else None
+            if isinstance(named, str):
+                owner = named
             if owner is None:
                 return None
-            names.append(owner)
+            if owner in self._modules:
+                names.append(owner)
         return names
 
     def _expect_up(self, plan: Plan, catalogue: Catalogue) -> None:
