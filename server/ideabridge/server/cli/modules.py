@@ -32,7 +32,7 @@ from ideabridge.server.cli.inputs import read_input
 from ideabridge.server.cli.options import InputOption, Options, command
 from ideabridge.server.cli.serve import HostArgument
 from ideabridge.server.cli.stores import open_bridge, open_store
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 from ideabridge.tools.names import printable, shown_name
 
 if TYPE_CHECKING:
@@ -66,8 +66,7 @@ async def list_modules(options: Options) -> int:
         if rows is None:
             return
         rows.add(_row(status), None if _is_well(status) else "red")
-        for note in status.notes:
-            say(f"  {status.name}: {note}", "dim")
+        _say_notes(status)
         if users := signed_in_users(status.name):
             say(f"  {status.name}: these users are signed in: {', '.join(users)}", "dim")
         if not _is_well(status):
@@ -100,6 +99,12 @@ async def list_modules(options: Options) -> int:
     return ExitCode.DONE if all(map(_is_well, statuses)) else ExitCode.FAILED
 
 
+def _say_notes(status: ModuleStatus) -> None:
+    """Print what is odd about a module."""
+    for note in status.notes:
+        say(f"  {status.name}: {note}", "dim")
+
+
 def _is_well(status: ModuleStatus) -> bool:
     return status.state in ("up", "disabled")
 
@@ -130,6 +135,7 @@ async def check_module(
 ) -> int:
     """Connect to one module, and list its tools or call one of them."""
     from ideabridge.bridge.loop.policy import direct_policy
+    from ideabridge.bridge.modules.errors import ModuleError
     from ideabridge.server.cli.connecting import SETTLE_SECONDS, Connecting
     from ideabridge.tools.schema import Validator
 
@@ -159,11 +165,20 @@ async def check_module(
                     if verdict.verdict == "deny":
                         raise UsageError(f"{tool} is denied by the configuration: {verdict.why}")
                     Validator(one.parameters, what=f"parameters of {tool}").check(given)
-            result = await modules[name].call(tool, given)
+            try:
+                result = await modules[name].call(tool, given)
+            except ModuleError as error:
+                _say_notes(modules[name].status())
+                if error.sent is not None:
+                    say(f"sent, and checked by nobody: {encode_text(error.sent)}")
+                raise
+            # The call may have shown more of what is odd.
+            status = modules[name].status()
             if options.json:
                 print_json({"module": _status_json(status), "tool": tool, "result": result})
             else:
                 print_value(result)
+                _say_notes(status)
             return ExitCode.DONE
         tools = modules.tools()
         if options.json:
@@ -172,6 +187,7 @@ async def check_module(
             return ExitCode.DONE
         print_table(("tool", "parameters"), [(shown_name(one.origin[1]), signature(one.parameters)) for one in tools])
         server = _server(status) or "unnamed server"
+        _say_notes(status)
         say(f"{name}: {status.state}, {server}, MCP {status.protocol_version}, {len(tools)} tools", "green")
         return ExitCode.DONE
 

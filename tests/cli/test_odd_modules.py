@@ -1,0 +1,53 @@
+"""What `modules test` shows of a server that is a little odd."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from ideabridge.server.main import main
+from tests.trusting import write_trusted
+
+ODD = """
+import json, sys
+tool = {
+    "name": "count",
+    "inputSchema": {"type": "dict"},
+    "outputSchema": {"type": "object", "properties": {"number": {"type": "integer"}}},
+}
+results = {
+    "initialize": {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}},
+    "tools/list": {"tools": [tool]},
+    "tools/call": {"content": [{"type": "text", "text": "seven", "_meta": 5}], "structuredContent": {"number": "7"}},
+}
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" in message:
+        error = {"code": -32601, "message": "no such method"}
+        answer = {"result": results[message["method"]]} if message["method"] in results else {"error": error}
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **answer}), flush=True)
+"""
+
+
+@pytest.fixture
+def odd(project: Path) -> None:
+    write_trusted(project, {"mcpServers": {"odd": {"command": sys.executable, "args": ["-I", "-c", ODD]}}})
+
+
+@pytest.mark.usefixtures("odd")
+def test_the_notes_of_a_module_that_is_tested_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["modules", "test", "odd"]) == 0
+    said = capsys.readouterr().err
+    assert "odd: tool 'count' has an odd input schema" in said
+    assert "odd: initialize: serverInfo: is missing" in said
+
+
+@pytest.mark.usefixtures("odd")
+def test_what_a_tool_sent_against_its_schema_is_shown_beside_the_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["modules", "test", "odd", "count"]) == 1
+    said = capsys.readouterr().err
+    assert "answered against its own schema" in said
+    assert 'sent, and checked by nobody: {"structuredContent":{"number":"7"}' in said
+    assert "tools/call: content[0]._meta: " in said
