@@ -51,3 +51,13 @@ def test_what_a_tool_sent_against_its_schema_is_shown_beside_the_error(capsys: p
     assert "answered against its own schema" in said
     assert 'sent, and checked by nobody: {"structuredContent":{"number":"7"}' in said
     assert "tools/call: content[0]._meta: " in said
+
+
+def test_answers_to_no_request_are_noted(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stray = """
+        print(json.dumps({"jsonrpc": "2.0", "id": 4711, "result": {}}), flush=True)
+"""
+    server = ODD.replace('    if "id" in message:\n', f'    if "id" in message:{stray}')
+    write_trusted(project, {"mcpServers": {"odd": {"command": sys.executable, "args": ["-I", "-c", server]}}})
+    assert main(["modules", "test", "odd"]) == 0
+    assert "odd: answered requests that no longer wait, or were never sent; skipped" in capsys.readouterr().err

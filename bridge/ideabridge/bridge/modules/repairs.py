@@ -472,6 +472,8 @@ class Repairs:
     def _answer(self, message: JSONRPCResponse | JSONRPCError, version: str) -> JSONRPCMessage:
         if message.id is None or message.id not in self._sent:
             # The SDK ignores it.
+            if message.id is not None and len(self._sent) < MAX_UNANSWERED:
+                self._oddities.note("answered requests that no longer wait, or were never sent; skipped")
             return message
         method, params = self._sent.pop(message.id)
         if isinstance(message, OddResultError):
