@@ -294,7 +294,7 @@ class ToolCatalogue:
             UnknownToolError: the caller sees no such tool; the message names similar ones.
         """
         tool = self._find(name, caller)
-        if tool is None and self._expose_modules:
+        if tool is None and self._expose_modules and self._may_come(name):
             await self._await_tool(name, caller)
             tool = self._find(name, caller)
         if tool is None:
@@ -304,6 +304,12 @@ class ToolCatalogue:
             similar = did_you_mean(name, self._names(caller))
             raise UnknownToolError(f"unknown tool {name[:100]!r}.{similar}{self._how_to_call(name)}")
         return tool
+
+    def _may_come(self, name: str) -> bool:
+        """Return whether a module that is not up yet may have the tool. What one that is up refuses is not waited for,
+        unless another one had a tool of this name.
+        """
+        return name in self._kept_names or self.bridge.offer.why_refused(name) is None
 
     async def _await_tool(self, name: str, caller: str) -> None:
         """Wait for the module that had the tool before or, if none did, until any module lists it or all are known."""

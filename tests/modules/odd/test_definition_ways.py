@@ -15,7 +15,6 @@ from tests.modules.conftest import SERVERS
 from tests.modules.servers.odd import RIGHT, TOOLS, Edit, changed
 from tests.server.serving import all_tools, configured, over_stdio, served, text
 
-from .known import KNOWN
 from .laws import foreign_words
 from .switches import SCHEMAS
 from .test_ways import WAYS, Host, Way
@@ -81,8 +80,7 @@ def marked() -> list[Any]:
     for name, odd in DEFINITIONS:
         for way in WAYS:
             key = f"definition: {name}: {way}"
-            mark = pytest.mark.xfail(strict=True, reason=KNOWN[key]) if key in KNOWN else ()
-            params.append(pytest.param(way, odd, id=key, marks=mark))
+            params.append(pytest.param(way, odd, id=key))
     return params
 
 
@@ -104,8 +102,7 @@ def schemas_marked() -> list[Any]:
     params: list[Any] = []
     for name, odd in DEFINITIONS:
         key = f"definition: {name}: listed"
-        mark = pytest.mark.xfail(strict=True, reason=KNOWN[key]) if key in KNOWN else ()
-        params.append(pytest.param(odd, id=key, marks=mark))
+        params.append(pytest.param(odd, id=key))
     return params
 
 

@@ -15,7 +15,6 @@ from tests.modules.conftest import modules_of
 from tests.modules.servers.odd import RIGHT, Site, Web
 
 from .http_switches import HTTP, LOOK, HttpSwitch
-from .known import KNOWN
 from .laws import foreign_words
 from .test_switches import outcome
 
@@ -31,15 +30,7 @@ def web() -> Generator[Web]:
 
 
 def marked() -> list[Any]:
-    return [
-        pytest.param(
-            number,
-            switch,
-            id=switch.name,
-            marks=pytest.mark.xfail(strict=True, reason=KNOWN[switch.name]) if switch.name in KNOWN else (),
-        )
-        for number, switch in enumerate(HTTP)
-    ]
+    return [pytest.param(number, switch, id=switch.name) for number, switch in enumerate(HTTP)]
 
 
 @pytest.mark.parametrize(("number", "switch"), marked())

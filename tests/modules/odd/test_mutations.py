@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import logging
 import os
-from typing import Any
 
 import pytest
 
 from . import memory
-from .known import KNOWN
 from .mutations import Mutation, broken_laws, mutation
 
 BLOCK = 100
@@ -30,11 +28,6 @@ def check(mutations: list[Mutation]) -> None:
     assert not failed, f"{len(failed)} of {len(mutations)} break a law:\n" + "\n".join(failed[:20])
 
 
-def marks(block: int) -> Any:
-    why = KNOWN.get(f"mutations {block}")
-    return () if why is None else pytest.mark.xfail(strict=True, reason=why)
-
-
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     memory.use(monkeypatch)
@@ -42,7 +35,7 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logging.root.manager, "disable", logging.CRITICAL)
 
 
-@pytest.mark.parametrize("block", [pytest.param(block, marks=marks(block)) for block in range(20)])
+@pytest.mark.parametrize("block", range(20))
 def test_a_changed_member_costs_what_is_odd_alone(block: int) -> None:
     check([mutation(seed) for seed in range(block * BLOCK, (block + 1) * BLOCK)])
 

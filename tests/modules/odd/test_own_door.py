@@ -14,7 +14,6 @@ import pytest
 from tests.modules.conftest import SERVERS
 from tests.server.serving import configured, served
 
-from .known import KNOWN
 from .laws import foreign_words
 
 PARSE, REQUEST, METHOD, PARAMS = -32700, -32600, -32601, -32602
@@ -120,14 +119,7 @@ LINES: list[tuple[str, bytes, int | None, Any]] = [
 
 
 def marked() -> list[Any]:
-    return [
-        pytest.param(
-            *rest,
-            id=name,
-            marks=pytest.mark.xfail(strict=True, reason=KNOWN[f"own: {name}"]) if f"own: {name}" in KNOWN else (),
-        )
-        for name, *rest in LINES
-    ]
+    return [pytest.param(*rest, id=name) for name, *rest in LINES]
 
 
 @pytest.mark.timeout(20)

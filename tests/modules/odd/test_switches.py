@@ -17,7 +17,6 @@ from ideabridge.tools.errors import IdeabridgeError
 from tests.modules.conftest import modules_of
 
 from . import memory
-from .known import KNOWN
 from .laws import foreign_words
 from .switches import ANY, LOOK, NAMES, SWITCHES, Switch
 
@@ -27,12 +26,7 @@ LONGEST = 600.0
 
 
 def marked() -> list[Any]:
-    marks: list[Any] = []
-    for switch in SWITCHES:
-        why = KNOWN.get(switch.name)
-        mark = () if why is None else pytest.mark.xfail(strict=True, reason=f"{switch.part}: {why}")
-        marks.append(pytest.param(switch, id=switch.name, marks=mark))
-    return marks
+    return [pytest.param(switch, id=switch.name) for switch in SWITCHES]
 
 
 @pytest.mark.parametrize("switch", marked())

@@ -15,7 +15,6 @@ from tests.modules.conftest import SERVERS
 from tests.modules.servers.odd import Web
 
 from . import memory
-from .known import KNOWN
 from .laws import foreign_words
 from .mutations import CALLS, Mutation, Session, is_whole, mutation, session
 
@@ -55,8 +54,6 @@ def entry_of(transport: Transport, number: int, made: Mutation, web: Web) -> Map
 
 @pytest.mark.parametrize("transport", ["stdio", "json", "sse"])
 def test_a_session_comes_to_the_same_over_every_transport(transport: Transport, web: Web) -> None:
-    if transport in KNOWN:
-        pytest.xfail(KNOWN[transport])
     made = chosen(transport)
     calls = CALLS if transport == "stdio" else tuple(tool for tool in CALLS if tool not in ASKED_BY_POST)
     expected = [in_memory(one, calls) for one in made]

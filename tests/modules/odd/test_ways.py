@@ -17,7 +17,6 @@ from tests.modules.conftest import SERVERS
 from tests.modules.servers.odd import PICTURE
 from tests.server.serving import configured, over_stdio, served, text
 
-from .known import KNOWN
 from .laws import foreign_words
 from .switches import ANY, SWITCHES, Switch
 
@@ -82,9 +81,7 @@ def marked() -> list[Any]:
     params: list[Any] = []
     for switch in CASES:
         for way in WAYS:
-            name = f"{switch.name}: {way}"
-            mark = pytest.mark.xfail(strict=True, reason=KNOWN[name]) if name in KNOWN else ()
-            params.append(pytest.param(way, switch, id=name, marks=mark))
+            params.append(pytest.param(way, switch, id=f"{switch.name}: {way}"))
     return params
 
 
@@ -115,10 +112,7 @@ def test_an_odd_result_reaches_a_host_in_every_way(host: Host, way: Way, switch:
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("tool", ["picture", "blocks"])
 def test_blocks_arrive_as_blocks_in_every_way(host: Host, way: Way, tool: str) -> None:
-    name = f"{tool} as blocks: {way}"
     result = host.call_in(way, tool, {})
-    if name in KNOWN:
-        pytest.xfail(KNOWN[name])
     assert not result.is_error
     images = [block for block in result.content if isinstance(block, types.ImageContent)]
     assert [image.data for image in images] == [PICTURE]
