@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -18,7 +18,7 @@ from ideabridge.bridge.loop.event import JournalError
 from ideabridge.bridge.loop.graph import Graph
 from ideabridge.bridge.loop.memory import InitialDocuments, Memory
 from ideabridge.bridge.loop.progress import Absent, CallStatus, Item, Judge, Progress, Wait
-from ideabridge.bridge.loop.size import NO_SIZE, Size, measure, too_large
+from ideabridge.bridge.loop.size import NO_SIZE, Size, Sizes, measure, too_large
 from ideabridge.tools.compose import wrap_output
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash, normalise
 from ideabridge.tools.errors import IdeabridgeError
@@ -34,15 +34,22 @@ class Filling:
 
     Args:
         values: the values by the text of each reference.
-        sizes: the sizes of values that were measured before.
+        sizes: the sizes of values that were measured before, by the text of the reference.
+        measure: measures the others.
 
     Attributes:
         size: the size of all values that were used.
     """
 
-    def __init__(self, values: Mapping[str, JSON], sizes: dict[str, Size] | None = None) -> None:
+    def __init__(
+        self,
+        values: Mapping[str, JSON],
+        sizes: dict[str, Size] | None = None,
+        measure: Callable[[JSON], Size] = measure,
+    ) -> None:
         self._values = values
         self._sizes = {} if sizes is None else sizes
+        self._measure = measure
         self.size = NO_SIZE
 
     def __call__(self, expression: Expression) -> JSON:
@@ -51,7 +58,7 @@ class Filling:
         value = self._values[text]
         size = self._sizes.get(text)
         if size is None:
-            size = self._sizes[text] = measure(value)
+            size = self._sizes[text] = self._measure(value)
         self.size += size
         return value
 
@@ -79,6 +86,7 @@ class Readiness:
         self._judge = judge
         self._progress = progress
         self._items = items
+        self._sizes = Sizes()
 
     def look(self, call: Call) -> list[Item] | Wait | Absent | Refusal:
         """Return the executions of a call with resolved references, what the call waits for, or why it never runs."""
@@ -186,7 +194,7 @@ class Readiness:
                 known[read.expression.text] = value
                 # The value of each item is measured; all others are measured once.
                 sizes.pop(read.expression.text, None)
-        filling = Filling(known, sizes)
+        filling = Filling(known, sizes, self._sizes.measure)
         parameters = fill(call.parameters, filling)
         if parts:
             parameters = put_in(parameters, parts)

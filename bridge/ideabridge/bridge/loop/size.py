@@ -5,6 +5,7 @@ Values are shared in memory. Without these bounds, many references to one value 
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final
 
@@ -50,6 +51,37 @@ def measure(value: JSON) -> Size:
         return Size(len(value), 1)
     data = encode(value)
     return Size(len(data), values_in(data))
+
+
+_LARGE: Final = 1_000
+"""Values within a value that is worth remembering."""
+
+_REMEMBERED: Final = 4
+
+
+class Sizes:
+    """Measures values, and remembers the last few large ones, which the calls of a plan read again and again.
+
+    Values are never changed in place, so the same object has the same size.
+    """
+
+    def __init__(self) -> None:
+        self._measured: OrderedDict[int, tuple[JSON, Size]] = OrderedDict()
+
+    def measure(self, value: JSON) -> Size:
+        """Measure a value; see `measure`."""
+        remembered = self._measured.get(id(value))
+        if remembered is not None:
+            # The object is held here, so that no other one can have its id.
+            self._measured.move_to_end(id(value))
+            return remembered[1]
+
+        size = measure(value)
+        if size.values >= _LARGE:
+            self._measured[id(value)] = (value, size)
+            if len(self._measured) > _REMEMBERED:
+                self._measured.popitem(last=False)
+        return size
 
 
 def too_large(what: str, size: Size, refers: str = "they refer", taken: str = "taken") -> str | None:
