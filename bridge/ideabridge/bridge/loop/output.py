@@ -18,7 +18,7 @@ from ideabridge.bridge.loop.event import JournalError
 from ideabridge.bridge.loop.graph import Graph
 from ideabridge.bridge.loop.memory import InitialDocuments, Memory
 from ideabridge.bridge.loop.progress import Absent, CallStatus, Item, Judge, Progress, Wait
-from ideabridge.bridge.loop.size import NO_SIZE, Size, Sizes, measure, too_large
+from ideabridge.bridge.loop.size import NO_SIZE, LargeSizes, Size, measure, too_large
 from ideabridge.tools.compose import wrap_output
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash, normalise
 from ideabridge.tools.errors import IdeabridgeError
@@ -86,7 +86,7 @@ class Readiness:
         self._judge = judge
         self._progress = progress
         self._items = items
-        self._sizes = Sizes()
+        self._sizes = LargeSizes()
 
     def look(self, call: Call) -> list[Item] | Wait | Absent | Refusal:
         """Return the executions of a call with resolved references, what the call waits for, or why it never runs."""

@@ -59,7 +59,7 @@ _LARGE: Final = 1_000
 _REMEMBERED: Final = 4
 
 
-class Sizes:
+class LargeSizes:
     """Measures values, and remembers the last few large ones, which the calls of a plan read again and again.
 
     Values are never changed in place, so the same object has the same size.
