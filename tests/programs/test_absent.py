@@ -14,7 +14,7 @@ import pytest
 from ideabridge.bridge import Bridge, Configuration, Plan
 from ideabridge.bridge.errors import PlanError
 from ideabridge.bridge.modules.settings import ModuleConfiguration
-from ideabridge.bridge.runs import offer
+from ideabridge.bridge.runs import executor, offer
 from tests.modules.authorized import authorized
 from tests.modules.conftest import SERVERS
 
@@ -141,6 +141,8 @@ except RuntimeError as error:
     said.append(str(error))
 said
 """
+    # How long the calls of a server wait for its return is tested elsewhere.
+    monkeypatch.setattr(executor, "PATIENCE", 0.5)
     async with Bridge(configuration, store=store) as bridge:
         await bridge.modules.settled()
         script.unlink()
