@@ -475,6 +475,9 @@ def _values_are_theirs(done: Session) -> list[str]:
                 continue
             if not isinstance(leaf, str) and any(leaf == number for number in numbers if leaf is not True):
                 continue
+            if isinstance(leaf, float) and f"{leaf:g}" in leaves(results):
+                # The SDK reads a number, as a priority, that was sent as a text.
+                continue
             if isinstance(leaf, str) and leaf.startswith(("image/", "audio/")) and done.notes:
                 # The first bytes of the data say what it is; the note says that nobody else did.
                 continue

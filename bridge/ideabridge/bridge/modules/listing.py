@@ -199,7 +199,7 @@ def _parameters(
         renamed: dict[str, str] = {}
         usable = UsableSchema(parameters, usable.sent or usable.schema, was_valid=False)
         notes = (str(error),)
-    _remark(remarks, "input", notes)
+    _remark(remarks, "input", notes, usable)
     if usable.is_as_sent:
         return parameters, renamed, None
     as_sent = usable.sent
@@ -222,13 +222,15 @@ def _output(
         # Up to 2025-11-25 there is no such result, so whatever comes would break the schema.
         remarks.append(f"has an output schema that is not used: type: found {show(kinds, 60)}")
         return None, SentSchema(usable.sent or usable.schema, was_valid=False)
-    _remark(remarks, "output", usable.notes)
+    _remark(remarks, "output", usable.notes, usable)
     if usable.is_as_sent:
         return usable.schema, None
     return usable.schema or None, SentSchema(usable.sent, usable.was_valid)
 
 
-def _remark(remarks: list[str], which: str, notes: tuple[str, ...]) -> None:
+def _remark(remarks: list[str], which: str, notes: tuple[str, ...], usable: UsableSchema) -> None:
+    if not notes and not usable.was_valid:
+        remarks.append(f"has an {which} schema of an older form, which was converted")
     if notes:
         remarks.append(f"has an odd {which} schema (its server judges what is ignored here): {'; '.join(notes)}")
 

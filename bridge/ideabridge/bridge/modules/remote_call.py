@@ -478,7 +478,7 @@ def _tool_error(
     if text and len(text) <= MAX_ERROR and sent is not None and len(_texts(result)) == len(result.content):
         # The message has all of it.
         sent.pop("content", None)
-        if _decoded(text) == sent.get("structuredContent"):
+        if "structuredContent" in sent and _decoded(text) == sent["structuredContent"]:
             del sent["structuredContent"]
     # The prefix of the Python SDK; the message of the run contains the name anyway.
     said = shown(text, secrets).removeprefix(f"Error executing tool {tool.remote_name or tool.name}: ")

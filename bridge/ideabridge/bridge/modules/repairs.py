@@ -360,7 +360,13 @@ def _tool(repair: MessageRepair, value: Any, shape: Shape, place: str) -> Any:
             if typed is not schema:
                 repair.note(f"{place}.inputSchema.type", "is missing; taken as 'object'")
             schema = typed
-        tool[member.name] = schema if member.shape.accepts(schema) else carried_schema(schema)
+        if member.shape.accepts(schema):
+            tool[member.name] = schema
+            continue
+        parts = object_of(schema)
+        if parts is not None and "type" not in parts:
+            repair.note(f"{place}.{member.name}.type", "is missing; read as any type")
+        tool[member.name] = carried_schema(schema)
     return tool
 
 
