@@ -366,6 +366,8 @@ def _tool(repair: MessageRepair, value: Any, shape: Shape, place: str) -> Any:
         parts = object_of(schema)
         if parts is not None and "type" not in parts:
             repair.note(f"{place}.{member.name}.type", "is missing; read as any type")
+        elif parts is not None and parts["type"] != "object":
+            repair.note(f"{place}.{member.name}.type", f"expected 'object', got {got(parts['type'])}", parts["type"])
         tool[member.name] = carried_schema(schema)
     return tool
 
