@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import anyio
 import pytest
@@ -84,7 +85,7 @@ async def test_a_published_plan_is_verified_in_a_worker(tmp_path: Path, monkeypa
         assert (here.faults, here.notes) == (there.faults, there.notes) == ([], [])
         # The plan is not the one of the run any more.
         assert published.plan is not None
-        calls: JSON = [{"_tool": "count", "items": [1, 2]}, *list(published.plan["calls"])[1:]]  # type: ignore[arg-type]
+        calls: JSON = [{"_tool": "count", "items": [1, 2]}, *cast("list[JSON]", published.plan["calls"])[1:]]
         bridge.store.publications.pin(published, {**published.plan, "calls": calls}, None, {})
         [changed] = await bridge.verify(["many"], live=False)
         assert "not self-consistent any more" in changed.faults[0]
