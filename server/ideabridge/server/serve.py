@@ -58,9 +58,9 @@ def _collect_seldom() -> None:
     """Let the collector of garbage, which stops all threads, look at all objects seldom."""
     # Imported objects are never freed: each full collection, and the one at the end, would scan them for 0.1 s.
     gc.freeze()
-    # With Python's (700, 10, 10), large runs caused 20 full collections, of up to 1.4 s each. Reference counts free
-    # almost everything at once; a new object in a cycle is looked at before 500,000 others exist.
-    gc.set_threshold(10_000, 50, 20)
+    # With Python's (700, 10, 10), large runs caused 20 full collections, of up to 1.4 s each. A dropped run is a cycle,
+    # so collections must not be too seldom, either: with (10_000, 50, 20), 120 runs of 4 MB took twice the memory.
+    gc.set_threshold(10_000, 10, 10)
 
 
 @asynccontextmanager

@@ -19,7 +19,7 @@ import contextlib
 import math
 import secrets
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -818,12 +818,16 @@ class Runs:
 
     def at_work(self, caller: Viewer) -> int:
         """Count the runs of a caller, or of all, that are at work here, without rooms."""
-        driven = [run_id for run_id, driver in self._drivers.items() if driver.epoch is not None]
-        runs = [self._runs.get(run_id) for run_id in driven]
-        return sum(run is not None and run.parent is None and caller in (SEES_ALL, run.caller) for run in runs)
+        return sum(run.parent is None and caller in (SEES_ALL, run.caller) for run in self._driven())
 
     def _at_work(self) -> bool:
-        return any(driver.epoch is not None for driver in self._drivers.values())
+        return any(True for _ in self._driven())
+
+    def _driven(self) -> Iterator[Run]:
+        """The runs whose leases are held here. They are few; runs that have ended stay in `_runs` and `_drivers` until
+        the collector of garbage finds their cycles.
+        """
+        return (run for run in self._kept.values() if run.driver.epoch is not None)
 
     # -- taking up ---------------------------------------------------------------------------------------------
 
