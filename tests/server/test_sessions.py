@@ -20,6 +20,7 @@ from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.lifting.function import read_function
 from ideabridge.bridge.runs.direct import MOST_CALLS, PAUSE
 from ideabridge.bridge.runs.recorded import read_run
+from ideabridge.bridge.runs.stretch import unkept
 from ideabridge.bridge.store.errors import UnknownRunError
 from ideabridge.bridge.store.sqlite import sqlite3
 from ideabridge.server.main import main
@@ -249,6 +250,32 @@ async def test_large_results_and_secrets_are_marked_and_not_kept(tmp_path: Path)
         assert [one.split(":")[0] for one in faults] == ["calls.1 was not kept whole", "calls.2 was not kept whole"]
         with pytest.raises(PublicationError, match="call 2 cannot be published"):
             await bridge.direct_sessions.part(session.run, [2, 2], "local")
+
+
+async def test_calls_that_no_plan_can_make_do_not_lose_the_others(tmp_path: Path) -> None:
+    configuration = exposing(tmp_path)
+    async with over_stdio(configuration, "legacy") as client:
+        await call(client, "add", a=1, b=1)
+        # Servers take arguments that they do not declare, and so does the one of this test.
+        await client.call_tool("status", {"x": "oak", "verbose": True})
+        await client.call_tool("status", {"x": "oak", "_each": [1, 2], "_tool": "log"})
+        await refused(client, "fail", message="bad luck", _each=[1, 2])
+        error = await refused(client, "publish_idea", idea="session", name="x", calls=[0, 1])
+        assert "call 1 cannot be published: it ran, but no run can make it again" in error
+        assert "verbose" in error
+        error = await refused(client, "publish_idea", idea="session", name="x", calls=[2, 2])
+        assert "call 2 cannot be published: it has arguments whose names mean something else in a plan" in error
+    async with Bridge(load_configuration(configuration)) as bridge:
+        await bridge.direct_sessions.end_idle(time.time() + 2 * PAUSE)
+        (session,) = bridge.direct_sessions.latest("local")
+        run = read_run(bridge.store, session.run)
+        assert run is not None
+        assert [one.call.name for one in run.machine.history] == ["add", "status", "status", "fail"]
+        assert run.result == 2
+        marks = unkept(bridge.store.runs.find(session.run, caller="local"))
+        assert list(marks) == [1, 2, 3]
+        part = await bridge.direct_sessions.part(session.run, [0, 0], "local")
+        assert bridge.store.runs.get(part) is not None
 
 
 async def test_a_call_that_asked_has_the_result_of_its_run(tmp_path: Path) -> None:

@@ -269,9 +269,7 @@ class HistoryImport:
             result_bytes=limits.result_bytes,
             run_bytes=limits.run_bytes,
         )
-        entry = dataclasses.replace(
-            self._entry(stretch), calls=len(made.calls), left=made.left, incomplete=len(made.incomplete)
-        )
+        entry = dataclasses.replace(self._entry(stretch), calls=len(made.calls), left=made.left)
         if not made.calls:
             return dataclasses.replace(entry, why="none of its calls can be taken")
         run_id = f"run_{_id_of(stretch, self._name, self._caller)}"
@@ -281,6 +279,8 @@ class HistoryImport:
             run.events = self._screen.admit(run.events)
         except (JournalError, SecretGivenError) as error:
             return dataclasses.replace(entry, calls=0, why=str(error).partition(" Nothing of it")[0])
+        made.incomplete.update(run.unkept)
+        entry = dataclasses.replace(entry, incomplete=len(made.incomplete))
         try:
             keep_ended(
                 self._store,

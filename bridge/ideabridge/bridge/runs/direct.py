@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from typing import Final, TypeVar, cast
 
 from ideabridge.bridge.errors import PublicationError
-from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.runs.recorded import read_run
 from ideabridge.bridge.runs.stretch import EndedCall, EndedRun, calls_of, cut, ended_run, keep_ended, part_id
@@ -53,6 +52,8 @@ SESSION: Final = "session"
 """The reference to the latest session."""
 
 _WHY: Final = "calls that a client made one by one"
+
+_META_NAMES: Final = "it has arguments whose names mean something else in a plan"
 
 _FAILED: Final = ("failed", "cancelled", "limit", "stalled")
 """The statuses of a run that has ended without a result."""
@@ -265,9 +266,7 @@ class DirectSessions:
 
         def make() -> EndedRun:
             found = self._read(row, first, last)
-            for place, why in found.unkept.items():
-                raise PublicationError(f"call {first + place} cannot be published: {why}. Choose other calls")
-            return self._run_of(found)
+            return self._run_of(found).with_all_calls(first)
 
         made = await compute_in_thread(make)
         origin: JSONObject = {"run": row.id, "calls": [first, last]}
@@ -306,9 +305,12 @@ class DirectSessions:
 
         def make() -> EndedRun | None:
             found = self._read(row, 0, row.calls - 1)
-            if found.unkept:
-                origin["unkept"] = [{"call": place, "why": why} for place, why in found.unkept.items()]
-            return self._run_of(found) if found.calls else None
+            if not found.calls:
+                return None
+            made = self._run_of(found)
+            if made.unkept:
+                origin["unkept"] = [{"call": place, "why": why} for place, why in made.unkept.items()]
+            return made
 
         try:
             made = await compute_in_thread(make)
@@ -329,6 +331,7 @@ class DirectSessions:
 
     def _run_of(self, found: _Calls) -> EndedRun:
         made = ended_run(found.calls, self._settings(), "", _WHY)
+        made.unkept = {**made.unkept, **found.unkept}
         made.events = self._screen.admit(made.events)
         return made
 
@@ -365,18 +368,11 @@ class DirectSessions:
             call = self._call(tool, body, step)
             if "run" in body and call.error is not None and call.error.get("kind") == _OPEN:
                 found.unkept[place] = str(call.error.get("message"))
+            if not call.parameters.keys().isdisjoint(META_PROPERTIES):
+                # A plan would read them as its own.
+                found.unkept.setdefault(place, _META_NAMES)
+                call = _without_meta(call)
             found.calls.append(call)
-        exact = Catalogue({call.tool.key: call.tool for call in found.calls}.values())
-        for place, call in enumerate(found.calls):
-            tool = exact.get(call.tool.key) or call.tool
-            if call.error is not None:
-                continue
-            named = call.parameters.keys().isdisjoint(META_PROPERTIES)
-            if not named or not exact.exact(tool).is_valid(call.parameters):
-                # The machine would refuse it, so it is no call that succeeded.
-                found.unkept.setdefault(place, "its parameters are not those of a call in a plan")
-                error: JSONObject = {"kind": "unknown", "message": f"it ran: {found.unkept[place]}"}
-                found.calls[place] = EndedCall(call.tool, call.parameters, call.step, error=error)
         return found
 
     def _tool(self, body: JSONObject, bodies: Sequence[JSONObject], caller: str) -> Tool | None:
@@ -408,6 +404,13 @@ class DirectSessions:
             # A person has put another kind of call in its place.
             return EndedCall(tool, parameters, step, error={"kind": "runtime", "message": str(error)})
         return EndedCall(call.tool, call.parameters, step, call.value, call.error)
+
+
+def _without_meta(call: EndedCall) -> EndedCall:
+    """A call without the parameters that have names of meta-properties, as a call that failed."""
+    parameters = {name: value for name, value in call.parameters.items() if name not in META_PROPERTIES}
+    error = call.error or {"kind": "unknown", "message": f"it ran: {_META_NAMES}"}
+    return EndedCall(call.tool, parameters, call.step, error=error)
 
 
 def _steps(bodies: Sequence[Mapping[str, JSON]]) -> list[int]:

@@ -73,25 +73,41 @@ class EndedRun:
         events: its journal.
         solution: all of its calls with its output, as one Solution.
         tools: the names of its tools.
+        unkept: why some of the calls cannot be published, by their places. Calls that succeeded and that no run can
+            make, because they do not fit their tools, have failed in this run.
     """
 
     context: list[JSON]
     events: list[Event] = field(default_factory=list[Event])
     solution: JSONObject = field(default_factory=dict[str, JSON])
     tools: tuple[str, ...] = ()
+    unkept: dict[int, str] = field(default_factory=dict[int, str])
+
+    def with_all_calls(self, first: int) -> EndedRun:
+        """The run itself, if each of its calls can be published.
+
+        Args:
+            first: the number of its first call in the run from which the calls are taken.
+
+        Raises:
+            PublicationError: a call cannot be published; the message says why.
+        """
+        for place, why in self.unkept.items():
+            raise PublicationError(f"call {first + place} cannot be published: {why}. Choose other calls")
+        return self
 
 
 def ended_run(calls: Sequence[EndedCall], settings: Settings, task: str, why: str) -> EndedRun:
     """Make the run of calls, at least one, in the order in which they were listed.
 
     Args:
-        calls: the calls.
+        calls: the calls. No parameter has the name of a meta-property.
         settings: the settings of a run; every call is admitted.
         task: what was asked for; "": unknown.
         why: why nobody answers its Requests, for `RunStarted`.
 
     Raises:
-        JournalError: the calls do not fit their tools.
+        JournalError: the value of the last call cannot be the output of a run.
     """
     made = EndedRun([{"role": "user", "content": task}] if task else [])
     made.tools = tuple(dict.fromkeys(call.tool.name for call in calls))
@@ -122,16 +138,17 @@ def ended_run(calls: Sequence[EndedCall], settings: Settings, task: str, why: st
                 index = effect.call.index
                 take(CallStarted(index))
                 take(CallFinished(index, value=calls[index].value, error=calls[index].error))
-    done = [place for place, call in enumerate(calls) if call.error is None]
+    for place, (call, progress) in enumerate(zip(calls, machine.history, strict=True)):
+        if call.error is None and progress.status is not CallStatus.DONE:
+            why = (progress.error or {}).get("message")
+            made.unkept[place] = f"it ran, but no run can make it again: {why}"
+    done = [place for place, progress in enumerate(machine.history) if progress.status is CallStatus.DONE]
     output = f"†results.{done[-1]}" if done else None
     if output is not None:
         # A value that may be null is wrapped, as a mind writes it.
         propose([], {"value": output})
-    unlike = [
-        one for one in machine.history if (one.status is CallStatus.DONE) != (calls[one.call.index].error is None)
-    ]
-    if unlike or (done and not machine.has_output):
-        raise JournalError(f"calls do not make a run: {unlike[0].error if unlike else machine.errors[:1]}")
+        if not machine.has_output:
+            raise JournalError(f"the value of call {done[-1]} cannot be the output of a run: {machine.errors[:1]}")
     take(RunEnded("done"))
     made.solution = {"calls": listed, "output": output}
     return made
@@ -224,9 +241,8 @@ def cut(store: Store, run_id: str, first: int, last: int, caller: str) -> str:
     for place, why in unkept(record).items():
         if first <= place <= last:
             raise PublicationError(f"call {place} cannot be published: {why}. Choose other calls")
-    made = ended_run(
-        calls_of(run, range(first, last + 1)), run.machine.settings, _task_of(run), f"a part of run {run_id}"
-    )
+    calls = calls_of(run, range(first, last + 1))
+    made = ended_run(calls, run.machine.settings, _task_of(run), f"a part of run {run_id}").with_all_calls(first)
     origin: JSONObject = {"run": run_id, "calls": [first, last]}
     keep_ended(store, own, made, caller=caller, title=record.title, fingerprint=record.fingerprint, origin=origin)
     return own
