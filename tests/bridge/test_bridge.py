@@ -490,7 +490,9 @@ async def test_a_run_becomes_a_tool_that_answers_for_other_input(tmp_path: Path)
         assert (publication.answer, publication.plan is not None) == ("auto", True)
         assert publication.annotations["readOnlyHint"] is True
         assert publication.input_schema is not None
-        assert list(publication.input_schema["properties"]) == ["n", "by"]  # type: ignore[arg-type]
+        properties = publication.input_schema["properties"]
+        assert isinstance(properties, dict)
+        assert list(properties) == ["n", "by"]
     async with Bridge(ASKS, toolbox=toolbox(), store=store) as bridge:
         replay = await bridge.start_idea("halve", {"n": 5, "by": 4})
         assert replay.run is not None

@@ -45,9 +45,7 @@ ERRORS = st.one_of(st.none(), st.just({"kind": "runtime", "message": "bad luck"}
 CALLS = st.lists(
     st.builds(
         EndedCall,
-        st.builds(
-            lambda name, schema: Tool(name, "", schema, module="m"), st.sampled_from("pq"), st.sampled_from(SCHEMAS)
-        ),
+        st.builds(Tool, st.sampled_from("pq"), st.just(""), st.sampled_from(SCHEMAS), module=st.just("m")),
         st.dictionaries(NAMES, VALUES, max_size=3),
         st.just(0),
         VALUES,
@@ -95,7 +93,7 @@ def test_a_call_that_no_run_can_make_is_not_published() -> None:
     made = ended_run([plain, more], Settings(), "", "a test")
     assert list(made.unkept) == [1]
     assert "hurry" in made.unkept[1]
-    with pytest.raises(PublicationError, match="call 6 cannot be published: it ran, but .*hurry"):
+    with pytest.raises(PublicationError, match=r"call 6 cannot be published: it ran, but .*hurry"):
         made.with_all_calls(5)
     whole = ended_run([plain], Settings(), "", "a test")
     assert whole.with_all_calls(0) is whole

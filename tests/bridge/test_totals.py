@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, cast
 
 import anyio
 import pytest
@@ -46,8 +46,11 @@ class Answer:
     def so_far(self) -> Usage:
         return self.told
 
-    def __aiter__(self) -> AsyncIterator[str | Usage]:
-        return self._pieces
+    def __aiter__(self) -> Answer:
+        return self
+
+    async def __anext__(self) -> str | Usage:
+        return await anext(self._pieces)
 
 
 class Tree:
@@ -72,7 +75,7 @@ class Tree:
     def answer(self, request: Request) -> AsyncIterator[str | bytes | Usage]:
         text = "\n".join(str(message["content"]) for message in request.texts)
         number = int(text.partition("Node ")[2].partition(".")[0])
-        return Answer(self, self.nodes[number])  # type: ignore[return-value]
+        return Answer(self, self.nodes[number])
 
     async def pieces(self, node: Node) -> AsyncIterator[str | Usage]:
         node.asked += 1
@@ -136,7 +139,7 @@ def journaled(store: Store, run: str) -> JSONObject:
             elif isinstance(event, SolutionProposed):
                 calls += len(event.calls)
             elif isinstance(event, UsageNoted):
-                usage = Usage(**event.usage)  # type: ignore[arg-type]
+                usage = Usage(**cast("dict[str, Any]", event.usage))
                 tokens += usage.input_tokens + usage.output_tokens
                 cost += usage.cost or 0.0
     return {"requests": requests, "tokens": tokens, "cost": cost, "calls": calls}

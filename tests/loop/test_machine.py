@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from ideabridge.bridge.loop.effect import Execute
@@ -44,10 +46,10 @@ def state(driven: Driven) -> JSON:
     return driven.machine.state_of()
 
 
-def check(calls: list[JSON], output: JSON = None, context: list[JSON] | None = None, **kwargs: object) -> list[str]:
+def check(calls: list[JSON], output: JSON = None, context: list[JSON] | None = None, **kwargs: Any) -> list[str]:
     """The problems of a whole solution, as text."""
     driven = Driven()
-    driven.post(started(context, tools=[*TOOLS, STRICT], **kwargs))  # type: ignore[arg-type]
+    driven.post(started(context, tools=[*TOOLS, STRICT], **kwargs))
     found: list[str] = []
     for entry in driven.machine.check(calls, output):
         error = entry["error"]

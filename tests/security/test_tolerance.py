@@ -9,13 +9,13 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import anyio.lowlevel
 import httpx2
 import pytest
-from mcp_types import JSONRPCResponse
+from mcp_types import JSONRPCError, JSONRPCResponse
 
 from ideabridge.bridge.modules.errors import ModuleProtocolError, shown
 from ideabridge.bridge.modules.http import is_within_origin
@@ -139,7 +139,8 @@ def test_a_secret_at_the_end_of_a_cut_error_is_masked() -> None:
     for before in range(4070, 4100):
         error = {"jsonrpc": "2.0", "id": 1, "error": ["A" * before + "s3cr3t-value-12345"]}
         (message,) = MessageReader(Oddities()).read(json.dumps(error).encode())
-        assert "s3cr" not in shown(message.error.message, secrets)  # type: ignore[union-attr]
+        assert isinstance(message, JSONRPCError)
+        assert "s3cr" not in shown(message.error.message, secrets)
 
 
 def test_a_cut_line_of_a_log_swallows_no_answer() -> None:
@@ -235,6 +236,6 @@ async def test_a_stream_of_noise_leaves_other_tasks_their_turns(event: bytes) ->
     async with incoming, session, anyio.create_task_group() as group:
         group.start_soon(other)
         piece = event * (128 * 1024 // len(event))
-        await mailbox.read(_Inflated(piece, 2), None)  # type: ignore[arg-type]
+        await mailbox.read(cast("httpx2.Response", _Inflated(piece, 2)), None)
         group.cancel_scope.cancel()
     assert turns > 3

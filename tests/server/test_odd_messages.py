@@ -128,7 +128,7 @@ def without(*names: str) -> bytes:
 
 REFUSED = [
     (changed(id=None), None, -32600, "id: expected a text or an integer, found null"),
-    (changed(id=True), None, -32600, "found a boolean"),
+    (changed(id=True), None, -32600, "found true"),
     (changed(id={"a": 1}), None, -32600, "found an object"),
     (changed(id=[7]), None, -32600, "found a list"),
     (changed(id=1.5), 1.5, -32600, "found a number with a fraction"),

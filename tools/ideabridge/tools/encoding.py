@@ -91,6 +91,17 @@ def encode_text(value: JSON) -> str:
     return encode(value).decode("utf-8")
 
 
+def kind_of(value: object) -> str:
+    """What a JSON value is, in words: "null", "a text", "a list"."""
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    if isinstance(value, int | float):
+        return "a number"
+    if isinstance(value, str):
+        return "a text"
+    return "a list" if isinstance(value, list) else "an object"
+
+
 def memory_of(data: bytes) -> int:
     """Estimate the bytes of memory that a value takes in Python, from its JSON without spaces."""
     # CPython's sizes of objects, members, arrays and items. Texts may contain these characters too, so the sum may be

@@ -36,7 +36,7 @@ from typing import (
 from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
 from pydantic import BaseModel, TypeAdapter
 
-from ideabridge.bridge.modules.messages import kind_of
+from ideabridge.tools.encoding import kind_of
 
 MAX_REPAIRS: Final = 20_000
 """Members of one message that are looked at one by one. What is wrong beyond them is left out."""

@@ -36,7 +36,7 @@ from mcp_types.methods import SPEC_CLIENT_METHODS
 from pydantic import Field, TypeAdapter
 
 from ideabridge.bridge.modules.oddities import Oddities
-from ideabridge.tools.encoding import nests_deeper
+from ideabridge.tools.encoding import kind_of, nests_deeper
 
 
 class Replaced(Enum):
@@ -546,17 +546,6 @@ def _first_members(start: bytes) -> Iterator[tuple[bytes, bytes]]:
             depth -= 1
         elif depth == 1 and token["colon"] is not None:
             yield token[0][1 : token[0].index(b'"', 1)], start[token.end() :]
-
-
-def kind_of(value: object) -> str:
-    """What a JSON value is, in words: "null", "a text", "a list"."""
-    if value is None or isinstance(value, bool):
-        return json.dumps(value)
-    if isinstance(value, int | float):
-        return "a number"
-    if isinstance(value, str):
-        return "a text"
-    return "a list" if isinstance(value, list) else "an object"
 
 
 def _request_id(value: object) -> int | str | None:

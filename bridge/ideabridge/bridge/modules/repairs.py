@@ -47,9 +47,9 @@ from ideabridge.bridge.modules.members import (
     object_of,
     shape_of,
 )
-from ideabridge.bridge.modules.messages import PLAIN_NESTING, DeepResponse, OddResultError, Replaced, kind_of
+from ideabridge.bridge.modules.messages import PLAIN_NESTING, DeepResponse, OddResultError, Replaced
 from ideabridge.bridge.modules.oddities import Oddities
-from ideabridge.tools.encoding import MAX_DEPTH
+from ideabridge.tools.encoding import MAX_DEPTH, kind_of
 
 MAX_UNANSWERED: Final = 10_000
 """Requests whose methods are remembered until they are answered."""

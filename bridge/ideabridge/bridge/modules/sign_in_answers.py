@@ -16,6 +16,8 @@ from mcp.shared.auth import OAuthClientInformationFull, OAuthMetadata, OAuthToke
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
+from ideabridge.tools.encoding import kind_of
+
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 _DECIDES: Final = frozenset(
@@ -112,10 +114,10 @@ def _repaired(content: bytes, model: type[BaseModel], what: str, note: Note) -> 
         is_absent = value is None or value == ""
         if converted is not None:
             document[name] = converted
-            note(f"read {name!r} in {what} as it is meant: it is {_kind(value)}")
+            note(f"read {name!r} in {what} as it is meant: it is {kind_of(value)}")
         elif is_absent or name not in _DECIDES:
             del document[name]
-            note(f"left out {name!r} in {what}: it is {'empty' if is_absent else _kind(value)}")
+            note(f"left out {name!r} in {what}: it is {'empty' if is_absent else kind_of(value)}")
     return orjson.dumps(document)
 
 
@@ -144,17 +146,3 @@ def _converted(name: str, value: object, model: type[BaseModel]) -> object:
     elif isinstance(value, float) and abs(value) < _EXACT:
         form = int(value)
     return None if form is None or _wrong_members({name: form}, model) else form
-
-
-def _kind(value: object) -> str:
-    match value:
-        case bool():
-            return "a boolean"
-        case int() | float():
-            return "a number"
-        case str():
-            return "a text"
-        case list():
-            return "a list"
-        case _:
-            return "an object"

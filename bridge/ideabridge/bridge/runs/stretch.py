@@ -140,8 +140,8 @@ def ended_run(calls: Sequence[EndedCall], settings: Settings, task: str, why: st
                 take(CallFinished(index, value=calls[index].value, error=calls[index].error))
     for place, (call, progress) in enumerate(zip(calls, machine.history, strict=True)):
         if call.error is None and progress.status is not CallStatus.DONE:
-            why = (progress.error or {}).get("message")
-            made.unkept[place] = f"it ran, but no run can make it again: {why}"
+            reason = (progress.error or {}).get("message")
+            made.unkept[place] = f"it ran, but no run can make it again: {reason}"
     done = [place for place, progress in enumerate(machine.history) if progress.status is CallStatus.DONE]
     output = f"†results.{done[-1]}" if done else None
     if output is not None:

@@ -32,8 +32,8 @@ async def doctor(options: Options) -> int:
     def print_row(one: CheckResult) -> None:
         if rows is not None:
             rows.add(("✗" if one.is_wrong else "✓", one.topic, one.text), "red" if one.is_wrong else None)
-            if one.hint:
-                rows.add(("", "", one.hint), "dim")
+            for line in (one.hint or "").splitlines():
+                rows.add(("", "", line), "dim")
 
     found = Findings(print_row)
     checks.check_program(found)
@@ -73,4 +73,4 @@ async def _modules(found: Findings, configuration: Configuration) -> None:
             await connecting.wait(modules, lambda status: checks.describe_module(found, status))
             notes = naming_notes(Toolbox(), modules.known_tools())
             if notes:
-                found.add("names", "of modules' tools", hint="; ".join(notes[:20]))
+                found.add("names", "of modules' tools", hint="\n".join(notes[:20]))

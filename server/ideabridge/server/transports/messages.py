@@ -19,6 +19,7 @@ from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCNotification, JSONRPC
 from pydantic import ValidationError
 
 from ideabridge.server.transports.quotas import id_at_start
+from ideabridge.tools.encoding import kind_of
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _NOISE: Final = b"\0 \t\r\n"
@@ -142,7 +143,7 @@ def _read_members(value: object) -> list[JSONRPCMessage | RefusedMessage]:
 
 def _read(value: object) -> list[JSONRPCMessage | RefusedMessage]:
     if not isinstance(value, dict):
-        why = f"expected a JSON-RPC message, which is an object; found {_kind(value)}"
+        why = f"expected a JSON-RPC message, which is an object; found {kind_of(value)}"
         return [RefusedMessage(None, types.INVALID_REQUEST, why)]
     message = cast("dict[str, Any]", _without_surrogates(cast("object", value)))
     has_answer = message.get("result") is not None or message.get("error") is not None
@@ -164,9 +165,9 @@ def _read_request(message: dict[str, Any]) -> JSONRPCRequest | RefusedMessage:
     if message.get("jsonrpc") != "2.0":
         return RefusedMessage(answered_id, types.INVALID_REQUEST, 'jsonrpc: expected "2.0"')
     if not isinstance(method, str):
-        return RefusedMessage(answered_id, types.INVALID_REQUEST, f"method: expected a text, found {_kind(method)}")
+        return RefusedMessage(answered_id, types.INVALID_REQUEST, f"method: expected a text, found {kind_of(method)}")
     if request is None:
-        found = "a number with a fraction" if _is_fraction(message.get("id")) else _kind(message.get("id"))
+        found = "a number with a fraction" if _is_fraction(message.get("id")) else kind_of(message.get("id"))
         return RefusedMessage(answered_id, types.INVALID_REQUEST, f"id: expected a text or an integer, found {found}")
     if params == []:
         # Some languages have one empty value for lists and objects.
@@ -174,7 +175,7 @@ def _read_request(message: dict[str, Any]) -> JSONRPCRequest | RefusedMessage:
     if isinstance(params, list):
         return RefusedMessage(request, types.INVALID_PARAMS, "params: expected an object, found a list")
     if params is not None and not isinstance(params, dict):
-        return RefusedMessage(request, types.INVALID_REQUEST, f"params: expected an object, found {_kind(params)}")
+        return RefusedMessage(request, types.INVALID_REQUEST, f"params: expected an object, found {kind_of(params)}")
     members = cast("dict[str, Any] | None", params)
     return JSONRPCRequest(jsonrpc="2.0", id=request, method=method, params=members)
 
@@ -190,7 +191,7 @@ def _read_response(message: dict[str, Any]) -> list[JSONRPCMessage | RefusedMess
     if result == []:
         result = {}
     if not isinstance(result, dict):
-        why = f"the client answered with {_kind(result)} in place of an object"
+        why = f"the client answered with {kind_of(result)} in place of an object"
         return [JSONRPCError(jsonrpc="2.0", id=request, error=types.ErrorData(code=types.INTERNAL_ERROR, message=why))]
     return [JSONRPCResponse(jsonrpc="2.0", id=request, result=cast("dict[str, Any]", result))]
 
@@ -227,19 +228,3 @@ def _without_surrogates(value: object) -> object:
         members = cast("dict[str, object]", value)
         return {_SURROGATE.sub("\ufffd", key): _without_surrogates(member) for key, member in members.items()}
     return value
-
-
-def _kind(value: object) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "a boolean"
-        case int() | float():
-            return "a number"
-        case str():
-            return "a text"
-        case list():
-            return "a list"
-        case _:
-            return "an object"

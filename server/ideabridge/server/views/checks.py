@@ -27,7 +27,7 @@ class CheckResult:
         topic: what it is, for example `store` or `module git`.
         text: what was found.
         is_wrong: somebody has to mend it.
-        hint: what a person can do, or more about it.
+        hint: what a person can do, or more about it, in one or more lines.
     """
 
     topic: str
@@ -211,12 +211,12 @@ def describe_module(found: Findings, status: ModuleStatus) -> None:
     """The state of a module."""
     if status.state == "up":
         text = f"up: {status.tools} tools, MCP {status.protocol_version or status.era}"
-        found.add(f"module {status.name}", text, hint="; ".join(status.notes) or None)
+        found.add(f"module {status.name}", text, hint="\n".join(status.notes) or None)
     elif status.state == "disabled":
         found.add(f"module {status.name}", "disabled in the configuration")
     else:
         why = (status.error or "no answer yet").removeprefix(f"module {status.name!r} ")
-        found.add(f"module {status.name}", f"{status.state}: {why}", wrong=True, hint="; ".join(status.notes) or None)
+        found.add(f"module {status.name}", f"{status.state}: {why}", wrong=True, hint="\n".join(status.notes) or None)
 
 
 async def check_mind(found: Findings, configuration: Configuration) -> None:
