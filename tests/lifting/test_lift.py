@@ -389,7 +389,7 @@ async def test_what_a_person_wrote_in_place_of_a_value_is_a_parameter(bridge: Br
         approval = run.questions()[0].approval
         run.decide(approval, "edit", by="ann", call={"_tool": "store", "key": "k", "value": "†mine"})
         await run.wait(10)
-        assert bridge.lift(run.id).calls == [{"_tool": "store", "key": "†input.key", "value": "†input.value_2"}]
+        assert bridge.lift(run.id).calls == [{"_tool": "store", "key": "†input.key", "value": "†input.store_value"}]
         await bridge.publish(run.id, "stored")
         assert await called(bridge, "stored", {"key": "z", "value": "w"}) == "z=†mine"
 

@@ -17,6 +17,7 @@ from ideabridge.bridge.context.explanations import same
 from ideabridge.bridge.context.references import Reference, format_reference, is_reference, parse_reference
 from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.lifting.aligned import Leaf
+from ideabridge.bridge.lifting.naming import Filled, own_name, parameter_names
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.keywords import show
 from ideabridge.tools.names import did_you_mean
@@ -158,55 +159,53 @@ def parameters_of(
         taken: the names of the members of the run's input.
         decisions: those with `at` name literals that become one parameter.
     """
-    names = set(taken) | {name for name, one in decisions.items() if one.at}
     placed = {path: name for name, one in decisions.items() for path in one.at}
-    found: dict[str, Parameter] = {}
+    by_decision: dict[str, Parameter] = {}
+    unnamed: list[Parameter] = []
     by_key: dict[str, list[Parameter]] = {}
     for leaf, tool in leaves:
         wanted = placed.get(leaf.path)
         if wanted is not None:
-            known = found.get(wanted)
-            if known is None:
-                found[wanted] = Parameter(wanted, leaf.value, [leaf], tool)
-            elif not same(known.value, leaf.value):
-                raise PublicationError(
-                    f"parameters.{wanted}.at: {leaf.path} is {show(leaf.value)}, and {known.leaves[0].path} is"
-                    f" {show(known.value)}; one parameter has one value"
-                )
-            else:
-                known.leaves.append(leaf)
+            _fill(by_decision, wanted, leaf, tool)
             continue
-        key = _key_of(leaf)
-        equal = next((one for one in by_key.get(key, ()) if same(one.value, leaf.value)), None)
+        alike = by_key.setdefault(own_name(leaf.keys), [])
+        equal = next((one for one in alike if same(one.value, leaf.value)), None)
         if equal is not None:
             equal.leaves.append(leaf)
             continue
-        name, number = key, 2
-        while name in names:
-            name, number = f"{key}_{number}", number + 1
-        names.add(name)
-        found[name] = Parameter(name, leaf.value, [leaf], tool)
-        by_key.setdefault(key, []).append(found[name])
-    missing = [path for path, name in placed.items() if not any(leaf.path == path for leaf in _leaves_of(found, name))]
-    if missing:
+        parameter = Parameter("", leaf.value, [leaf], tool)
+        alike.append(parameter)
+        unnamed.append(parameter)
+
+    every = [*by_decision.values(), *unnamed]
+    paths = [leaf.path for parameter in every for leaf in parameter.leaves]
+    for path, name in placed.items():
+        if path not in paths:
+            raise PublicationError(f"parameters.{name}.at: no constant is at {path!r}.{did_you_mean(path, paths)}")
+
+    filled = [Filled(one.tool, one.leaves[0].keys, one.value) for one in unnamed]
+    reserved = {*taken, *by_decision}
+    for one, name in zip(unnamed, parameter_names(filled, reserved), strict=True):
+        one.name = name
+    return every
+
+
+def _fill(by_decision: dict[str, Parameter], name: str, leaf: Leaf, tool: str) -> None:
+    """Let a parameter that a person names fill one more literal.
+
+    Raises:
+        PublicationError: it fills literals with another value already.
+    """
+    known = by_decision.get(name)
+    if known is None:
+        by_decision[name] = Parameter(name, leaf.value, [leaf], tool)
+    elif same(known.value, leaf.value):
+        known.leaves.append(leaf)
+    else:
         raise PublicationError(
-            f"parameters.{placed[missing[0]]}.at: no constant is at {missing[0]!r}."
-            f"{did_you_mean(missing[0], [leaf.path for one in found.values() for leaf in one.leaves])}"
+            f"parameters.{name}.at: {leaf.path} is {show(leaf.value)}, and {known.leaves[0].path} is"
+            f" {show(known.value)}; one parameter has one value"
         )
-    return list(found.values())
-
-
-def _leaves_of(found: Mapping[str, Parameter], name: str) -> Sequence[Leaf]:
-    return found[name].leaves if name in found else ()
-
-
-def _key_of(leaf: Leaf) -> str:
-    words = [key for key in leaf.keys if not key.isdecimal()]
-    key = words[-1] if words else "output"
-    if key == "_each":
-        return "items"
-    clean = re.sub(r"[^A-Za-z0-9_-]+", "_", key).strip("_")[:_LONGEST]
-    return clean if _NAME.fullmatch(clean) else f"value_{clean}"[:_LONGEST]
 
 
 @dataclass(slots=True)

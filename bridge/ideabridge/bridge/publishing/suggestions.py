@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from ideabridge.bridge.context.state import Missing, parsed_text
+from ideabridge.bridge.lifting.naming import Filled, parameter_names, tool_name, words_of
 from ideabridge.bridge.loop.progress import CallStatus
 from ideabridge.bridge.runs.recorded import RecordedRun, read_run
 from ideabridge.bridge.runs.stretch import EndedCall, calls_of, is_plain
@@ -42,12 +43,8 @@ _SECONDS: Final = 5.0
 
 _PAGE: Final = 100
 _LEAVES: Final = 2000
-_WORDS: Final = 5
 _WORDS_OF_VALUE: Final = 3
 _SHOWN: Final = 32
-_EMPTY_WORDS: Final = frozenset(
-    {"a", "an", "the", "please", "me", "my", "of", "and", "to", "for", "in", "on", "can", "you"}
-)
 _HELPERS: Final = frozenset({"pick"})
 """Tools that lifting adds to plans."""
 
@@ -309,43 +306,42 @@ def _examine(
 
 def _parameters(works: Sequence[Sequence[EndedCall]]) -> tuple[tuple[str, JSONObject], ...]:
     """The parameters of the tool, by name: `{"default"?, "at": ["calls.0.city", ...]}`."""
-    found: dict[str, tuple[list[str], list[JSON]]] = {}
+    slots: list[_Slot] = []
     results = [_Results() for _ in works]
     for place in range(len(works[0])):
         calls = [work[place] for work in works]
-        for name in dict.fromkeys(name for call in calls for name in call.parameters):
-            values = [call.parameters.get(name) for call in calls]
+        for key in dict.fromkeys(key for call in calls for key in call.parameters):
+            values = [call.parameters.get(key) for call in calls]
             copied = [result.paths(value) for result, value in zip(results, values, strict=True)]
             if copied[0].intersection(*copied[1:]):
                 # Each time it is the value at the same place of an earlier result.
                 continue
-            at = f"calls.{place}.{name}"
-            same = next((own for own, (_, known) in found.items() if _base(own) == name and known == values), None)
-            if same is not None:
-                found[same][0].append(at)
+            at = f"calls.{place}.{key}"
+            equal = next((one for one in slots if one.filled.keys == (key,) and one.values == values), None)
+            if equal is not None:
+                equal.at.append(at)
             else:
-                found[_numbered(name, found)] = ([at], values)
+                filled = Filled(calls[0].tool.origin[1], (key,), values[0])
+                slots.append(_Slot(filled, values, [at]))
         for result, call in zip(results, calls, strict=True):
             result.add(place, call.value)
-    made: list[tuple[str, JSONObject]] = []
-    for name, (at, values) in found.items():
-        entry: JSONObject = {"at": [*at]}
-        if all(value == values[0] for value in values):
-            entry["default"] = values[0]
-        made.append((name, entry))
-    return tuple(sorted(made, key=lambda one: "default" in one[1]))
+
+    parameters: list[tuple[str, JSONObject]] = []
+    for name, slot in zip(parameter_names([one.filled for one in slots]), slots, strict=True):
+        entry: JSONObject = {"at": [*slot.at]}
+        if all(value == slot.values[0] for value in slot.values):
+            entry["default"] = slot.values[0]
+        parameters.append((name, entry))
+    return tuple(sorted(parameters, key=lambda one: "default" in one[1]))
 
 
-def _base(name: str) -> str:
-    return re.sub(r"_\d+\Z", "", name)
+@dataclass(frozen=True, slots=True)
+class _Slot:
+    """What a parameter of the tool fills: its value each time, and its paths."""
 
-
-def _numbered(name: str, taken: Mapping[str, object]) -> str:
-    number, candidate = 1, name
-    while candidate in taken:
-        number += 1
-        candidate = f"{name}_{number}"
-    return candidate
+    filled: Filled
+    values: list[JSON]
+    at: list[str]
 
 
 class _Results:
@@ -392,24 +388,13 @@ def _key(value: JSON) -> tuple[str, JSON] | None:
 
 def _name(works: Sequence[tuple[_Line, Sequence[EndedCall]]]) -> str:
     """The words that all tasks share, without the values of their calls; else the names of the tools."""
-    shared: list[str] | None = None
+    tasks: list[tuple[str, set[str]]] = []
     for line, calls in works:
-        values = [_words(_text(value)) for call in calls for value in call.parameters.values()]
+        values = [words_of(_text(value)) for call in calls for value in call.parameters.values()]
         # A long text is not named in a task; its words are those of the task by chance.
-        given = {word for words in values if len(words) <= _WORDS_OF_VALUE for word in words}
-        words = [word for word in _words(line.title) if word not in given and word not in _EMPTY_WORDS]
-        if set(words) <= {word for name in line.tools for word in _words(name)}:
-            # The title of a run without a task is the names of its tools.
-            words = []
-        shared = words if shared is None else [word for word in shared if word in words]
-    if shared is not None and len(shared) >= 2:
-        return "_".join(shared[:_WORDS])
-    names = list(dict.fromkeys(call.tool.origin[1] for call in works[0][1]))
-    return names[0] if len(names) == 1 else f"{names[0]}_and_{names[-1]}"
-
-
-def _words(text: str) -> list[str]:
-    return re.findall(r"[a-z0-9]+", text.lower())
+        data = {word for words in values if len(words) <= _WORDS_OF_VALUE for word in words}
+        tasks.append((line.title, data))
+    return tool_name(tasks, [call.tool.origin[1] for call in works[0][1]])
 
 
 def _text(value: JSON) -> str:

@@ -1,0 +1,240 @@
+"""Naming: the names of parameters and of tools that are made of what a run did.
+
+A parameter has the name of the tool's parameter that it fills. Where several would have the same name, each is told
+apart by the first of these that only it has: the object around it (`from_city`), the key from which its value was
+copied (`owner_id`), its tool (`write_file_path`), the file or folder that it names (`notes_folder`). Where nothing
+tells them apart, they are counted in words (`first_city`), and beyond ten with a number.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ideabridge.bridge.context.references import Path
+from ideabridge.tools.encoding import JSON
+
+LONGEST_PARAMETER: Final = 64
+"""Characters of a parameter's name."""
+
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+_OTHER: Final = re.compile(r"[^A-Za-z0-9_-]+")
+_WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_ROOT: Final = re.compile(r"[A-Za-z]:[/\\]|[a-z][a-z0-9+.-]*://|[/\\~.]")
+_FILE: Final = re.compile(r"(?P<stem>.+)\.[A-Za-z][A-Za-z0-9]{0,7}")
+_PLACES: Final = frozenset({"path", "file", "filename", "filepath", "dir", "directory", "folder", "uri", "url"})
+"""The last words of parameters that hold the place of a file or a folder."""
+
+_ORDINALS: Final = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
+
+_WORDS: Final = 5
+"""Words in the name of a tool."""
+
+_FILLERS: Final = frozenset(
+    [
+        *("a", "an", "and", "are", "as", "at", "be", "but", "by", "can", "could", "do", "does"),
+        *("for", "from", "had", "has", "have", "he", "her", "here", "him", "his", "how", "i"),
+        *("if", "in", "into", "is", "it", "its", "just", "like", "make", "me", "my", "need"),
+        *("new", "not", "now", "of", "on", "onto", "or", "our", "out", "please", "should", "so"),
+        *("some", "that", "the", "their", "them", "then", "there", "these", "they", "this"),
+        *("those", "to", "up", "us", "use", "using", "want", "was", "we", "were", "what", "when"),
+        *("where", "which", "who", "will", "with", "would", "you", "your"),
+    ]
+)
+"""Words of a task that say nothing about what it is for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """What a parameter fills.
+
+    Attributes:
+        tool: the tool of the first call that it fills.
+        keys: the keys that lead to the value in that call.
+        value: the recorded value.
+        source: the keys below the result or the input from which the value was copied; empty if it was not.
+    """
+
+    tool: str
+    keys: Path
+    value: JSON
+    source: Path = ()
+
+
+def parameter_names(filled: Sequence[Filled], taken: Collection[str] = ()) -> list[str]:
+    """Return a name for each parameter: letters, digits, `_` and `-`, at most 64, no two equal.
+
+    Args:
+        filled: what each of them fills.
+        taken: names that none of them may have.
+    """
+    names: dict[int, str] = {}
+    used = set(taken)
+    for candidate in (_alone, _with_parents, _with_source, _with_tool, _with_place):
+        _name_unique(filled, candidate, names, used)
+
+    _count_the_rest(filled, names, used)
+    return [names[number] for number in range(len(filled))]
+
+
+def _name_unique(
+    filled: Sequence[Filled], candidate: Callable[[Filled], str], names: dict[int, str], used: set[str]
+) -> None:
+    """Name each parameter without a name whose candidate no other one has."""
+    candidates: dict[int, str] = {}
+    for number, one in enumerate(filled):
+        if number not in names:
+            candidates[number] = candidate(one)
+
+    times = Counter(candidates.values())
+    unique = {number: name for number, name in candidates.items() if name and name not in used and times[name] == 1}
+    names.update(unique)
+    used.update(unique.values())
+
+
+def _count_the_rest(filled: Sequence[Filled], names: dict[int, str], used: set[str]) -> None:
+    """Name those that nothing tells apart by their order."""
+    rest = [number for number in range(len(filled)) if number not in names]
+    tools: dict[str, set[str]] = {}
+    for number in rest:
+        tools.setdefault(own_name(filled[number].keys), set()).add(filled[number].tool)
+
+    counts: Counter[str] = Counter()
+    for number in rest:
+        one = filled[number]
+        own = own_name(one.keys)
+        base = own
+        if len(tools[own]) > 1:
+            base = _with_tool(one) or own
+        name = _counted(base, counts[base])
+        counts[base] += 1
+        while name in used:
+            name = _counted(base, counts[base])
+            counts[base] += 1
+        names[number] = name
+        used.add(name)
+
+
+def _counted(base: str, before: int) -> str:
+    """The name of the next of several equal ones, of which there were `before`."""
+    if before < len(_ORDINALS):
+        return f"{_ORDINALS[before]}_{base}"[:LONGEST_PARAMETER]
+    tail = f"_{before + 1}"
+    return base[: LONGEST_PARAMETER - len(tail)] + tail
+
+
+# -- what tells them apart ------------------------------------------------------------------------------------------
+
+
+def own_name(keys: Path) -> str:
+    """Return the name of a parameter by the keys that lead to what it fills, as if it were the only one."""
+    words = _named_keys(keys)
+    key = words[-1] if words else "output"
+    if key == "_each":
+        return "items"
+    clean = _OTHER.sub("_", key).strip("_")[:LONGEST_PARAMETER]
+    return clean if _NAME.fullmatch(clean) else f"value_{clean}".rstrip("_")[:LONGEST_PARAMETER]
+
+
+def _alone(one: Filled) -> str:
+    return own_name(one.keys)
+
+
+def _with_parents(one: Filled) -> str:
+    return _told_apart(_named_keys(one.keys)[:-1][-1:], one)
+
+
+def _with_source(one: Filled) -> str:
+    source = _named_keys(one.source)
+    # `issue.id` tells an `id` apart as `issue_id`, and `head.sha` a `ref` as `sha_ref`.
+    for key in reversed(source):
+        name = _told_apart([key], one)
+        if name:
+            return name
+    return ""
+
+
+def _with_tool(one: Filled) -> str:
+    return _told_apart([one.tool], one)
+
+
+def _with_place(one: Filled) -> str:
+    """`notes_folder` for the path of a folder `notes`, and `report_file` for that of `report.md`."""
+    own_words = words_of(own_name(one.keys))
+    if not isinstance(one.value, str) or not own_words or own_words[-1] not in _PLACES:
+        return ""
+    text = one.value.rstrip("/\\")
+    if not _ROOT.match(text) and "/" not in text and _FILE.fullmatch(text) is None:
+        return ""
+
+    last = re.split(r"[/\\]", text)[-1].partition("?")[0]
+    file = _FILE.fullmatch(last)
+    words = words_of(file["stem"] if file is not None else last)
+    if not words or not words[0][0].isalpha() or len(words) > _WORDS:
+        return ""
+    kind = "file" if file is not None else "folder"
+    if "://" in text:
+        kind = own_words[-1]
+    # The other words of the parameter say which of its paths it is: `source_path`.
+    return "_".join([*own_words[:-1], *words, kind])[:LONGEST_PARAMETER]
+
+
+def _told_apart(before: Iterable[str], one: Filled) -> str:
+    """The name of a parameter after other words; empty if these say nothing that the name does not say."""
+    own = own_name(one.keys)
+    own_words = words_of(own)
+    words = [word for text in before for word in words_of(text)]
+    # `git_branch` of `branch` is `git_branch`.
+    while words and words[-1] in own_words:
+        words.pop()
+    words = [word for word in words if not word.isdecimal()]
+    if not words:
+        return ""
+    return "_".join([*words, own])[:LONGEST_PARAMETER]
+
+
+def _named_keys(keys: Path) -> list[str]:
+    return [key for key in keys if not key.isdecimal()]
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words of a text or a name in ASCII, in small letters and without accents."""
+    decomposed = unicodedata.normalize("NFKD", text)
+    plain = "".join(char for char in decomposed if not unicodedata.combining(char))
+    return [word.lower() for word in _WORD.findall(plain)]
+
+
+# -- tools ----------------------------------------------------------------------------------------------------------
+
+
+def tool_name(tasks: Sequence[tuple[str, Collection[str]]], tools: Sequence[str]) -> str:
+    """Return a name for what was done several times: the words that all tasks share, or else the names of its tools.
+
+    Args:
+        tasks: for each time, the task in words, and the words in it that are data, such as the values of its calls.
+        tools: the tools that were called, in order.
+
+    Returns:
+        at most five words with `_` between them; it may need `safe_name`.
+    """
+    in_tools = {word for name in tools for word in words_of(name)}
+    shared: list[str] | None = None
+    for task, data in tasks:
+        words = list(dict.fromkeys(word for word in words_of(task) if _says_something(word) and word not in data))
+        if set(words) <= in_tools:
+            # The title of a run without a task is the names of its tools.
+            words = []
+        shared = words if shared is None else [word for word in shared if word in words]
+    if shared is not None and len(shared) >= 2:
+        return "_".join(shared[:_WORDS])
+
+    names = list(dict.fromkeys(tools))
+    return names[0] if len(names) == 1 else f"{names[0]}_and_{names[-1]}"
+
+
+def _says_something(word: str) -> bool:
+    return len(word) > 1 and word.isalpha() and word not in _FILLERS

@@ -1,0 +1,131 @@
+"""Names of parameters and tools: what they fill tells them apart, and a number only what nothing else does."""
+
+from __future__ import annotations
+
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ideabridge.bridge.lifting.naming import Filled, parameter_names, tool_name
+from ideabridge.tools.encoding import JSON
+
+
+def path(tool: str, value: JSON, key: str = "path") -> Filled:
+    return Filled(tool, (key,), value)
+
+
+def test_a_parameter_has_the_name_of_what_it_fills() -> None:
+    assert parameter_names([path("git_log", 10, "max_count"), path("git_log", "/w/repo")]) == ["max_count", "path"]
+
+
+def test_paths_of_one_tool_are_told_apart_by_the_files_and_folders_that_they_name() -> None:
+    filled = [
+        path("create_directory", "/home/ann/notes"),
+        path("create_directory", "/home/ann/notes/old/"),
+        path("write_file", "/home/ann/notes/Week Report.md"),
+        path("write_file", "out.csv"),
+    ]
+
+    assert parameter_names(filled) == ["notes_folder", "old_folder", "week_report_file", "out_file"]
+
+
+def test_the_words_of_a_path_parameter_stay_in_its_name() -> None:
+    filled = [path("move", "/a/new.txt", "source_path"), path("move", "/b/old.txt", "source_path")]
+
+    assert parameter_names(filled) == ["source_new_file", "source_old_file"]
+
+
+def test_tools_tell_equal_names_apart() -> None:
+    filled = [path("git_log", 10, "limit"), path("list_issues", 50, "limit")]
+
+    assert parameter_names(filled) == ["git_log_limit", "list_issues_limit"]
+
+
+def test_the_object_around_a_value_tells_it_apart() -> None:
+    filled = [Filled("book", ("from", "city"), "Paris"), Filled("book", ("to", "city"), "Rome")]
+
+    assert parameter_names(filled) == ["from_city", "to_city"]
+
+
+def test_the_key_that_a_value_was_copied_from_tells_it_apart() -> None:
+    filled = [
+        Filled("get_user", ("id",), 4, ("issue", "owner")),
+        Filled("get_user", ("id",), 5, ("comments", "0", "author")),
+        Filled("get_user", ("id",), 6, ("team", "id")),
+    ]
+
+    assert parameter_names(filled) == ["owner_id", "author_id", "team_id"]
+
+
+def test_what_nothing_tells_apart_is_counted_in_words() -> None:
+    filled = [path("forecast", city, "city") for city in ("Paris", "Rome", "Oslo")]
+
+    assert parameter_names(filled) == ["first_city", "second_city", "third_city"]
+
+
+def test_words_end_at_ten_and_numbers_go_on() -> None:
+    names = parameter_names([path("forecast", number, "day") for number in range(12)])
+
+    assert names[9:] == ["tenth_day", "day_11", "day_12"]
+
+
+def test_counted_names_of_several_tools_say_whose_they_are() -> None:
+    filled = [path(tool, value, "text") for tool in ("say", "shout") for value in ("hi", "ho")]
+
+    assert parameter_names(filled) == ["first_say_text", "second_say_text", "first_shout_text", "second_shout_text"]
+
+
+def test_a_name_of_the_input_is_not_taken_twice() -> None:
+    assert parameter_names([path("git_log", 10, "limit")], {"limit"}) == ["git_log_limit"]
+    assert parameter_names([path("limit", 10, "limit")], {"limit"}) == ["first_limit"]
+
+
+def test_internal_keys_are_plain_names() -> None:
+    filled = [Filled("find", ("_id",), "x1"), Filled("find", ("_each",), [1]), Filled("find", ("$set",), 1)]
+
+    assert parameter_names(filled) == ["id", "items", "set"]
+
+
+FILLED = st.builds(
+    Filled,
+    st.sampled_from(["read_file", "write_file", "", "get"]),
+    st.lists(
+        st.sampled_from(["path", "0", "edits", "ünïcode", "_id", "first_path", "x" * 80, "", "9"]), max_size=3
+    ).map(tuple),
+    st.sampled_from(
+        ["/a/notes", "/a/notes/", "report.md", "https://a.org/b?c=/d/e.f", "..", "/", "x" * 100, 5, None, [1]]
+    ),
+    st.lists(st.sampled_from(["owner", "0", "id", "path"]), max_size=2).map(tuple),
+)
+
+
+@given(st.lists(FILLED, max_size=25), st.sets(st.sampled_from(["path", "first_path", "output", "id"])))
+def test_every_name_is_one_of_its_own(filled: list[Filled], taken: set[str]) -> None:
+    names = parameter_names(filled, taken)
+
+    assert len(names) == len(filled)
+    assert len(set(names)) == len(names)
+    assert not taken & set(names)
+    assert all(re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]{0,63}", name) for name in names)
+
+
+def test_a_tool_has_the_words_that_its_tasks_share() -> None:
+    tasks = [
+        ("Send me the weekly report for Paris, please", {"paris"}),
+        ("Send the weekly report about Rome", {"rome"}),
+    ]
+
+    assert tool_name(tasks, ["list_issues", "send"]) == "send_weekly_report"
+
+
+def test_pronouns_and_single_letters_name_no_tool() -> None:
+    task = "I want what I said: can I book it?"
+
+    assert tool_name([(task, ()), (task, ())], ["find", "book"]) == "said_book"
+    assert tool_name([("I i I", ()), ("i", ())], ["find", "book"]) == "find_and_book"
+
+
+def test_without_a_task_a_tool_has_the_names_of_its_tools() -> None:
+    assert tool_name([("git_log, write_file", ()), ("", ())], ["git_log", "write_file"]) == "git_log_and_write_file"
+    assert tool_name([("", ())], ["write_file", "write_file"]) == "write_file"
