@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ideabridge.bridge.lifting.naming import Filled, parameter_names, tool_name
+from ideabridge.bridge.lifting.naming import Filled, first_sentence, parameter_names, tool_name
 from ideabridge.tools.encoding import JSON
 
 
@@ -129,3 +129,14 @@ def test_pronouns_and_single_letters_name_no_tool() -> None:
 def test_without_a_task_a_tool_has_the_names_of_its_tools() -> None:
     assert tool_name([("git_log, write_file", ()), ("", ())], ["git_log", "write_file"]) == "git_log_and_write_file"
     assert tool_name([("", ())], ["write_file", "write_file"]) == "write_file"
+
+
+def test_a_description_is_a_whole_sentence() -> None:
+    assert first_sentence("\nWrite the report, e.g. for Paris. Then send it.") == "Write the report, e.g. for Paris."
+    assert first_sentence("Count the   open issues\nof anvil") == "Count the open issues"
+    assert first_sentence("Use v1.2 of the API! Now.") == "Use v1.2 of the API!"
+    assert first_sentence("") == ""
+
+
+def test_a_sentence_that_is_too_long_describes_nothing() -> None:
+    assert first_sentence(f"Write {'very ' * 60}much.") == ""

@@ -34,6 +34,10 @@ _ORDINALS: Final = ("first", "second", "third", "fourth", "fifth", "sixth", "sev
 _WORDS: Final = 5
 """Words in the name of a tool."""
 
+_LONGEST_SENTENCE: Final = 300
+_SENTENCE_END: Final = re.compile(r"(?<![\s(.]\w)[.!?](?=[\s\"')\]])|[\u3002\uff01\uff1f]")
+"""The end of a sentence that others follow. The points of `e.g.` are none."""
+
 _FILLERS: Final = frozenset(
     [
         *("a", "an", "and", "are", "as", "at", "be", "but", "by", "can", "could", "do", "does"),
@@ -238,3 +242,17 @@ def tool_name(tasks: Sequence[tuple[str, Collection[str]]], tools: Sequence[str]
 
 def _says_something(word: str) -> bool:
     return len(word) > 1 and word.isalpha() and word not in _FILLERS
+
+
+# -- descriptions ---------------------------------------------------------------------------------------------------
+
+
+def first_sentence(task: str) -> str:
+    """Return the first sentence of a task, on one line; empty if it is longer than 300 characters: a cut sentence would
+    say something else.
+    """
+    line = next((line for line in map(str.strip, task.splitlines()) if line), "")
+    end = _SENTENCE_END.search(line)
+    sentence = line if end is None else line[: end.end()]
+    sentence = " ".join(sentence.split())
+    return sentence if len(sentence) <= _LONGEST_SENTENCE else ""

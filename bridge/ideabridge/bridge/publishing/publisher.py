@@ -44,6 +44,7 @@ from ideabridge.bridge.errors import (
 )
 from ideabridge.bridge.lifting.draft import Choices, read_choices
 from ideabridge.bridge.lifting.function import Function, reading_calls, without_reads
+from ideabridge.bridge.lifting.naming import first_sentence
 from ideabridge.bridge.lifting.parameters import ParameterDecision, read_decisions
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.event import APPROVER, Decider, decider_of
@@ -361,7 +362,7 @@ class Publisher:
         function = await self.drafting.function(ref, caller)
         meta = function.stored.meta
         text = (description or meta.description or _description_of(function, name)).rstrip()
-        text = text if text.endswith(".") else f"{text}."
+        text = text if text.endswith((".", "!", "?")) else f"{text}."
         made = _Made("recorded", RECORDED, hints_of(()), function.input_schema, function.input or {})
         decided = read_object("parameters", parameters) or {}
         making = _Making(chosen, decisions, decided, strict)
@@ -875,8 +876,12 @@ def _description_of(function: Function, name: str) -> str:
     """
     meta = function.stored.meta
     tools = list(meta.tools)
-    if meta.title and meta.title != ", ".join(tools):
-        return meta.title
+    texts = (one.value for one in function.run.machine.messages if one.type == "text" and one.role == "user")
+    # The title is the task, cut to one line.
+    task = next((text for text in texts if isinstance(text, str) and text.strip()), meta.title)
+    sentence = first_sentence(task)
+    if sentence and task != ", ".join(tools):
+        return sentence
     if not tools:
         return f"Runs {name}"
     output = function.run.result
