@@ -18,8 +18,12 @@ from mcp.client.streamable_http import streamable_http_client
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.configuration import load_configuration
 from ideabridge.bridge.minds.recorded import recording
+from ideabridge.bridge.runs import runs
+from ideabridge.bridge.runs.run import Run
+from ideabridge.bridge.store.idea import RunRecord
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
+from ideabridge.server.server import Front
 
 from .sampled import (
     FIRST,
@@ -555,3 +559,41 @@ async def test_wishes_for_the_model_are_passed_on(era: str, tmp_path: Path) -> N
     assert preferences is not None
     assert [hint.name for hint in preferences.hints or []] == ["sonnet", "gpt"]
     assert preferences.cost_priority == 0.25
+
+
+async def test_an_answer_that_comes_before_the_driver_has_left_is_not_asked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "FOLLOWS_SECONDS", 0.01)
+    configuration = load_configuration(configured(tmp_path))
+    model = Model({"calls": [], "output": 42})
+    async with Bridge(configuration) as driver, Bridge(configuration) as bridge, anyio.create_task_group() as group:
+        read = bridge.store.runs.get
+        looked_often = anyio.Event()
+        looks: list[str] = []
+
+        def look(run_id: str) -> RunRecord | None:
+            looks.append(run_id)
+            if len(looks) == 20:
+                looked_often.set()
+            return read(run_id)
+
+        async def leave(held: Run) -> None:
+            await looked_often.wait()
+            held.driver.release()
+
+        async def hold() -> None:
+            """As a process that has made the Request, and has not returned the lease yet."""
+            [found] = driver.runs()
+            held = await driver.run(str(found["run"]))
+            assert held.driver.take()
+            monkeypatch.setattr(bridge.store.runs, "get", look)
+            group.start_soon(leave, held)
+
+        model.then = hold
+        front = Front(bridge, group, "0")
+        async with Client(front.server, mode="legacy", **model.keys) as client:
+            answer = await call(client, "solve", task="think", output_schema={"type": "integer"}, wait_s=20)
+        assert (answer["status"], answer["output"]) == ("done", 42)
+        assert len(model.asked) == 1
+        group.cancel_scope.cancel()

@@ -577,7 +577,10 @@ class Runs:
 
     async def left_by_driver(self, run: Run) -> None:
         """Wait, for a moment, until another process has returned the lease of a run that has come to rest there."""
-        deadline = anyio.current_time() + FOLLOWS_SECONDS
+        # A process that asks its approver keeps the lease, and nobody waits long for it. One that waits for a solution
+        # returns the lease with its next write: who answers faster waits, because the solution would be lost.
+        patience = ANSWERS_SECONDS if run.status == "needs_solution" else FOLLOWS_SECONDS
+        deadline = anyio.current_time() + patience
         while run.is_elsewhere and run.may_rest:
             record = self.store.runs.get(run.id)
             if record is None or self.left(record.lease) == 0 or anyio.current_time() > deadline:

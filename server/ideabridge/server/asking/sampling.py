@@ -402,18 +402,22 @@ class Sampler:
                 scope.cancel()
 
         try:
-            with run.watching(watch), scope:
-                result = await self._answer(run, request)
+            try:
+                with run.watching(watch), scope:
+                    result = await self._answer(run, request)
+            finally:
+                request.sampled = max(request.sampled, number)
+            # Until the answer is stored the run still asks, and the Request must not be sent again. An answer that came
+            # too late, or could not be stored, changes nothing. The state of the run shows this.
+            with suppress(IdeabridgeError):
+                if result is not None:
+                    # A fast model answers before the process that made the Request has returned the lease.
+                    await self._submit(await self._bridge.run(run.id, caller=request.caller), turn, result)
         finally:
-            request.sampled = max(request.sampled, number)
             mine.discard((run.id, turn))
             self._out.discard((run.id, turn))
             # Other requests may wait for this answer.
             run.poke()
-        # An answer that came too late, or could not be stored, changes nothing. The state of the run shows this.
-        with suppress(IdeabridgeError):
-            if result is not None:
-                await self._submit(run, turn, result)
 
     async def _answer(self, run: Run, request: ToolRequest) -> _Result | None:
         session: ServerSession = request.context.session
