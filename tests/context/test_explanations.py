@@ -184,9 +184,10 @@ def test_the_first_of_several_items_that_meet_a_condition_is_a_position(
         assert _settled(by, runs=3).assumed is None
 
 
-@pytest.mark.parametrize("reason", [{"cut": True}, {"why": "recorded text"}])
-def test_what_was_cut_or_has_a_reason_is_never_determined(reason: dict[str, JSON]) -> None:
-    assert _settled(["†input.city"], runs=9, **reason).assumed is not None
+def test_words_that_were_recorded_are_never_determined_and_the_bound_of_a_search_is_noted() -> None:
+    assert _settled(["†input.city"], runs=9, why="recorded text").assumed is not None
+    cut = _settled(["†input.city"], runs=9, cut=True)
+    assert (cut.assumed, cut.note) == (None, "not every explanation was looked for")
 
 
 def test_without_any_value_there_is_none() -> None:

@@ -138,19 +138,19 @@ class Answer:
     Attributes:
         value: the output.
         assumed: the paths that were assumed.
-        unseen: the references at which something new was read.
+        noted: the places and references of what was noted.
         asked: the reasons of the questions before calls.
     """
 
     value: JSON
     assumed: list[str]
-    unseen: list[str]
+    noted: list[str]
     asked: list[str]
 
     @property
     def is_sure(self) -> bool:
         """True if the answer says nothing of an assumption."""
-        return not (self.assumed or self.unseen or self.asked)
+        return not (self.assumed or self.asked)
 
 
 async def answered(bridge: Bridge, name: str, given: JSONObject) -> Answer:
@@ -171,7 +171,7 @@ async def answered(bridge: Bridge, name: str, given: JSONObject) -> Answer:
             run.decide(question.approval, "approve", by="a person")
     await decided(run, person)
     value = await run.result()
-    return Answer(value, [str(one["at"]) for one in run.assumed], [str(one["at"]) for one in run.unseen], asked)
+    return Answer(value, [str(one["at"]) for one in run.assumed], [str(one["at"]) for one in run.noted], asked)
 
 
 async def called(bridge: Bridge, name: str, given: JSONObject) -> JSON:

@@ -203,7 +203,7 @@ async def test_a_value_that_no_run_had_is_named(
         monkeypatch.setitem(ISSUES, 21, {**ISSUES[11], "state": None})
         answer, changed = await replayed(bridge, done, "tidy", {"number": 21})
         assert changed == []
-        assert "†results.0.state" in answer.unseen
+        assert "†results.0.state" in answer.noted
 
 
 async def test_a_call_whose_test_cannot_be_read_is_not_made(bridge: Bridge, done: list[str]) -> None:

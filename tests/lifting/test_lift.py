@@ -336,7 +336,7 @@ async def test_a_new_kind_of_value_beside_what_is_read_is_named(bridge: Bridge) 
         await bridge.publish(run.id, "owner_length")
         answer = await answered(bridge, "owner_length", {"name": "bartholomew"})
         # The size is beyond that of the run, and nothing shows that it decided nothing.
-        assert answer.unseen == ["†results.0.size"]
+        assert answer.noted == ["†results.0.size"]
 
 
 async def test_failed_and_denied_calls_are_left_out_and_retries_collapse(bridge: Bridge) -> None:

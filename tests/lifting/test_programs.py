@@ -154,7 +154,7 @@ async def answers(
             made = sorted(call.call.name for call in replay.run.calls() if call.status is CallStatus.DONE)
             fits = same(given, expected) and (not branches or made == called(program, one))
             kind = "right" if fits else "wrong"
-            says = "asked" if asked else "assumed" if replay.run.assumed or replay.run.unseen else "sure"
+            says = "asked" if asked else "assumed" if replay.run.assumed else "sure"
             found.counts[f"{kind}, {says}"] += 1
             if (kind, says) == ("wrong", "sure"):
                 found.silent.append(f"{one}: {given!r} instead of {expected!r}; {published.plan}")

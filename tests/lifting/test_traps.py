@@ -149,7 +149,7 @@ async def test_what_was_seen_beside_what_is_read_may_have_decided_it(bridge: Bri
 
     answer = await answer_of(bridge, loud("email"), card("c", False), card("a", True), card("b", True))
     assert answer.value == "C@X"
-    assert answer.unseen == ["†results.0.verified"]
+    assert answer.noted == ["†results.0.verified"]
 
 
 async def test_the_result_of_a_tool_that_may_do_more_than_read_decides_as_any_other(bridge: Bridge) -> None:
@@ -160,7 +160,7 @@ async def test_the_result_of_a_tool_that_may_do_more_than_read_decides_as_any_ot
     ]
     runs = [said(owner=letter, exists=True) for letter in "ab"]
     answer = await answer_of(bridge, turns, said(owner="c", exists=False), *runs)
-    assert answer.unseen == ["†results.0.exists"]
+    assert answer.noted == ["†results.0.exists"]
 
 
 async def test_a_negative_amount_asks_before_it_is_sent() -> None:

@@ -150,10 +150,54 @@ def test_a_position_in_a_list_of_several_items_is_assumed_until_three_runs_agree
     )
 
 
-@pytest.mark.parametrize("more", [{"cut": True}, {"why": "recorded text"}])
-def test_a_literal_whose_search_was_cut_or_that_was_recorded_is_never_determined(more: JSONObject) -> None:
-    run = driven([echo(5)], literal("calls.0.x", constant(5), **more)).finish_all()
+def test_words_that_were_recorded_are_assumed_and_the_bound_of_a_search_is_noted() -> None:
+    run = driven([echo(5)], literal("calls.0.x", constant(5), why="recorded text")).finish_all()
     assert (ran(run), told(run)) == ([5], [("calls.0.x", 5)])
+    run = driven([write(5)], literal("calls.0.x", constant(5), cut=True)).finish_all()
+    assert (ran(run), told(run)) == ([5], [])
+    assert run.machine.doubts.notes == [
+        {"at": "calls.0.x", "what": "not every explanation was looked for", "mild": True}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("results", "runs", "assumed"), [("aa", 1, False), ("ab", 1, True), ("ab", 2, True), ("ab", 3, False)]
+)
+def test_one_of_several_calls_of_a_tool_is_a_position(results: str, runs: int, assumed: bool) -> None:
+    calls: list[JSON] = [*(echo({"id": one}) for one in results), {"_tool": "think", "x": {"id": "c"}}, write("?")]
+    run = driven(calls, literal("calls.3.x", "†results.1.id", runs=runs))
+    while run.running:
+        run.finish_one()
+    asked = 'calls.3.x is "b" (†results.1.id): it is taken from one of several calls of the same tool'
+    assert why(run, 3) == (asked if assumed else "")
+
+
+def test_a_passed_value_is_taken_and_one_that_belongs_to_the_replaced_is_assumed() -> None:
+    person: JSONObject = {"name": "ann", "mail": "ann@x", "city": {"zip": 1}}
+    calls: list[JSON] = [echo(person), echo("?"), echo("?"), echo("?")]
+    literals = [
+        literal("calls.1.x", "†results.0.name", constant("old"), given="†input.name"),
+        literal("calls.2.x", "†results.0.mail", given="†input.also.mail"),
+        literal("calls.3.x", "†results.0.city.zip", given="†input.zip"),
+    ]
+    given_inputs: list[JSONObject] = [{}, {"name": "bob"}, {"name": "bob", "also": {"mail": "bob@x"}}]
+    found = [driven(calls, *literals, given_input=one).finish_all() for one in given_inputs]
+    assert [ran(one)[1:] for one in found] == [["ann", "ann@x", 1], ["bob", "ann@x", 1], ["bob", "bob@x", 1]]
+    assert [told(one) for one in found] == [[("calls.1.x", "ann")], [("calls.2.x", "ann@x")], []]
+    assert found[1].machine.doubts.assumed[0]["why"] == (
+        "†input.name was passed, and this value belongs to the one that was replaced"
+    )
+
+
+@pytest.mark.parametrize(("keys", "assumed"), [(("ann",), False), (("ann", "bob"), True)])
+def test_a_key_that_may_be_data_is_a_choice_where_other_keys_have_such_a_value(
+    keys: tuple[str, ...], assumed: bool
+) -> None:
+    maybe = literal("calls.1.x", "†results.0.ann.color", runs=9, why="its path has a key that may be data")
+    run = driven([echo({key: {"color": key} for key in keys}), echo("?")], maybe).finish_all()
+    assert ran(run)[1] == "ann"
+    assert told(run) == ([("calls.1.x", "ann")] if assumed else [])
+    assert len(run.machine.doubts.notes) == (0 if assumed else 1)
 
 
 def test_values_are_put_into_lists_nested_objects_and_the_items_of_each() -> None:
@@ -193,21 +237,24 @@ def test_each_instance_has_its_own_values_and_its_assumptions_name_it() -> None:
         ("calls.1.x", "b", "b"),
         ("output.got", "b", "b"),
     ]
-    assert [one["instance"] for one in doubts.unseen] == ["a", "b"]
+    assert [one["instance"] for one in doubts.notes] == ["a", "b"]
     assert read_assumption(doubts.assumed[0]).line.startswith('calls.1.x of b is "b" (†state.found.0.id); it could')
 
 
-def test_a_source_that_failed_or_does_not_exist_gives_no_value_and_is_no_failure() -> None:
+def test_only_an_explanation_of_the_same_kind_stands_in_for_one_without_a_value() -> None:
     def fails(effect: Any) -> tuple[bool, JSON]:
         return effect.call.index != 0, effect.parameters.get("x")
 
-    run = driven([echo(1), echo(5)], literal("calls.1.x", "†results.0", "†state.gone", constant(5)))
-    run.execution = fails
-    run.finish_all()
-    assert run.statuses() == ["failed", "done"]
-    assert told(run) == [("calls.1.x", 5)]
+    by: list[JSON] = ["†results.0", "†state.gone", constant(5)]
+    for stands_in in (False, True):
+        paths: list[JSON] = ["†input.n"] if stands_in else []
+        run = driven([echo(1), echo(5)], literal("calls.1.x", *by, *paths), given_input={"n": 6})
+        run.execution = fails
+        run.finish_all()
+        assert run.statuses() == ["failed", "done" if stands_in else "failed"]
+        assert told(run) == ([("calls.1.x", 6)] if stands_in else [])
     [assumed] = run.machine.doubts.assumed
-    assert assumed["instead"] == [{"from": "†results.0"}, {"from": "†state.gone"}]
+    assert assumed["instead"] == [{"value": 5, "from": "always 5"}, {"from": "†results.0"}, {"from": "†state.gone"}]
 
 
 def test_a_literal_without_any_value_fails_plainly() -> None:
@@ -303,23 +350,36 @@ def test_a_new_kind_of_value_asks_before_a_change_and_a_number_beyond_the_range_
     for calls, literals in (([write("†input.n")], []), ([write(7)], [literal("calls.0.x", "†input.n")])):
         run = driven([*calls, echo("†input.n")], *literals, given_input={"n": n}, seen=SEEN)
         assert why(run, 0) == (f"†input.n: {unseen}" if asks else "")
-        assert [one["what"] for one in run.machine.doubts.unseen] == ([] if unseen is None else [unseen])
+        assert [one["what"] for one in run.machine.doubts.notes] == ([] if unseen is None else [unseen])
 
 
 def test_what_a_person_was_not_told_remains_in_the_report() -> None:
     run = driven([write("†input.n")], given_input={"n": 11}, seen=SEEN, approval="default")
     assert why(run, 0) == "tool 'write' says it changes things"
     decide(run, 0, "approve")
-    assert [one["mild"] for one in run.machine.doubts.unseen] == [True]
+    assert [one["mild"] for one in run.machine.doubts.notes] == [True]
 
 
 def test_a_call_that_may_have_been_a_decision_asks_before_it_changes_something() -> None:
     run = driven([echo(1), write(5), echo(6)], decisions=[0, 1]).finish_all()
     assert why(run, 1).startswith("calls.1: it was called after results had been seen")
-    assert told(run) == [("calls.0", None), ("calls.1", None)]
+    assert told(run) == [("calls.1", None)]
+    assert [one["at"] for one in run.machine.doubts.notes] == ["calls.0"]
     assert run.statuses() == ["done", "asking", "queued"]
     decide(run, 1, "deny")
     assert run.finish_all().statuses() == ["done", "failed", "done"]
+
+
+@pytest.mark.parametrize(("flag", "assumed"), [(True, False), (False, True)])
+def test_a_call_that_reads_may_have_been_a_decision_if_what_was_seen_before_it_is_new(
+    flag: bool, assumed: bool
+) -> None:
+    more: JSONObject = {
+        "watch": {"1": ["†results.0.flag"]},
+        "seen": {"†results.0.flag": {"boolean": {"values": [True]}}},
+    }
+    run = driven([echo({"flag": flag}), echo(6)], decisions=[1], **more).finish_all()
+    assert told(run) == ([("calls.1", None)] if assumed else [])
 
 
 @pytest.mark.parametrize("call", [echo(5), {"_tool": "think", "x": 5}])
@@ -353,7 +413,7 @@ def test_explained_leaves_of_the_output_are_filled_in_and_reported() -> None:
     ).finish_all()
     assert run.machine.output == {"id": 1, "rows": ["a", -3], "note": "fine"}
     assert told(run) == [("output.rows.1", -3), ("output.note", "fine")]
-    assert [one["what"] for one in run.machine.doubts.unseen] == ["a negative number, -3, which no run had"]
+    assert [one["what"] for one in run.machine.doubts.notes] == ["a negative number, -3, which no run had"]
 
 
 def test_an_output_leaf_without_a_value_is_a_fault_of_the_output() -> None:
@@ -374,7 +434,7 @@ def test_what_the_run_of_a_called_idea_assumed_is_added_with_the_place_of_the_ca
     run.post(CallFinished(1, value=2, doubts=doubts))
     run.finish_one(0)
     assert told(run) == [("calls.1: calls.3.limit", 5)]
-    assert run.machine.doubts.unseen == [{"at": "calls.1: †input.n", "what": "zero"}]
+    assert run.machine.doubts.notes == [{"at": "calls.1: †input.n", "what": "zero"}]
 
 
 # -- malformed plans -----------------------------------------------------------------------------------------------

@@ -28,15 +28,14 @@ ASSUMED: JSONObject = {
     "instead": [{"value": 7, "from": "always 7"}],
     "why": "its explanations differ",
 }
-UNSEEN: JSONObject = {"at": "†input.n", "what": "zero, 0, which no run had"}
-UNSEEN_LINE = "†input.n: zero, 0, which no run had"
+NOTE: JSONObject = {"at": "†input.n", "what": "zero, 0, which no run had"}
 LINE = "calls.0.limit is 5 (†input.n); it could also be 7 (always 7): its explanations differ"
 
 
 @dataclass
 class Ran:
     assumed: list[JSON]
-    unseen: list[JSON]
+    noted: list[JSON]
 
 
 def published(output: JSONObject | None, gave: JSON = None, **more: Any) -> Publication:
@@ -55,9 +54,10 @@ def published(output: JSONObject | None, gave: JSON = None, **more: Any) -> Publ
         ({"type": "object", "properties": COUNT, "required": ["count"]}, {"count": 1}, {"count": 2}, False),
         ({"type": "object"}, {}, {"x": [1]}, False),
         # An open object has a member of this name, which its recorded run had not.
-        ({"type": "object"}, {}, {"assumed": 4, "unseen": {}, "assumed_": 1}, False),
+        ({"type": "object"}, {}, {"assumed": 4, "notes": {}, "assumed_": 1}, False),
         ({"type": "object"}, {"assumed": 1}, {"assumed": 2}, True),
-        ({"type": "object", "properties": {"unseen": {}}}, {}, {"unseen": True}, True),
+        ({"type": "object", "properties": {"assumed": {}}}, {}, {"assumed": True}, True),
+        ({"type": "object", "properties": {"notes": {}}}, {}, {"notes": True}, False),
         ({"type": "object", "additionalProperties": {"type": "integer"}}, {}, {"a": 1, "assumed": 2}, True),
         ({"type": "object", "anyOf": [{"additionalProperties": False}, {"required": ["z"]}]}, {}, {}, True),
         ({"type": "object", "maxProperties": 1}, {}, {"a": 1}, True),
@@ -72,7 +72,7 @@ async def test_every_place_has_the_assumptions_and_the_schema_admits_them(
 ) -> None:
     schema, wraps = reporting_output(published(output, recorded))
     plain = await value_answer(value, wrapped=wraps)
-    told = with_report(plain, Ran([ASSUMED], [UNSEEN]))
+    told = with_report(plain, Ran([ASSUMED], [NOTE]))
     assert wraps == wrapped
     # A determined answer is as it always was.
     assert with_report(plain, Ran([], [])) is plain
@@ -80,15 +80,17 @@ async def test_every_place_has_the_assumptions_and_the_schema_admits_them(
     if schema is not None:
         for one in (plain, told):
             Validator(schema, what="structured content").check(one["structuredContent"])
-        assert {"assumed", "unseen"} <= set(schema["properties"] if isinstance(schema["properties"], dict) else ())
+        assert "assumed" in (schema["properties"] if isinstance(schema["properties"], dict) else ())
     own = plain["structuredContent"]
     assert {name: members.pop(name) for name in own} == own
-    assert list(members.values()) == [[LINE], [UNSEEN_LINE]]
-    assert all(name.startswith(("assumed", "unseen")) for name in members)
+    assert list(members.values()) == [[LINE]]
+    assert all(name.startswith("assumed") for name in members)
     text = "\n".join(block["text"] for block in told["content"])
     assert f"- {LINE}" in text
-    assert f"- {UNSEEN_LINE}" in text
-    assert told["_meta"] == {"ideabridge/assumed": [ASSUMED], "ideabridge/unseen": [UNSEEN]}
+    assert "zero" not in text
+    assert told["_meta"] == {"ideabridge/assumed": [ASSUMED], "ideabridge/notes": [NOTE]}
+    noted = with_report(plain, Ran([], [NOTE]))
+    assert noted == {**plain, "_meta": {"ideabridge/notes": [NOTE]}}
 
 
 @pytest.mark.anyio
@@ -162,8 +164,9 @@ async def test_a_published_tool_says_what_it_assumed(era: str, tmp_path: Path) -
         assert structured(wrapped) == {
             "result": 6,
             "assumed": [assumed],
-            "unseen": ["†input.n: a negative number, -1, which no run had"],
         }
+        assert wrapped.meta is not None
+        assert [one["what"] for one in wrapped.meta["ideabridge/notes"]] == ["a negative number, -1, which no run had"]
         # What an idea inside assumed is added to the answer around it, and shown with the run.
         room = await client.call_tool("twice", {"n": 2, "m": 7})
         assert structured(room) == {"result": 9, "assumed": [f"calls.0: {assumed}"]}

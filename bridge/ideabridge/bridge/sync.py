@@ -34,7 +34,7 @@ from ideabridge.bridge import (
 from ideabridge.bridge import Bridge as AsyncBridge
 from ideabridge.bridge import Session as AsyncSession
 from ideabridge.bridge.arguments import check_approver, check_type
-from ideabridge.bridge.context.assumption import assumption_lines, unseen_lines
+from ideabridge.bridge.context.assumption import assumption_lines, note_lines
 from ideabridge.bridge.runs.values import typed
 from ideabridge.tools import ObjectLike, Tool, Toolbox
 
@@ -261,8 +261,8 @@ class Bridge(_Blocking[AsyncBridge]):
         # The caller gets nothing but the result, so this is logged.
         for line in assumption_lines(run.assumed):
             logger.warning("run %s assumed: %s", run.id, line)
-        for line in unseen_lines(run.unseen):
-            logger.warning("run %s read what no earlier run had: %s", run.id, line)
+        for line in note_lines(run.noted):
+            logger.info("run %s noted: %s", run.id, line)
         return result
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias, cast
 
-from ideabridge.bridge.context.assumption import assumption_lines, unseen_lines
+from ideabridge.bridge.context.assumption import assumption_lines
 from ideabridge.bridge.context.preview import reference_to
 from ideabridge.bridge.modules.blocks import Blocks
 from ideabridge.server.views.text import shortened, skipped_line
@@ -181,10 +181,10 @@ def run_text(result: dict[str, Any]) -> str:
     if skipped:
         lines += ["skipped:", *(f"- {skipped_line(one)}" for one in skipped)]
         lines += [f"- ... and {result['more_skipped']:,} more"] if "more_skipped" in result else []
-    for key, told in (("assumed", assumption_lines), ("unseen", unseen_lines)):
-        if result.get(key):
-            lines += [f"{key}:", *(f"- {line}" for line in told(result[key]))]
-            lines += [f"- and {result[f'more_{key}']} more"] if f"more_{key}" in result else []
+    if result.get("assumed"):
+        lines += ["assumed:", *(f"- {line}" for line in assumption_lines(result["assumed"]))]
+        if "more_assumed" in result:
+            lines.append(f"- and {result['more_assumed']} more")
     for key in ("missing", "saved", "decided", "grants", "notes", "progress"):
         if result.get(key):
             lines.append(f"{key}: {_short(result[key])}")

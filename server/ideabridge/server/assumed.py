@@ -1,11 +1,12 @@
-"""What the answer of a published idea rests on: its assumptions, and what no earlier run had seen.
+"""What the answer of a published idea rests on: its assumptions.
 
-Hosts show a model the text of a result, its structured content, or both. So both have it, as lines of at most
-`TEXT_BYTES`, and `_meta` has it whole. An answer without assumptions is not changed.
+Hosts show a model the text of a result, its structured content, or both. So both have the assumptions, as lines of at
+most `TEXT_BYTES`, and `_meta` has them whole, with the notes, which only `_meta` has. An answer without assumptions and
+notes is not changed.
 
-The structured content has the lines in its members `assumed` and `unseen`, which the output schema declares as
-optional. An output that could not have them is wrapped as `{"result": output}`: one that is no object, one that has
-members of these names, and one whose schema could refuse more members.
+The structured content has the lines in its member `assumed`, which the output schema declares as optional. An output
+that could not have it is wrapped as `{"result": output}`: one that is no object, one that has a member of this name,
+and one whose schema could refuse one more member.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol, cast
 
-from ideabridge.bridge.context.assumption import assumption_lines, unseen_lines
+from ideabridge.bridge.context.assumption import assumption_lines
 from ideabridge.bridge.runs.pins import calls_in
 from ideabridge.bridge.runs.replay import tools_of
 from ideabridge.bridge.store.idea import Publication
@@ -21,26 +22,24 @@ from ideabridge.server.answers import ToolAnswer, fitting_list, object_output
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.tool import IDEA
 
-_TITLES: Final = {
-    "assumed": "assumed, because the runs that this tool was made from do not determine it:",
-    "unseen": "new, not seen in the runs that this tool was made from:",
-}
+_MEMBER: Final = "assumed"
 
-_DECLARED: Final[dict[str, JSONObject]] = {
-    "assumed": {"description": "What was assumed, and what else it could be; absent if nothing was."},
-    "unseen": {"description": "What no earlier run had; absent if there is nothing new."},
+_TITLE: Final = "assumed, because the runs that this tool was made from do not determine it:"
+
+_DECLARED: Final[JSONObject] = {
+    "description": "What was assumed, and what else it could be; absent if nothing was.",
 }
 
 _LINES: Final[JSONObject] = {"type": "array", "items": {"type": "string"}}
 
 _META_BYTES: Final = 32_000
-"""Bytes of JSON of each of both lists in `_meta`."""
+"""Bytes of JSON of the assumptions, and of the notes, in `_meta`."""
 
 _EXTENSIBLE: Final = frozenset(
     {"type", "properties", "required", "additionalProperties", "minProperties", "title", "description", "default"}
     | {"examples", "deprecated", "$schema", "$id", "$comment", "$defs", "definitions"}
 )
-"""The keywords at the top of a schema that cannot refuse two more declared members."""
+"""The keywords at the top of a schema that cannot refuse one more declared member."""
 
 
 class Doubtful(Protocol):
@@ -48,12 +47,12 @@ class Doubtful(Protocol):
 
     @property
     def assumed(self) -> Sequence[JSON]:
-        """What was not determined."""
+        """What may make the answer wrong."""
         ...
 
     @property
-    def unseen(self) -> Sequence[JSON]:
-        """What no earlier run had."""
+    def noted(self) -> Sequence[JSON]:
+        """What is not certain and hardly ever wrong."""
         ...
 
 
@@ -82,10 +81,9 @@ def reporting_output(publication: Publication) -> tuple[JSONObject | None, bool]
         output, wrapped = {**whole, "additionalProperties": False}, True
     own = output.get("properties")
     properties: JSONObject = dict(own) if isinstance(own, dict) else {}
-    # Other members of an open object have any type, also below these names.
+    # Other members of an open object have any type, also below this name.
     lines = _LINES if output.get("additionalProperties") is False else {}
-    for name, one in _DECLARED.items():
-        properties[name] = {**lines, **one}
+    properties[_MEMBER] = {**lines, **_DECLARED}
     return {**output, "properties": properties}, wrapped
 
 
@@ -97,32 +95,37 @@ def _is_extensible(schema: JSONObject, recorded: JSON) -> bool:
     return (
         schema.keys() <= _EXTENSIBLE
         and isinstance(schema.get("additionalProperties", True), bool)
-        and not any(name in used for name in _DECLARED)
+        and _MEMBER not in used
     )
 
 
 def with_report(result: ToolAnswer, run: Doubtful) -> ToolAnswer:
-    """Add what a run assumed, and what was new to it, to its result: to the text, the structured content (unless it is
-    an error, which has another one) and `_meta`.
+    """Add what a run assumed to its result: to the text, the structured content (unless it is an error, which has
+    another one) and `_meta`, which also gets the notes.
     """
-    whole: dict[str, list[JSON]] = {"assumed": [*run.assumed], "unseen": [*run.unseen]}
-    lines = {"assumed": assumption_lines(whole["assumed"]), "unseen": unseen_lines(whole["unseen"])}
-    told = {name: found for name, found in lines.items() if found}
-    if not told:
+    meta: dict[str, Any] = {
+        f"ideabridge/{name}": fitting_list([*listed], _META_BYTES)
+        for name, listed in (("assumed", run.assumed), ("notes", run.noted))
+        if listed
+    }
+    if not meta:
         return result
-    text = "\n".join("\n".join([_TITLES[name], *(f"- {line}" for line in found)]) for name, found in told.items())
-    changed: ToolAnswer = {**result, "content": [*result["content"], {"type": "text", "text": text}]}
-    structured = result.get("structuredContent")
-    if structured is not None and not result.get("isError"):
-        changed["structuredContent"] = _with_members(structured, told)
-    return {**changed, "_meta": {f"ideabridge/{name}": fitting_list(whole[name], _META_BYTES) for name in told}}
+    changed: ToolAnswer = {**result, "_meta": meta}
+    lines = assumption_lines(run.assumed)
+    if lines:
+        text = "\n".join([_TITLE, *(f"- {line}" for line in lines)])
+        changed["content"] = [*result["content"], {"type": "text", "text": text}]
+        structured = result.get("structuredContent")
+        if structured is not None and not result.get("isError"):
+            changed["structuredContent"] = _with_member(structured, lines)
+    return changed
 
 
-def _with_members(structured: Mapping[str, Any], told: Mapping[str, list[str]]) -> JSONObject:
+def _with_member(structured: Mapping[str, Any], lines: list[str]) -> JSONObject:
     members = cast("JSONObject", dict(structured))
-    for name, lines in told.items():
-        # An open object may have a member of this name, which no run has shown before.
-        while name in members:
-            name = f"{name}_"
-        members[name] = list[JSON](lines)
+    name = _MEMBER
+    # An open object may have a member of this name, which no run has shown before.
+    while name in members:
+        name = f"{name}_"
+    members[name] = list[JSON](lines)
     return members

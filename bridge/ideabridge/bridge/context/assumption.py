@@ -140,9 +140,9 @@ def assumption_lines(assumed: Iterable[JSON], most: int = TEXT_BYTES) -> list[st
     return fitting_lines([read_assumption(one).line for one in assumed], most)
 
 
-def unseen_lines(unseen: Iterable[JSON], most: int | None = TEXT_BYTES) -> list[str]:
-    """What no earlier run had, `{"at", "what"}`, as `assumption_lines` tells assumptions; `most` None: all of it."""
-    told = (one if isinstance(one, dict) else {} for one in unseen)
+def note_lines(notes: Iterable[JSON], most: int | None = TEXT_BYTES) -> list[str]:
+    """What is only noted, `{"at", "what"}` each, as `assumption_lines` tells assumptions; `most` None: all of it."""
+    told = (one if isinstance(one, dict) else {} for one in notes)
     lines = [visible(f"{_where(str(one.get('at')), one.get('instance'))}: {one.get('what')}") for one in told]
     return lines if most is None else fitting_lines(lines, most)
 

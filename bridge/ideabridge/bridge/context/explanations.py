@@ -32,8 +32,8 @@ from typing import Final, TypeAlias
 
 from ideabridge.bridge.context.errors import ExplanationError
 from ideabridge.bridge.context.items import column_of, extreme_of, items_of
-from ideabridge.bridge.context.references import Path, format_reference, is_reference, parse_reference
-from ideabridge.bridge.context.state import MISSING, Missing
+from ideabridge.bridge.context.references import Path, format_path, format_reference, is_reference, parse_reference
+from ideabridge.bridge.context.state import MISSING, Missing, parsed_text
 from ideabridge.bridge.context.state import read as read_path
 from ideabridge.bridge.context.steps import CHARACTERS, STEPS, as_text, check_step, convert, shown_step
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
@@ -124,6 +124,22 @@ class Explanation:
     def shown(self) -> str:
         """The explanation as one line for people."""
         raise NotImplementedError
+
+    @property
+    def family(self) -> str:
+        """Its kind, whatever it reads: an explanation of another kind never stands in for one without a value."""
+        return type(self).__name__
+
+    @property
+    def origin(self) -> str | None:
+        """The reference whose value it is, perhaps converted or between constant texts; None: it is made otherwise."""
+        return None
+
+    @property
+    def holder(self) -> str | None:
+        """What tells the object in a result whose member the value is: members of one object belong together."""
+        path = operand_path(self.origin) if self.origin is not None else ()
+        return format_path(path[:-1]) if path[:1] == ("results",) and len(path) > 2 else None
 
     def value(self, read: Read) -> JSON | Missing:
         """Return the value for the data that `read` returns; MISSING if there is none."""
@@ -224,6 +240,11 @@ class PathTo(Explanation):
         return self._references
 
     @property
+    def origin(self) -> str:
+        """The reference."""
+        return self.reference
+
+    @property
     def shown(self) -> str:
         """The reference."""
         return self.reference
@@ -271,6 +292,16 @@ class ItemOf(Explanation):
     def references(self) -> tuple[str, ...]:
         """The list, and the references of the condition."""
         return (self.source, *(self.where[1].references if self.where is not None else ()))
+
+    @property
+    def family(self) -> str:
+        """An item that a constant selects is of another kind than one that an explained value selects."""
+        return "ItemOf" if self.where is None else f"ItemOf {self.where[1].family}"
+
+    @property
+    def holder(self) -> str | None:
+        """The selected item."""
+        return None if self.where is None else f"{self.source} {self.where[0]} {self.where[1].shown}"
 
     @property
     def shown(self) -> str:
@@ -388,6 +419,16 @@ class Converted(Explanation):
         return self.inner.references
 
     @property
+    def family(self) -> str:
+        """The kind of the inner explanation, and the step."""
+        return f"{self.inner.family} {self.by[0]}"
+
+    @property
+    def origin(self) -> str | None:
+        """That of the inner explanation."""
+        return self.inner.origin
+
+    @property
     def label(self) -> int:
         """The characters of the arguments of its steps."""
         return self.inner.label + sum(len(one) for one in self.by[1:] if isinstance(one, str))
@@ -428,6 +469,12 @@ class Joined(Explanation):
     def references(self) -> tuple[str, ...]:
         """Those of all parts."""
         return tuple(dict.fromkeys(text for one in self.parts for text in one.references))
+
+    @property
+    def origin(self) -> str | None:
+        """That of the only part that is no constant."""
+        parts = [one.origin for one in self.parts if not isinstance(one, Constant)]
+        return parts[0] if len(parts) == 1 else None
 
     @property
     def label(self) -> int:
@@ -760,6 +807,9 @@ class Explained:
         runs: the runs, with different data, that agree with all of them.
         cut: the search stopped at a bound, so an explanation may be missing.
         why: another reason why the value is never determined, such as `recorded text`.
+        given: the reference of an optional parameter: whoever passes it gives the value, and nothing is assumed.
+        among: references to the same part of the results of other calls of the tool from whose result the value is
+            taken. They are not stored: whoever knows the calls adds them.
     """
 
     at: Path
@@ -767,14 +817,21 @@ class Explained:
     runs: int = 1
     cut: bool = False
     why: str | None = None
+    given: str | None = None
+    among: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def references(self) -> tuple[str, ...]:
-        """The references that the explanations read."""
-        return tuple(dict.fromkeys(text for one in self.by for text in one.references))
+        """The references that `settle` reads."""
+        found = [text for one in self.by for text in one.references]
+        if self.why == MAYBE_DATA:
+            found += [text for one in self.by if one.origin is not None for text in _above(one.origin)]
+        if self.given is not None:
+            found.append(self.given)
+        return tuple(dict.fromkeys([*found, *self.among]))
 
     def to_json(self) -> JSONObject:
-        """`{"at", "by", "runs"?, "cut"?, "why"?}`."""
+        """`{"at", "by", "runs"?, "cut"?, "why"?, "given"?}`."""
         form: JSONObject = {"at": list(self.at), "by": [one.to_json() for one in self.by]}
         if self.runs != 1:
             form["runs"] = self.runs
@@ -782,6 +839,8 @@ class Explained:
             form["cut"] = True
         if self.why is not None:
             form["why"] = self.why
+        if self.given is not None:
+            form["given"] = self.given
         return form
 
 
@@ -793,9 +852,9 @@ def read_explained(raw: JSON, *, where: str = "explained") -> Explained:
     """
     if not isinstance(raw, dict):
         raise ExplanationError(f"{where}: expected an object with at and by, found {show(raw)}")
-    unknown = [key for key in raw if key not in ("at", "by", "runs", "cut", "why")]
+    unknown = [key for key in raw if key not in _MEMBERS]
     if unknown:
-        raise ExplanationError(f"{where}: unknown key {show(unknown[0])}; expected at, by, runs, cut or why")
+        raise ExplanationError(f"{where}: unknown key {show(unknown[0])}; expected {', '.join(_MEMBERS)}")
     at = _keys(raw.get("at"), where)
     if not (at[:1] == ("output",) or (at[:1] == ("calls",) and len(at) > 2 and _PLACE.fullmatch(at[1]))):
         raise ExplanationError(
@@ -809,11 +868,16 @@ def read_explained(raw: JSON, *, where: str = "explained") -> Explained:
     why = raw.get("why")
     if not isinstance(raw.get("cut", False), bool) or not (why is None or isinstance(why, str)):
         raise ExplanationError(f"{where}: expected cut to be true or false, and why to be a text")
+    given = raw.get("given")
+    if given is not None and not (isinstance(given, str) and operand_path(given)[0] == "input"):
+        raise ExplanationError(f"{where}.given: expected a reference to †input, found {show(given)}")
     found = [read_explanation(one, where=f"{where}.by.{number}") for number, one in enumerate(by)]
     if at[2:] == (WHEN,) and at[0] == "calls" and not all(isinstance(one, Condition | Constant) for one in found):
         raise ExplanationError(f"{where}.by: expected tests, because {WHEN} says whether a call is made")
-    return Explained(at, tuple(found), runs, raw.get("cut") is True, why)
+    return Explained(at, tuple(found), runs, raw.get("cut") is True, why, given)
 
+
+_MEMBERS: Final = ("at", "by", "runs", "cut", "why", "given")
 
 WHEN: Final = "_when"
 """The key of a call that is no parameter: whether the call is made."""
@@ -824,55 +888,121 @@ MOST: Final = 64
 _PLACE = re.compile(r"0|[1-9][0-9]{0,8}")
 
 
+CUT: Final = "not every explanation was looked for"
+MAYBE_DATA: Final = "its path has a key that may be data"
+UNPROVED: Final = "its evidence is not in the document"
+"""Why a literal of an imported plan is never determined."""
+
+NOTED: Final[Mapping[str, bool]] = {CUT: True, MAYBE_DATA: True, UNPROVED: False}
+"""The reasons that are only noted, and whether they are no reason to ask before a change."""
+
+
 @dataclass(frozen=True)
 class Settled:
     """The value of an explained literal for new data.
 
     Attributes:
         value: the value; MISSING if no explanation has one.
-        assumed: None if the value is determined; otherwise `{"at", "taken", "from", "instead": [{"value"?, "from"}],
-            "why"}`. `instead` lists at most three other values, and an entry without a value is an explanation that has
-            none. A long value is cut, and `"shortened": true` stands beside it.
+        assumed: what may make the value wrong: `{"at", "taken", "from", "instead": [{"value"?, "from"}], "why"}`; None
+            if nothing does. `instead` lists at most three other values, and an entry without a value is an explanation
+            that has none. A long value is cut, and `"shortened": true` stands beside it.
+        note: why it is not determined, if that alone is no reason to doubt the value; see `NOTED`.
     """
 
     value: JSON | Missing
     assumed: JSONObject | None = None
+    note: str | None = None
 
 
-def settle(explained: Explained, read: Read) -> Settled:
-    """Evaluate all explanations of a literal, and take the cheapest that has a value.
+def settle(explained: Explained, read: Read, *, any_kind: bool = False) -> Settled:
+    """Evaluate all explanations of a literal, and take the cheapest.
 
-    The value is determined if all explanations have the same value, unless the search was cut, or the explanation
-    selects one of several items by its position and fewer than three runs agree on it.
+    If it has no value, the next one of its kind that has one is taken; with `any_kind`, the next one of any kind. The
+    value is determined if all explanations have the same value, unless it is selected by its position, in a list or
+    among several calls of one tool, and fewer than three runs agree on it.
     """
-    values = [(one, one.value(read)) for one in explained.by]
-    taken = next(((one, value) for one, value in values if not isinstance(value, Missing)), None)
+    if explained.given is not None:
+        passed = read(explained.given)
+        if not isinstance(passed, Missing):
+            return Settled(passed)
+    family = explained.by[0].family
+    values: list[tuple[Explanation, JSON]] = []
+    without: list[Explanation] = []
+    for one in explained.by:
+        value = one.value(read)
+        if isinstance(value, Missing):
+            without.append(one)
+        else:
+            values.append((one, value))
+    taken = next((pair for pair in values if any_kind or pair[0].family == family), None)
     if taken is None:
         return Settled(MISSING)
     chosen, value = taken
     others: list[tuple[Explanation, JSON]] = []
-    without: list[Explanation] = []
     for one, other in values:
-        if isinstance(other, Missing):
-            without.append(one)
-        elif not same(other, value) and not any(same(other, seen) for _, seen in others):
+        if not same(other, value) and not any(same(other, seen) for _, seen in others):
             others.append((one, other))
-    why = explained.why
-    if why is None and (others or without):
-        why = "its explanations differ"
-    if why is None and explained.cut:
-        why = "not every explanation was looked for"
-    if why is None and explained.runs < RUNS_FOR_POSITION and chosen.positions(read):
-        why = "it is selected by its position in a list"
+    differ = bool(others or without)
+    why = explained.why if explained.why is not None and explained.why not in NOTED else None
+    why = why or _choice(explained, chosen, read, differ=differ)
     if why is None:
-        return Settled(value)
+        return Settled(value, note=explained.why or (CUT if explained.cut else None))
     # Other values say more than explanations without one.
     instead: list[JSON] = []
     instead.extend({**shortened("value", other), "from": one.shown} for one, other in others[:3])
     instead.extend({"from": one.shown} for one in without[: 3 - len(instead)])
+    return Settled(value, assumption(explained, value, why, chosen, instead))
+
+
+def assumption(
+    explained: Explained, value: JSON, why: str, chosen: Explanation | None = None, instead: list[JSON] | None = None
+) -> JSONObject:
+    """Return the form of `Settled.assumed` for a literal; `chosen` None: its first explanation."""
     at = ".".join(_name(key) for key in explained.at)
-    taken = shortened("taken", value)
-    return Settled(value, {"at": at, **taken, "from": chosen.shown, "instead": instead, "why": why})
+    source = (chosen or explained.by[0]).shown
+    return {"at": at, **shortened("taken", value), "from": source, "instead": instead or [], "why": why}
+
+
+def _choice(explained: Explained, chosen: Explanation, read: Read, *, differ: bool) -> str | None:
+    """Return why the data leave a choice between several values; None if they do not."""
+    if differ:
+        return "its explanations differ"
+    if explained.why == MAYBE_DATA and _has_siblings(chosen, read):
+        return MAYBE_DATA
+    if explained.runs >= RUNS_FOR_POSITION:
+        return None
+    if chosen.positions(read):
+        return "it is selected by its position in a list"
+    if chosen.origin is not None:
+        value = read(chosen.origin)
+        for text in explained.among:
+            other = read(text)
+            if not isinstance(other, Missing) and not isinstance(value, Missing) and not same(other, value):
+                return "it is taken from one of several calls of the same tool"
+    return None
+
+
+def _has_siblings(chosen: Explanation, read: Read) -> bool:
+    """Return whether an object on the way to a value has other members with a part of the same path, as a list has."""
+    if chosen.origin is None:
+        return False
+    path = operand_path(chosen.origin)
+    for text in _above(chosen.origin):
+        depth = len(operand_path(text))
+        holder = read(text)
+        members = parsed_text(holder) if isinstance(holder, str) else holder
+        if isinstance(members, dict):
+            others = (value for key, value in members.items() if key != path[depth])
+            if any(not isinstance(read_path(value, path[depth + 1 :]), Missing) for value in others):
+                return True
+    return False
+
+
+def _above(reference: str) -> list[str]:
+    """The references to the values on the way to a value, from the input, the result or the state itself on."""
+    path = operand_path(reference)
+    start = 2 if path[0] == "results" else 1
+    return [format_reference(path[:depth]) for depth in range(start, len(path))]
 
 
 def shortened(key: str, value: JSON) -> JSONObject:
@@ -935,7 +1065,7 @@ def _put(shown: JSONObject, explained: JSONObject) -> bool:
     keys = [key for key in at if isinstance(key, str)] if isinstance(at, list) else []
     if not keys or not isinstance(at, list) or len(keys) != len(at) or keys[0] not in ("calls", "output"):
         return False
-    if not {*explained} <= {"at", "by", "runs", "cut", "why"}:
+    if not {*explained} <= {*_MEMBERS}:
         return False
     held: JSON | Missing = shown
     for key in keys[:-1]:

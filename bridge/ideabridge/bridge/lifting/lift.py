@@ -32,6 +32,7 @@ from typing import Final
 
 from ideabridge.bridge.context.errors import ReferenceSyntaxError
 from ideabridge.bridge.context.explanations import (
+    MAYBE_DATA,
     Branch,
     Constant,
     Explained,
@@ -461,7 +462,6 @@ MOST_CALLS: Final = 2_000
 SETTLED: Final = 3
 """The runs that must agree before a position in a list is no longer assumed."""
 
-MAYBE_DATA: Final = "its path has a key that may be data"
 
 VARIES: Final = "it differed between the runs, and nothing explains it"
 

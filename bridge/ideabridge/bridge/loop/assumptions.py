@@ -6,35 +6,40 @@ A plan made of a run may have literals that the run copied (`context/explanation
 
 - `values`: before a call is put up, each explained literal gets the value that its explanations have for the new data.
   The value at `calls.PLACE._when` says whether the call is made; otherwise it is skipped.
-- `seen`: what earlier runs read at a reference; what is new about a value is named.
+- `seen`: what earlier runs read at a reference; what is new about a value is noted.
 - `watch`: `{PLACE: [REFERENCE...]}`: what a call does not read, but its author had seen; it is compared with `seen`.
 - `decisions`: the places of calls that may have been made because of a result that they do not read.
 - `strict`: ask a person before any value is used that is not determined.
 
 A call that only reads runs with the cheapest value, and the run reports the assumption. Before a call that may change
 something a person is asked, whatever the approval policy allows.
+
+What may make an answer wrong is *assumed*: explanations that differ, a position, words of a mind. All else is *noted*:
+a new kind of value, a bound of the search. A note is a reason to ask before a change, unless it is mild.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
-from ideabridge.bridge.context.assumption import read_assumption, unseen_lines
+from ideabridge.bridge.context.assumption import note_lines, read_assumption
 from ideabridge.bridge.context.errors import ExplanationError
 from ideabridge.bridge.context.explanations import (
+    NOTED,
     WHEN,
     Explained,
     Read,
+    assumption,
     operand_path,
     read_explained,
     references_of,
     settle,
 )
-from ideabridge.bridge.context.references import Path
+from ideabridge.bridge.context.references import Path, format_reference
 from ideabridge.bridge.context.seen import unseen
 from ideabridge.bridge.context.state import Missing
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode
@@ -42,6 +47,12 @@ from ideabridge.tools.keywords import show
 
 MOST_PARTS: Final = 50_000
 """The most explanations, and parts of explanations, of one plan: reading one takes 5 us in the event loop."""
+
+RULES_OF_NOTES: Final = 2
+"""The version of the rules for calls from which on `Doubts.notes` are apart from what is assumed."""
+
+_NEAREST: Final = 3
+"""The most other calls of a tool whose results are compared with the one that gives a value."""
 
 DECISION: Final = "it was called after results had been seen, and may have been called because of them"
 
@@ -60,37 +71,39 @@ class Doubts:
 
     Attributes:
         assumed: see `Settled.assumed`; also `{"at": "calls.PLACE", "why"}` for a call that may have been a decision.
-        unseen: `{"at": reference, "what": text, "mild"?: true}` for each value that is new.
+        notes: `{"at": reference or place, "what": text, "mild"?: true}` for each value that is new, and for what else
+            is not certain and is hardly ever wrong. What is not mild asks before a change.
 
     With instances, each has its `instance`.
     """
 
     assumed: list[JSONObject] = field(default_factory=list[JSONObject])
-    unseen: list[JSONObject] = field(default_factory=list[JSONObject])
+    notes: list[JSONObject] = field(default_factory=list[JSONObject])
 
     def to_json(self) -> JSONObject | None:
-        """`{"assumed"?: [...], "unseen"?: [...]}`; None if nothing is uncertain."""
+        """`{"assumed"?: [...], "notes"?: [...]}`; None if nothing is uncertain."""
         found: JSONObject = {}
         if self.assumed:
             found["assumed"] = list[JSON](self.assumed)
-        if self.unseen:
-            found["unseen"] = list[JSON](self.unseen)
+        if self.notes:
+            found["notes"] = list[JSON](self.notes)
         return found or None
 
     def add(self, other: Doubts, instance: str) -> None:
         """Add what is uncertain about a call or an output of an instance; "" if there are no instances."""
         named: JSONObject = {"instance": instance} if instance else {}
         self.assumed += [{**one, **named} for one in other.assumed] if named else other.assumed
-        self.unseen += [{**one, **named} for one in other.unseen] if named else other.unseen
+        self.notes += [{**one, **named} for one in other.notes] if named else other.notes
 
     def confirm(self) -> None:
         """Drop what a person has been told."""
         self.assumed = []
-        self.unseen = [one for one in self.unseen if one.get("mild")]
+        self.notes = [one for one in self.notes if one.get("mild")]
 
     def add_room(self, at: str, doubts: JSONObject) -> None:
         """Add the doubts of the run that answered a call; `at` is the path of the call."""
-        for name, mine in (("assumed", self.assumed), ("unseen", self.unseen)):
+        # Earlier versions wrote `unseen`.
+        for name, mine in (("assumed", self.assumed), ("notes", self.notes), ("unseen", self.notes)):
             listed = doubts.get(name)
             for one in listed if isinstance(listed, list) else []:
                 if isinstance(one, dict):
@@ -100,7 +113,7 @@ class Doubts:
     def ask(self) -> str | None:
         """Why a person should be asked, one line for each reason; None if nothing that matters is uncertain."""
         texts = [read_assumption(one).line for one in self.assumed]
-        texts += unseen_lines((one for one in self.unseen if not one.get("mild")), most=None)
+        texts += note_lines((one for one in self.notes if not one.get("mild")), most=None)
         return "\n".join(texts) or None
 
 
@@ -109,13 +122,17 @@ class Assumptions:
 
     Args:
         raw: see the module's docstring; None: there are none.
-        places: the number of calls in the plan.
+        tools: the tool of each call of the plan, by place.
+        rules: see `Settings`. Before rules 2, an explanation of any kind stood in for one that gave no value, and
+            everything that was not determined asked before a change.
 
     Attributes:
         problems: (place of the call, or None; problem) for each malformed member.
     """
 
-    def __init__(self, raw: JSONObject | None, places: int) -> None:
+    def __init__(self, raw: JSONObject | None, tools: Sequence[str], rules: int = RULES_OF_NOTES) -> None:
+        self._tools = tools
+        self._earlier = rules < RULES_OF_NOTES
         self.problems: list[tuple[int | None, str]] = []
         self.output: list[Explained] = []
         self._calls: dict[int, list[Explained]] = {}
@@ -130,7 +147,9 @@ class Assumptions:
             if isinstance(one, str):
                 self._refuse(one)
             else:
-                self._add(one, places)
+                self._add(one if self._earlier else self._among(one), len(tools))
+        literals = [*self.output, *(one for listed in self._calls.values() for one in listed)]
+        self._companions = {} if self._earlier else _companions(literals)
         for explained in (self.output, *self._calls.values()):
             for one, other in pairwise(sorted(found.at for found in explained)):
                 if other[: len(one)] == one:
@@ -152,6 +171,20 @@ class Assumptions:
             self._calls.setdefault(int(one.at[1]), []).append(one)
         else:
             self._refuse(f"explained: there is no {'.'.join(one.at)}: the plan has {places} calls")
+
+    def _among(self, one: Explained) -> Explained:
+        """The literal with references to the same part of other results of the tool that it takes its value from."""
+        origin = one.by[0].origin
+        path = operand_path(origin) if origin is not None else ()
+        if path[:1] != ("results",) or len(path) < 2 or not path[1].isdecimal():
+            return one
+        before = len(self._tools) if one.at[0] == "output" else min(int(one.at[1]), len(self._tools))
+        place = int(path[1])
+        if place >= before:
+            return one
+        others = [number for number in range(before) if number != place and self._tools[number] == self._tools[place]]
+        near = sorted(others, key=lambda number: abs(number - place))[:_NEAREST]
+        return replace(one, among=tuple(format_reference(("results", str(number), *path[2:])) for number in near))
 
     def _refuse(self, problem: str) -> None:
         self.problems.append((None, problem))
@@ -177,9 +210,23 @@ class Assumptions:
         found = self._references.get(place)
         if found is None:
             found = self._references[place] = list(
-                dict.fromkeys([*self.tested(place), *references_of(self.of(place)), *self._watched.get(place, ())])
+                dict.fromkeys(
+                    [
+                        *self.tested(place),
+                        *self._read_by(self.of(place)),
+                        *self._watched.get(place, ()),
+                    ]
+                )
             )
         return found
+
+    def output_references(self) -> list[str]:
+        """Return what the explanations of the output read."""
+        return list(self._read_by(self.output))
+
+    def _read_by(self, explained: Sequence[Explained]) -> Iterable[str]:
+        passed = (other.given for one in explained for other in self._companions.get(one.at, ()))
+        return dict.fromkeys([*references_of(explained), *(text for text in passed if text is not None)])
 
     def tested(self, place: int) -> tuple[str, ...]:
         """Return what the tests read that say whether a call is made; empty if it is always made."""
@@ -196,7 +243,7 @@ class Assumptions:
         found = self._tests.get(place)
         if found is None:
             return None, doubts, None
-        settled = settle(found, read)
+        settled = settle(found, read, any_kind=self._earlier)
         if isinstance(settled.value, Missing):
             return None, doubts, f"no test says whether it is called: {'; '.join(one.shown for one in found.by[:3])}"
         taken = next(one for one in found.by if not isinstance(one.value(read), Missing))
@@ -207,35 +254,79 @@ class Assumptions:
             why = f"{told}; runs may have called it only if {others[0]}" if others else None
             why = why or f"{settled.assumed['why']}: it may have been called for another reason than {taken.shown}"
             doubts.assumed.append({"at": f"calls.{place}", "why": why})
-        doubts.unseen = self._new(read, found.references, found.references, [])
+        doubts.notes += self._new(read, found.references, found.references, [])
         return None if made else f"it is called only if {taken.shown}", doubts, None
 
-    def settle(self, place: int, read: Read, texts: Iterable[str]) -> tuple[dict[Path, JSON], Doubts, str | None]:
+    def settle(
+        self, place: int, read: Read, texts: Iterable[str], *, only_reads: bool
+    ) -> tuple[dict[Path, JSON], Doubts, str | None]:
         """Evaluate the explained literals of a call.
 
         Args:
             place: the place of the call.
             read: returns the value of a reference.
             texts: the references that the call reads.
+            only_reads: the call changes nothing.
 
         Returns:
             The values by their keys in the call, what is uncertain, and why a literal has no value (or None).
         """
-        values, doubts, problem = settled(self.of(place), 2, read)
+        values, doubts, problem = self._settled(self.of(place), 2, read)
         tested = self.tested(place)
-        others = (text for text in texts if text not in tested) if tested else texts
-        doubts.unseen = self._new(read, others, self._watched.get(place, ()), self.of(place))
+        others = [text for text in texts if text not in tested]
+        watched = self._watched.get(place, ())
+        new = self._new(read, others, watched, self.of(place))
+        doubts.notes += new
         if place in self._decisions:
-            doubts.assumed.append({"at": f"calls.{place}", "why": DECISION})
+            at = f"calls.{place}"
+            other_case = any(one["at"] in watched and not one.get("mild") for one in new)
+            if self._earlier or not only_reads or other_case:
+                doubts.assumed.append({"at": at, "why": DECISION})
+            else:
+                doubts.notes.append({"at": at, "what": DECISION, "mild": True})
         return values, doubts, problem
 
     def settle_output(self, read: Read) -> tuple[dict[Path, JSON], Doubts, str | None]:
         """Evaluate the explained literals of the output; see `settle`. Only what they are made of is compared with what
         runs have read: all other values of an output are references that somebody wrote.
         """
-        values, doubts, problem = settled(self.output, 1, read)
-        doubts.unseen = self._new(read, references_of(self.output), (), self.output)
+        values, doubts, problem = self._settled(self.output, 1, read)
+        doubts.notes += self._new(read, references_of(self.output), (), self.output)
         return values, doubts, problem
+
+    def _settled(
+        self, explained: Iterable[Explained], depth: int, read: Read
+    ) -> tuple[dict[Path, JSON], Doubts, str | None]:
+        """Return the values of literals by their keys below `depth`, what is uncertain, and why one has no value."""
+        values: dict[Path, JSON] = {}
+        doubts = Doubts()
+        problem: str | None = None
+        for one in explained:
+            found = settle(one, read, any_kind=self._earlier)
+            if isinstance(found.value, Missing):
+                tried = "; ".join(each.shown for each in one.by[:3])
+                problem = problem or f"{'.'.join(one.at)} has no value for these data: nothing is at {tried}"
+                continue
+            values[one.at[depth:]] = found.value
+            if found.assumed is not None:
+                doubts.assumed.append(found.assumed)
+            elif found.note is not None:
+                mild = not self._earlier and NOTED.get(found.note, True)
+                note: JSONObject = {"at": ".".join(one.at), "what": found.note}
+                doubts.notes.append({**note, "mild": True} if mild else note)
+            companion = self._passed_companion(one, read)
+            if companion is not None and found.assumed is None:
+                doubts.assumed.append(assumption(one, found.value, companion))
+        return values, doubts, problem
+
+    def _passed_companion(self, one: Explained, read: Read) -> str | None:
+        """Return why a followed value may not fit: a value from the same place was passed, and this one was not."""
+        if one.given is not None and not isinstance(read(one.given), Missing):
+            return None
+        for other in self._companions.get(one.at, ()):
+            if other.given is not None and not isinstance(read(other.given), Missing):
+                return f"{other.given} was passed, and this value belongs to the one that was replaced"
+        return None
 
     def _new(
         self, read: Read, texts: Iterable[str], watched: Collection[str], explained: Iterable[Explained]
@@ -298,21 +389,19 @@ def _parts(listed: list[JSON]) -> int:
     return count
 
 
-def settled(explained: Iterable[Explained], depth: int, read: Read) -> tuple[dict[Path, JSON], Doubts, str | None]:
-    """Evaluate explained literals, and return (values by their keys below `depth`, doubts, why one has no value)."""
-    values: dict[Path, JSON] = {}
-    doubts = Doubts()
-    problem: str | None = None
+def _companions(explained: Sequence[Explained]) -> dict[Path, list[Explained]]:
+    """By the place of a literal, others whose values come from the same object, and can be passed instead."""
+    by_holder: dict[str, list[Explained]] = {}
     for one in explained:
-        found = settle(one, read)
-        if isinstance(found.value, Missing):
-            tried = "; ".join(each.shown for each in one.by[:3])
-            problem = problem or f"{'.'.join(one.at)} has no value for these data: nothing is at {tried}"
-            continue
-        values[one.at[depth:]] = found.value
-        if found.assumed is not None:
-            doubts.assumed.append(found.assumed)
-    return values, doubts, problem
+        holder = one.by[0].holder
+        if holder is not None:
+            by_holder.setdefault(holder, []).append(one)
+    return {
+        one.at: others
+        for together in by_holder.values()
+        for one in together
+        if (others := [other for other in together if other.given not in (None, one.given)])
+    }
 
 
 def put_in(document: JSON, values: Mapping[Path, JSON]) -> JSON:

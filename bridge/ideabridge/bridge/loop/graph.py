@@ -42,7 +42,6 @@ from fnmatch import fnmatchcase
 from typing import Final, NamedTuple, cast
 
 from ideabridge.bridge.context.errors import ClosedStateError
-from ideabridge.bridge.context.explanations import references_of
 from ideabridge.bridge.context.references import (
     Compiled,
     Expression,
@@ -67,6 +66,18 @@ from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.keywords import show
 from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.tool import EVERY_MODULE, META_PROPERTIES, Order, Tool
+
+
+def _tools_of(calls: Sequence[JSON], spread: Sequence[int]) -> list[str]:
+    """The tool that each call of a plan names, with its module, by place; `spread`: the place of each call, if calls
+    stand there once for each instance.
+    """
+    places = spread or range(len(calls))
+    names = [""] * (1 + max(places, default=-1))
+    for place, call in zip(places, calls, strict=False):
+        if isinstance(call, dict):
+            names[place] = f"{call.get('_module') or ''} {call.get('_tool')}"
+    return names
 
 
 def _literal(compiled: Compiled) -> Compiled:
@@ -97,11 +108,13 @@ class ModuleOrder:
 
 _DEFAULT: Final = ModuleOrder()
 
-RULES: Final = 1
+RULES: Final = 2
 """The version of the rules for calls that new runs follow. A journal is folded under the rules that it was written by.
 
 1: where `_activity` names code, the hints of the tool of that code also decide whether a call asks and what it waits
 for; and the result of a latent tool whose definition does not describe it is text.
+2: in a published plan, no explanation stands in for one of another kind, and notes are apart from what is assumed; see
+`Assumptions`.
 """
 
 _TOLD: Final = 3
@@ -150,7 +163,7 @@ class Graph:
         self._foresight = foresight
         self._activities = activities
         self._rules = rules
-        self.assumptions = Assumptions(None, 0)
+        self.assumptions = Assumptions(None, ())
         self.catalogue = catalogue
         self.base = base
         self.first = first
@@ -244,7 +257,7 @@ class Graph:
         for one in self.assumptions.output:
             if not holds(output, one.at[1:]):
                 self.output_problems.append(f"explained: there is no {'.'.join(one.at)}")
-        lenient = list(references_of(self.assumptions.output))
+        lenient = self.assumptions.output_references()
         self.output_reads = {
             instance: [
                 *(Read(hole.expression) for hole in self.output_holes),
@@ -300,7 +313,7 @@ class Graph:
         """List a Solution that arrived whole, and close it; `places` as in `SolutionProposed`."""
         if self.explained is not None:
             spread = [place for place in places or () if isinstance(place, int)]
-            self.assumptions = Assumptions(self.explained, 1 + max(spread) if spread else len(calls))
+            self.assumptions = Assumptions(self.explained, _tools_of(calls, spread), self._rules)
             self.output_problems.extend(text for _, text in self.assumptions.problems)
             count = sum(len(self.assumptions.references(place)) for place in spread or range(len(calls)))
             if self.most_sources is not None and count > self.most_sources:

@@ -314,12 +314,12 @@ class Machine:
         """What is uncertain about the parameters of the run's calls and about its output."""
         parts = [*(one.doubts for one in self.history), self._output_doubts]
         # Several calls may read the same value.
-        unseen = {
+        notes = {
             (str(one.get("at")), str(one.get("what")), str(one.get("instance"))): one
             for part in parts
-            for one in part.unseen
+            for one in part.notes
         }
-        return Doubts([one for part in parts for one in part.assumed], list(unseen.values()))
+        return Doubts([one for part in parts for one in part.assumed], list(notes.values()))
 
     @property
     def added_data(self) -> list[Message]:

@@ -130,7 +130,12 @@ class Readiness:
         if self._graph.explained is not None:
             known = {**explained, **values}
             texts = [read.expression.text for read in call.reads if not read.expression.uses_item]
-            settling = self._graph.assumptions.settle(call.place, lambda text: known.get(text, MISSING), texts)
+            settling = self._graph.assumptions.settle(
+                call.place,
+                lambda text: known.get(text, MISSING),
+                texts,
+                only_reads=self._progress[call.index].hints.read_only is True,
+            )
             parts, doubts, problem = settling
             self._progress[call.index].doubts.add(doubts, call.instance)
             if problem is not None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from ideabridge.bridge.context.assumption import assumption_lines, unseen_lines
+from ideabridge.bridge.context.assumption import assumption_lines
 from ideabridge.bridge.context.body import Body, EncodedRequest, body_of
 from ideabridge.bridge.context.errors import HandlerError, ReferenceSyntaxError
 from ideabridge.bridge.context.messages import Draft, Handlers, Message
@@ -434,7 +434,7 @@ def _state(machine: Machine, message: Message) -> Message:
 
 def _call_entry(progress: Progress) -> JSONObject:
     """The value of a `call` message: `{"place", "tool", "proposed"?, "instance"?, "reads"?, "status", "value"?,
-    "also"?, "result"?, "assumed"?, "unseen"?}`.
+    "also"?, "result"?, "assumed"?}`.
 
     `value` is the reference to the value, `also` has further ones, and `result` is the value if it is in no state.
     """
@@ -457,11 +457,7 @@ def _call_entry(progress: Progress) -> JSONObject:
         if progress.status is CallStatus.DONE and progress.wrote[0][0] == "results":
             summary["result"] = progress.value
     # A mind must not take for certain what an idea that it called has assumed.
-    doubts = progress.doubts
-    for name, told in (
-        ("assumed", assumption_lines(doubts.assumed, _DOUBT_BYTES)),
-        ("unseen", unseen_lines(doubts.unseen, _DOUBT_BYTES)),
-    ):
-        if told:
-            summary[name] = list[JSON](told)
+    assumed = assumption_lines(progress.doubts.assumed, _DOUBT_BYTES)
+    if assumed:
+        summary["assumed"] = list[JSON](assumed)
     return summary

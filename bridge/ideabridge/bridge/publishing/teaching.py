@@ -8,12 +8,13 @@ from typing import Final
 
 import anyio
 
+from ideabridge.bridge.context.explanations import MAYBE_DATA, UNPROVED
 from ideabridge.bridge.context.references import Path
 from ideabridge.bridge.context.state import Missing
 from ideabridge.bridge.lifting.aligned import AlignedRun
 from ideabridge.bridge.lifting.draft import PlanDraft
 from ideabridge.bridge.lifting.evidence import CONTRADICTED, Record, record_of, teach, view_of
-from ideabridge.bridge.lifting.lift import MAYBE_DATA, RECORDED, SAME_NUMBER, VARIES
+from ideabridge.bridge.lifting.lift import RECORDED, SAME_NUMBER, VARIES
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.store.database import now_text
 from ideabridge.bridge.store.idea import Publication
@@ -119,9 +120,6 @@ def _record(draft: PlanDraft, run: AlignedRun, by: str) -> Record:
 def _read(run: AlignedRun, arguments: JSONObject, text: str) -> JSON | Missing:
     return run.read(text, arguments)
 
-
-UNPROVED: Final = "its evidence is not in the document"
-"""Why a literal of an imported plan is never determined."""
 
 _REASONS: Final = (CONTRADICTED, MAYBE_DATA, RECORDED, SAME_NUMBER, VARIES)
 """The reasons that a document may give: a person reads them in questions, so no document words them."""

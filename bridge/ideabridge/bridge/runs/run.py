@@ -777,9 +777,11 @@ class Run:
         return self.machine.doubts.assumed
 
     @property
-    def unseen(self) -> list[JSONObject]:
-        """What the run read that no earlier run of its plan had seen: `{"at": reference, "what", "mild"?: true}`."""
-        return self.machine.doubts.unseen
+    def noted(self) -> list[JSONObject]:
+        """What is not certain about the run and hardly ever wrong, such as a value of a kind that no earlier run had
+        read: `{"at": reference or place, "what", "mild"?: true}`. What is not mild asks before a change.
+        """
+        return self.machine.doubts.notes
 
     def errors(self) -> list[dict[str, Any]]:
         """The errors of the last Solution: `{"call", "place", "error"}`; `error` is `{"kind", "message", "sent"?}`."""

@@ -171,16 +171,18 @@ def short_errors(machine: Machine, blocks: Blocks | None = None) -> list[JSON]:
 
 
 def doubts_of(machine: Machine, most: int | None) -> JSONObject:
-    """What a run assumed, and what is new to it: `{"assumed"?, "unseen"?, "more_assumed"?, "more_unseen"?}`.
+    """What a run assumed: `{"assumed"?, "more_assumed"?}`, at most `most` entries and the number of the others.
 
-    Of each, at most `most` entries; the number of the others is in `more_...`.
+    With `most` None it is whole, and `noted` has the notes; see `Doubts`.
     """
     found: JSONObject = {}
-    for name, listed in (("assumed", machine.doubts.assumed), ("unseen", machine.doubts.unseen)):
-        if listed:
-            found[name] = list[JSON](listed[:most])
-        if most is not None and len(listed) > most:
-            found[f"more_{name}"] = len(listed) - most
+    assumed, notes = machine.doubts.assumed, machine.doubts.notes
+    if assumed:
+        found["assumed"] = list[JSON](assumed[:most])
+    if most is not None and len(assumed) > most:
+        found["more_assumed"] = len(assumed) - most
+    if most is None and notes:
+        found["noted"] = list[JSON](notes)
     return found
 
 

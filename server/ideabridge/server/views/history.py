@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from ideabridge.bridge.context.assumption import assumption_lines, unseen_lines
+from ideabridge.bridge.context.assumption import assumption_lines, note_lines
 from ideabridge.bridge.loop import event as events
 from ideabridge.bridge.loop.event import Event, event_from_json
 from ideabridge.bridge.loop.grant import decision_text
@@ -24,12 +24,12 @@ Line: TypeAlias = tuple[str, str | None]
 
 
 def doubt_lines(machine: Machine) -> Iterator[str]:
-    """What the result of a run rests on without knowing it: its assumptions, and what is new to it."""
+    """What the result of a run rests on without knowing it: its assumptions and notes."""
     doubts = machine.doubts
     for line in assumption_lines(doubts.assumed):
         yield f"assumed: {line}"
-    for line in unseen_lines(doubts.unseen):
-        yield f"not seen before: {line}"
+    for line in note_lines(doubts.notes):
+        yield f"noted: {line}"
 
 
 @dataclass(frozen=True, slots=True)
