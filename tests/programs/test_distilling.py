@@ -262,9 +262,9 @@ async def test_a_run_that_is_no_plan_comes_back_with_what_is_open_and_what_to_wr
             assert await run.wait() == "done"
         made = await client.call_tool("publish_idea", {"idea": run.id, "name": "mark_one"})
         assert "no plan: its context holds what a plan does not carry" in text(made)
-        request = structured(made)["request"]
-        assert request["schema"]["required"] == ["program"]
-        described = request["context"][2]["content"]
+        wanted = structured(made)["needs_program"]
+        assert [point["kind"] for point in wanted["open"]] == ["no_plan"]
+        described = wanted["request"]
         assert "call 0: tools.mark(name='anna') -> null" in described
         assert "task: Mark the name in the note." in described
         assert 'data note, which a program does not see: {"first":"anna"}' in described

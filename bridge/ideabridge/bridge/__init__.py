@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from ideabridge.bridge.errors import CallError as CallError
     from ideabridge.bridge.errors import CallFailedError as CallFailedError
     from ideabridge.bridge.errors import CancelledCallsError as CancelledCallsError
+    from ideabridge.bridge.errors import ConstantsOpenError as ConstantsOpenError
     from ideabridge.bridge.errors import DecisionError as DecisionError
     from ideabridge.bridge.errors import FinishedRunError as FinishedRunError
     from ideabridge.bridge.errors import ForkError as ForkError
@@ -43,9 +44,11 @@ if TYPE_CHECKING:
     from ideabridge.bridge.errors import InterruptedRunError as InterruptedRunError
     from ideabridge.bridge.errors import MindUnavailableError as MindUnavailableError
     from ideabridge.bridge.errors import NameInUseError as NameInUseError
+    from ideabridge.bridge.errors import NeedsPersonError as NeedsPersonError
     from ideabridge.bridge.errors import NoAlternativeError as NoAlternativeError
     from ideabridge.bridge.errors import OutputTypeError as OutputTypeError
     from ideabridge.bridge.errors import PlanError as PlanError
+    from ideabridge.bridge.errors import ProgramRefusedError as ProgramRefusedError
     from ideabridge.bridge.errors import PublicationError as PublicationError
     from ideabridge.bridge.errors import RejectedSolutionError as RejectedSolutionError
     from ideabridge.bridge.errors import RunFailedError as RunFailedError
@@ -105,6 +108,8 @@ if TYPE_CHECKING:
     from ideabridge.bridge.plan import WaitingPlan as WaitingPlan
     from ideabridge.bridge.plan import read_plan as read_plan
     from ideabridge.bridge.publishing.importing import SavedIdea as SavedIdea
+    from ideabridge.bridge.publishing.program_answer import ProgramAnswer as ProgramAnswer
+    from ideabridge.bridge.publishing.program_request import ProgramRequest as ProgramRequest
     from ideabridge.bridge.publishing.suggestions import Suggestion as Suggestion
     from ideabridge.bridge.runs.people import ApprovalRequest as ApprovalRequest
     from ideabridge.bridge.runs.people import Approver as Approver
@@ -168,6 +173,7 @@ _HOMES: Final = {
         "CallError",
         "CallFailedError",
         "CancelledCallsError",
+        "ConstantsOpenError",
         "DecisionError",
         "FinishedRunError",
         "ForkError",
@@ -175,9 +181,11 @@ _HOMES: Final = {
         "InterruptedRunError",
         "MindUnavailableError",
         "NameInUseError",
+        "NeedsPersonError",
         "NoAlternativeError",
         "OutputTypeError",
         "PlanError",
+        "ProgramRefusedError",
         "PublicationError",
         "RejectedSolutionError",
         "RunFailedError",
@@ -256,6 +264,8 @@ _HOMES: Final = {
         "read_plan",
     ),
     "publishing.importing": ("SavedIdea",),
+    "publishing.program_answer": ("ProgramAnswer",),
+    "publishing.program_request": ("ProgramRequest",),
     "publishing.suggestions": ("Suggestion",),
     "runs.people": (
         "ApprovalRequest",

@@ -55,6 +55,8 @@ from ideabridge.bridge.plan import Plan, PlanLike
 from ideabridge.bridge.publishing.drafting import drafted
 from ideabridge.bridge.publishing.idea_tools import hints_now, idea_tool
 from ideabridge.bridge.publishing.importing import SavedIdea
+from ideabridge.bridge.publishing.program_answer import ProgramAnswer
+from ideabridge.bridge.publishing.program_request import ProgramRequest
 from ideabridge.bridge.publishing.publisher import Publisher
 from ideabridge.bridge.publishing.saving import Saver
 from ideabridge.bridge.publishing.suggestions import Suggestion, suggest
@@ -455,7 +457,7 @@ class Bridge:
         or_solve: bool = False,
         by: str | Decider = APPROVER,
         to: str | Iterable[str] | None = None,
-        program: str | None = None,
+        program: str | ProgramAnswer | Literal[False] | None = None,
         inputs: Sequence[JSON] | None = None,
         caller: str = LOCAL,
     ) -> Publication:
@@ -480,13 +482,17 @@ class Bridge:
             by: who made the choices; a text is the name of an approver. It is stored with the version.
             to: the audience, see `read_audience`. None keeps the audience of a published name; a new name of the local
                 person is for everybody, and one of anybody else for that caller alone.
-            program: a program that does what the run did, and what the other runs in `choices` did.
-            inputs: with a program, the input of each run beyond what it was given.
+            program: a program that does what the run did, and what the other runs in `choices` did; a `ProgramAnswer`
+                has the words of its author as well. False: none is wanted. `report["open"]` of a version without one
+                says what copied values leave open, and `program_request` what a program would have to do.
+            inputs: with the text of a program, the input of each run beyond what it was given.
             caller: who publishes. An admin may publish a version of what others share with them.
 
         Raises:
             PublicationError: it cannot be published in this way; the message says what is missing.
-            ProgramRefusedError: `program` is malformed or does something else; the message has the difference.
+            ProgramRefusedError: `program` is malformed or does something else; the message has the difference. Of a
+                mind's program also `ConstantsOpenError`: recorded values stand in it.
+            NeedsPersonError: others would see the words of a mind, and `by` is no person.
             ModulesAwayError: a module that its plan calls is not up.
             UnknownUserError: `to` names a user that does not exist.
             UnknownIdeaError, UnknownRunError: no run of this caller made it.
@@ -511,7 +517,7 @@ class Bridge:
                 caller=caller,
             )
         except NoFinishedRunError as error:
-            if parameters or choices or strict or or_solve or program is not None or inputs:
+            if parameters or choices or strict or or_solve or program or inputs:
                 raise PublicationError(
                     f"{error}: parameters, choices, strict, or_solve, program and inputs are for what a run did. Leave"
                     " them out, or write the idea by hand (save_idea, `ideas add`)"
@@ -519,6 +525,21 @@ class Bridge:
         return await self.saver.publish_as_it_is(
             ref, name, description=description, answer=answer, to=to, caller=caller
         )
+
+    async def program_request(self, *refs: str, caller: str = LOCAL) -> ProgramRequest:
+        """Return what the author of a program for `publish` is told about runs, in at most 1,500 tokens.
+
+        Args:
+            refs: runs of the same task, each as in `publish`; the first one gives the tool its parameters.
+            caller: the owner of the runs.
+
+        Raises:
+            UnknownIdeaError, UnknownRunError: no run of this caller made it.
+            PublicationError: `refs` is empty, or a run has not ended.
+        """
+        if not refs:
+            raise PublicationError("refs: expected at least one run")
+        return await self.publisher.program_request(refs, caller)
 
     def lift(
         self,

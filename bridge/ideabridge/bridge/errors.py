@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ideabridge.tools.encoding import JSON
 from ideabridge.tools.errors import IdeabridgeError
 
 
@@ -147,6 +148,23 @@ class NoPlanError(PublicationError):
 
 class ProgramRefusedError(PublicationError):
     """A program that was written for recorded runs is malformed, or does not do what they did."""
+
+
+class ConstantsOpenError(ProgramRefusedError):
+    """A mind's program does what the run did, and has recorded values in its text. Its author says whether they are the
+    same for every input.
+
+    Attributes:
+        values: the values.
+    """
+
+    def __init__(self, message: str, values: list[JSON]) -> None:
+        super().__init__(message)
+        self.values = values
+
+
+class NeedsPersonError(PublicationError):
+    """A person has to agree, because others would see words that a mind wrote. Nothing was published."""
 
 
 class ModulesAwayError(PublicationError):

@@ -74,6 +74,8 @@ class Plan:
             `programs/sandbox.py`.
         names: the names of tools in a published program, see `ProgramNames.used_by`. Its `calls` are then the tools
             that it may call, each as a call without parameters.
+        reached: the places `[line, column]` of the calls of a published program that recorded runs made; a call from
+            elsewhere asks before it changes something. None: no recording judged the program.
         state_schemas: the schema of the state, by instance, for those that have one.
     """
 
@@ -90,6 +92,7 @@ class Plan:
     explained: JSONObject | None = None
     program: str | None = None
     names: JSONObject | None = None
+    reached: list[JSON] | None = None
     state_schemas: dict[str, JSONObject] = field(default_factory=dict[str, JSONObject])
 
     def context(self) -> list[JSON]:
@@ -275,8 +278,8 @@ def read_published(
     The plan is `{"calls", "output", "instances"?, "output_schema"?, "tools"?, "context"?, "explained"?, "seen"?,
     "watch"?, "decisions"?, "strict"?, "fixed"?, "lifting"?}`; `lifting` records how it was made, `context` has messages
     of an idea that was written by hand, and `fixed` has members of the input that the caller does not pass. That of a
-    program has `program` and `names`, see `Plan`, and no output. It has an `output_schema` if the tool's schema
-    differs: with instances the tool returns a map of outputs.
+    program has `program`, `names` and `reached`, see `Plan`, and no output. It has an `output_schema` if the tool's
+    schema differs: with instances the tool returns a map of outputs.
     """
     calls, instances, own = plan.get("calls"), plan.get("instances"), plan.get("output_schema")
     states: dict[str, JSONObject] = {}
@@ -301,7 +304,16 @@ def read_published(
         explained=_explained(plan),
         program=program if isinstance(program, str) else None,
         names=names if isinstance(names, dict) else None,
+        reached=_reached(plan),
     )
+
+
+def _reached(plan: JSONObject) -> list[JSON] | None:
+    if "reached" not in plan:
+        return None
+    reached = plan["reached"]
+    # A document that says something else names no place, so every call that may change something asks.
+    return reached if isinstance(reached, list) else []
 
 
 def _explained(plan: JSONObject) -> JSONObject | None:

@@ -26,27 +26,21 @@ import anyio
 
 from ideabridge.bridge.context.preview import shorten_literal
 from ideabridge.bridge.context.state import MISSING
-from ideabridge.bridge.errors import DecisionError, PlanError, PublicationError, UnknownPathError
-from ideabridge.bridge.lifting.draft import read_choices
-from ideabridge.bridge.lifting.report import report_text
-from ideabridge.bridge.loop.event import Decider
+from ideabridge.bridge.errors import DecisionError, UnknownPathError
 from ideabridge.bridge.minds.choice import AUTO, choose
 from ideabridge.bridge.modules.blocks import MOST_BLOCKS, Blocks
 from ideabridge.bridge.plan import read_plan
-from ideabridge.bridge.publishing.distilling import ANSWER_SCHEMA, TASK
 from ideabridge.bridge.publishing.written import plan_document
-from ideabridge.bridge.runs.direct import SESSION
 from ideabridge.bridge.runs.people import Decision
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.store.errors import StoreError
-from ideabridge.bridge.store.idea import Publication
 from ideabridge.server.answers import MAX_DIRECT, MAX_RESULT, ToolAnswer, answer, fitting
-from ideabridge.server.asking.elicitation import NOBODY_ASKED, ask_once, by_tool, in_form
-from ideabridge.server.asking.forms import publication_form
+from ideabridge.server.asking.elicitation import by_tool
 from ideabridge.server.asking.rounds import ToolRequest
 from ideabridge.server.brief import NOTHING, Known
 from ideabridge.server.direct_calls import DirectCalls
 from ideabridge.server.finding import Finding
+from ideabridge.server.publishing import Publishing
 from ideabridge.server.running import WAIT_S, Running
 from ideabridge.tools.encoding import JSON, JSONObject, decode, encode, encode_text
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
@@ -121,7 +115,7 @@ _PROGRAM_STEP: Final = ", run_program(program, input)"
 OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
     _tool(
         "search_tools",
-        "Find tools of all servers, and ideas, for your task. Returns signatures; for an exact name, schemas.",
+        "Find tools of all servers, and ideas. Returns signatures; for an exact name, schemas.",
         _closed(
             {
                 "words": {"anyOf": [_TEXT, _TEXTS], "description": "The task, or its steps."},
@@ -135,11 +129,11 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
     _tool(
         "run_plan",
         "Run calls of any tools as one plan. A call starts once the values it reads exist; changes on one server keep"
-        ' their order. A string that is a reference becomes its value: "†state.log.0.id", "†results.0" (first call),'
+        ' their order. A reference becomes its value: "†state.log.0.id", "†results.0",'
         ' "†input.x", "†state.a || †state.b".'
         " Built in: pick(data, path), filter(items, where), join(items, separator?), count(items, by?),"
         f" template(text, values), compute(code), sleep(seconds){_PROGRAM_STEP}; path, where, by: JMESPath; text:"
-        " {name}; code: Python over its other parameters.",
+        " {name}; code: Python.",
         _closed(
             {
                 "calls": _CALLS,
@@ -160,14 +154,14 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
     ),
     _tool(
         "solve",
-        "Start a task that needs thinking between calls. Each turn gives context and schema; answer it with run, turn"
+        "Start a task that needs thinking between calls. Answer each turn with run, turn"
         ' and solution: {"calls", "output"}.',
         _closed(
             {
                 "task": {"type": "string", "minLength": 1},
                 "input": _OPEN,
                 "output_schema": _OPEN,
-                "tools": {**_TEXTS, "description": "Names, patterns (git_*, idea:*)."},
+                "tools": {**_TEXTS, "description": "Names, git_*, idea:*."},
                 "run": _TEXT,
                 "turn": {"type": "integer", "minimum": 0},
                 "solution": _OPEN,
@@ -267,18 +261,15 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
     ),
     _tool(
         "publish_idea",
-        "Make a tool of a run or an idea; constants become parameters.",
+        "Make a tool of a run or an idea.",
         _closed(
             {
-                "idea": {
-                    "description": "Run, idea, session (your direct calls), or {context, schema?, solution?}.",
-                    "anyOf": [_TEXT, _OPEN],
-                },
+                "idea": _text("Run, idea, session (your direct calls), or {context, schema?, solution?}."),
                 "name": _text("a-z, 0-9, _"),
                 "description": _TEXT,
                 "answer": _choice(["auto", "recorded", "plan", "program", "solve"]),
-                "program": _text("Python that does it; ?: what to write."),
-                "parameters": _open("{limit: {rename: n}}; fix, merge, required, default, at"),
+                "program": _text("Python that does it; false: none."),
+                "parameters": _open("{limit: {rename: n}}"),
                 "choices": _open("{take: {calls.0.repo: †input.repo}, runs: [more runs]}"),
                 "calls": {
                     "type": "array",
@@ -288,8 +279,10 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
                     "description": "[first, last]",
                 },
                 "inputs": _OBJECTS,
+                "constants": {"type": "array", "items": {"anyOf": [_TEXT, {"type": "number"}]}},
                 "to": _text("me, all or ann,bob"),
                 "strict": {"type": "boolean", "description": "Ask before assumed values."},
+                "wait_s": _WAIT,
             },
             ["idea", "name"],
         ),
@@ -300,15 +293,15 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
 
 _RARE: Final[dict[str, frozenset[str]]] = {
     "search_tools": frozenset({"module", "limit"}),
-    "run_plan": frozenset({"instances", "output_schema", "wait_s"}),
+    "run_plan": frozenset({"instances", "output_schema", "dry_run", "wait_s"}),
     "solve": frozenset({"idea", "context", "thought_process", "mind", "planning", "limits", "shown", "wait_s"}),
-    "check_run": frozenset(),
+    "check_run": frozenset({"wait_s"}),
     "decide_approval": frozenset({"wait_s"}),
-    "publish_idea": frozenset({"answer", "program", "parameters", "choices", "calls", "inputs", "to", "strict"}),
+    "publish_idea": frozenset({"answer", "choices", "inputs", "constants", "to", "strict", "wait_s"}),
 }
 """The tools that are listed by default, each with those of its parameters that are not."""
 
-_BOUNDS: Final = ("minimum", "maximum", "minLength", "maxItems")
+_BOUNDS: Final = ("minimum", "maximum", "minLength", "minItems", "maxItems")
 
 
 def own_tools(*, programs: bool, every: bool) -> tuple[dict[str, Any], ...]:
@@ -355,22 +348,11 @@ OWN_NAMES: Final = frozenset([VIEW_RUN, *(str(tool["name"]) for tool in OWN_TOOL
 LISTED: Final = frozenset(_RARE)
 """The names that are listed by default."""
 
-_ASKS: Final = "?"
-"""Stands for a program that is still to be written: the answer says what it must do."""
-
-_OF_RUNS: Final = ("program", "parameters", "choices", "calls", "inputs", "strict")
-"""The parameters of `publish_idea` that have no meaning for an idea that is written in the call."""
-
-_CHANGE: Final = (
-    "To change it, publish it again with parameters ({limit: {rename: n}}; also fix, merge, required, default, at),"
-    " choices ({take: {calls.0.repo: †input.repo}, runs: [more runs]}), answer (auto, recorded, plan, program, solve),"
-    " or program (Python that does it; ?: what to write)."
-)
-"""The parameters of `publish_idea` that the list leaves out."""
-
 # -- arguments -------------------------------------------------------------------------------------------------------
 
 _READ_ELSEWHERE: Final = {
+    # A document, and false; as one type each, hosts pass them on.
+    "publish_idea": ("idea", "program"),
     "run_plan": ("calls", "output"),
     "solve": ("solution",),
     "submit_solution": ("solution",),
@@ -427,19 +409,6 @@ Arguments: TypeAlias = dict[str, Any]
 """Arguments that satisfy the parameters of their tool."""
 
 
-def _written(idea: JSON) -> str | JSONObject:
-    """The idea that a call publishes: its name, or its document, which models also write as JSON text.
-
-    Raises:
-        PublicationError: it is neither.
-    """
-    if isinstance(idea, str) and idea.lstrip().startswith("{"):
-        idea = decode(idea, what="idea")
-    if not isinstance(idea, str | dict):
-        raise PublicationError("idea: expected a run, an idea, session, or an object {context, schema?, solution?}")
-    return idea
-
-
 class OwnHandlers:
     """Answers the calls of own tools. `is_exposed` reports whether an exposed tool has a name.
 
@@ -449,8 +418,8 @@ class OwnHandlers:
     def __init__(self, running: Running, is_exposed: Callable[[str], bool], record: DirectCalls) -> None:
         self._record = record
         self._bridge = running.bridge
-        self._is_exposed = is_exposed
         self._running = running
+        self._publishing = Publishing(running, is_exposed, record)
         self._finding = Finding(self._bridge, record, running.search)
         self._handlers: dict[str, Callable[[Arguments, ToolRequest], Awaitable[ToolAnswer]]] = {
             "search_tools": self._finding.search_tools,
@@ -460,7 +429,7 @@ class OwnHandlers:
             "check_run": self._check_run,
             "decide_approval": self._decide_approval,
             "search_ideas": self._finding.search_ideas,
-            "publish_idea": self._publish_idea,
+            "publish_idea": self._publishing.publish_idea,
         }
 
     @staticmethod
@@ -485,7 +454,7 @@ class OwnHandlers:
         plan = await compute_beside(parts, read_plan, parts)
         save_as = arguments.get("save_as")
         if save_as is not None:
-            self._check_free(save_as, request.caller)
+            self._publishing.check_free(save_as, request.caller)
         if arguments.get("dry_run"):
             preview = await self._bridge.dry_run(plan, caller=request.caller)
             if plan.program is None:
@@ -493,7 +462,7 @@ class OwnHandlers:
             text = f"dry run, nothing was called: {encode_text(preview)}"
             if save_as is not None:
                 document = plan_document(plan, save_as, preview.get("missing_inputs", ()))
-                preview["published"], told = await self._saved(document, None, request)
+                preview["published"], told = await self._publishing.save(document, None, request.caller)
                 text = f"{told}\n{text}"
             return answer(preview, text)
         run = await self._bridge.run_plan(plan, caller=request.caller, samples=request.samples)
@@ -695,146 +664,3 @@ class OwnHandlers:
             request.notes.append(f"the journal names the assistant as the one who decided on {len(decisions)} of these")
         await self._running.wait(run, arguments.get("wait_s", WAIT_S), request)
         return self._running.answer_of(run, request)
-
-    # -- ideas -------------------------------------------------------------------------------------------------
-
-    async def _publish_idea(self, arguments: Arguments, request: ToolRequest) -> ToolAnswer:
-        name, choices = arguments["name"], arguments.get("choices")
-        self._check_free(name, request.caller)
-        idea = _written(arguments["idea"])
-        if not isinstance(idea, str):
-            return await self._save_idea(idea, arguments, request)
-        ref = await self._called_run(idea, arguments.get("calls"), request)
-        # Otherwise the answer to a run that is not done would differ.
-        self._bridge.store.ideas.get(ref, caller=request.caller)
-        how, by = arguments.get("answer", "auto"), by_tool(request)
-        program = arguments.get("program")
-        others = [ref, *read_choices(choices).runs]
-        if program == _ASKS:
-            return answer(*await self._program_wanted(others, request))
-        if choices and how in ("auto", "plan") and (program is None or [*choices] != ["runs"]):
-            by = await self._chosen_by(ref, name, choices, request)
-        publication = await self._bridge.publish(
-            ref,
-            name,
-            description=arguments.get("description"),
-            answer=how,
-            parameters=arguments.get("parameters"),
-            choices=choices,
-            strict=arguments.get("strict", False),
-            by=by,
-            to=arguments.get("to"),
-            program=program,
-            inputs=arguments.get("inputs"),
-            caller=request.caller,
-        )
-        self._running.published()
-        result, text = self._published(publication)
-        if publication.report is not None:
-            result["report"] = report_text(publication.report)
-            text += f"\n{result['report']}"
-            if "left_open" in publication.report:
-                result["request"], wanted = await self._program_wanted(others, request)
-                text += f"\n\n{wanted}"
-        text += self._note_changes(publication, result)
-        result["change"] = _CHANGE
-        text += f"\n{_CHANGE}"
-        return answer(result, f"{text}\ninput: {encode_text(shorten_literal(publication.input_schema))}")
-
-    async def _save_idea(self, idea: JSONObject, arguments: Arguments, request: ToolRequest) -> ToolAnswer:
-        """Publish an idea that the assistant wrote, which no run made."""
-        extra = [key for key in _OF_RUNS if arguments.get(key) is not None]
-        if extra:
-            raise PublicationError(f"{extra[0]}: it is for what a run did; a written idea says it itself")
-        document = {**idea, **{key: arguments[key] for key in ("name", "description", "answer") if key in arguments}}
-        result, text = await self._saved(document, arguments.get("to"), request)
-        return answer(result, f"{text}\ninput: {encode_text(shorten_literal(result['input_schema']))}")
-
-    async def _saved(self, document: JSONObject, to: str | None, request: ToolRequest) -> tuple[JSONObject, str]:
-        """Publish an idea that no run made, and return what is said of it: as JSON, and as text."""
-        saved = await self._bridge.save_idea(document, to=to, caller=request.caller)
-        publication = saved.publication
-        if publication is None:
-            raise PublicationError("name: missing; a tool needs one")
-        self._running.published()
-        result, text = self._published(publication)
-        if saved.is_unchanged:
-            text = f"{publication.name} (version {publication.version}) is exactly this already; nothing changed"
-        if saved.missing:
-            result["missing"] = list[JSON](saved.missing)
-            text += "\nmissing here: " + "; ".join(saved.missing)
-        if not saved.is_unchanged:
-            text += self._note_changes(publication, result)
-        return result, text
-
-    def _published(self, publication: Publication) -> tuple[JSONObject, str]:
-        """What is said of a new tool: as JSON, and as text."""
-        result: JSONObject = {
-            "name": publication.name,
-            "version": publication.version,
-            "answer": publication.answer,
-            "description": publication.description,
-            "idea": publication.idea_id,
-            "input_schema": publication.input_schema,
-            "output_schema": publication.output_schema,
-            "annotations": publication.annotations,
-        }
-        told = f"published {publication.name} (version {publication.version}): it is a tool now."
-        return result, f"{told} {publication.description}"
-
-    def _note_changes(self, publication: Publication, result: JSONObject) -> str:
-        """Add what a new version breaks to the result, and return it as lines."""
-        text = ""
-        broken = self._bridge.store.change_of(publication).breaking
-        if broken:
-            result["breaking"] = list[JSON](broken)
-            text += "\nbreaking, against the version before: " + "; ".join(broken)
-        if not publication.live:
-            result["live"] = False
-            text += "\nThe name is pinned to another version and stays with it."
-        return text
-
-    async def _program_wanted(self, refs: list[str], request: ToolRequest) -> tuple[JSONObject, str]:
-        """The Request for a program that does what runs did: `{"task", "context", "schema"}`, and its text."""
-        context = await self._bridge.publisher.distilling_context(refs, request.caller)
-        wanted: JSONObject = {"task": TASK, "context": context, "schema": ANSWER_SCHEMA}
-        told = "\n\n".join(str(one.get("content")) for one in context if isinstance(one, dict))
-        how = f"Hand it in with publish_idea (idea: {refs[0]}): program, and inputs (the input of each run) if needed."
-        return wanted, f"{TASK} {how}\n\n{told}"
-
-    async def _called_run(self, ref: str, calls: list[int] | None, request: ToolRequest) -> str:
-        """Return the run of a session of direct calls, or of some calls of a session or run; otherwise `ref`."""
-        await self._record.written()
-        sessions = self._bridge.direct_sessions
-        if ref == SESSION:
-            ref = sessions.find(request.caller, self._record.client(request), self._record.session(request))
-        return await sessions.part(ref, calls, request.caller)
-
-    async def _chosen_by(self, ref: str, name: str, choices: JSONObject, request: ToolRequest) -> Decider:
-        """Return who decides on the choices of an assistant: the person, if its client shows forms.
-
-        Raises:
-            PublicationError: nobody has accepted the choices; the message states how a person does.
-        """
-        deciding = self._running.deciding
-        if deciding.offers(request):
-            return by_tool(request)
-        commands = deciding.commands_of(request)
-        places = commands.places_to_publish(ref, name)
-        if not deciding.shows_forms(request):
-            raise PublicationError(f"choices: only the person makes them (approval.by in the configuration), {places}")
-        text, form = publication_form(ref, name, choices, commands)
-        result = await ask_once(self._bridge.secrets.mask(text), form, request, deciding)
-        if result is None:
-            raise PublicationError(f"choices: {NOBODY_ASKED}. Hand them in again, or decide {places}")
-        decision = (result.content or {}).get("decision")
-        if result.action != "accept" or decision not in form["properties"]["decision"]["enum"]:
-            raise PublicationError(f"choices: the person has not accepted them, and nothing was published; {places}")
-        if decision != "approve":
-            raise PublicationError("choices: the person refused them; nothing was published")
-        return in_form(request)
-
-    def _check_free(self, name: str, caller: str) -> None:
-        self._bridge.publisher.check_free(name, caller=caller)
-        if self._is_exposed(name):
-            raise PlanError(f"name: {name!r} is a tool of a connected server here; choose another")

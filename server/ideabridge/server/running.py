@@ -17,9 +17,9 @@ import re
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from typing import Any, Final
+from typing import Any, Final, TypeVarTuple, Unpack
 
 import anyio
 import mcp_types as types
@@ -280,6 +280,10 @@ _AGAIN_MOST_S: Final = 60.0
 _MOST_TRIES: Final = 2
 """The times that a publication is tried which ends its process, or takes too long; then it is set aside."""
 
+_NEEDS_PROGRAM: Final = "copied values do not settle other input; publish_idea with this run and name says what would"
+
+Parts = TypeVarTuple("Parts")
+
 logger = logging.getLogger(__name__)
 
 
@@ -328,6 +332,10 @@ class Running:
         self._saving: dict[str, anyio.Event] = {}
         self._unsaved: dict[str, str] = {}
         self.closing = False
+
+    def start(self, work: Callable[[Unpack[Parts]], Coroutine[Any, Any, None]], *arguments: *Parts) -> None:
+        """Start work that goes on when its request has ended. It raises nothing."""
+        self._group.start_soon(work, *arguments)
 
     async def wait(self, run: Run, seconds: float, request: ToolRequest) -> RunStatus:
         """Wait until the run needs a decision or a solution or has ended, at most `seconds`.
@@ -613,12 +621,15 @@ class Running:
             raise
         except IdeabridgeError as error:
             return {"name": name, "error": self.bridge.secrets.mask(str(error))}
-        return {
+        saved: JSONObject = {
             "name": name,
             "version": publication.version,
             "answer": publication.answer,
             "description": publication.description,
         }
+        if (publication.report or {}).get("open") and self.bridge.configuration.programs:
+            saved["needs_program"] = _NEEDS_PROGRAM
+        return saved
 
     def _intent(self, run: str) -> str | None:
         """The name under which a run is still to be published."""

@@ -151,7 +151,7 @@ def _contradicts(draft: PlanDraft, run: AlignedRun, one: Explained) -> bool:
 
 def report_lines(report: JSONObject) -> list[tuple[str, str | None]]:
     """The report for a terminal: (text, style) of each line. Of a program, the report is `{"reproduces": [runs],
-    "copied": [text...]}`, and of a run that is no plan `{"left_open": text}`.
+    "copied": [text...], "unreached"?: [text...]}`, and of a run that is no plan `{"left_open": text}`.
     """
     if "left_open" in report:
         return [(f"no plan: {report['left_open']}", "yellow")]
@@ -161,6 +161,7 @@ def report_lines(report: JSONObject) -> list[tuple[str, str | None]]:
         return [
             (f"with the recorded results it does what it should: {_joined(report['reproduces'])}", "green"),
             *((f"written down, not taken from a result? {one}", "yellow") for one in listed),
+            *((text, "yellow") for text in _texts(report.get("unreached"))),
         ]
     calls = ", ".join(f"{one['place']} {one['tool']}{_notes(one)}" for one in _objects(report["calls"]))
     lines: list[tuple[str, str | None]] = [(f"run {report['run']}: calls {calls}", "bold")]
@@ -277,6 +278,10 @@ def _offered(report: JSONObject) -> Iterator[str]:
 
 def _objects(value: JSON) -> list[JSONObject]:
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def _texts(value: JSON) -> list[str]:
+    return [str(one) for one in value] if isinstance(value, list) else []
 
 
 def _joined(value: JSON) -> str:

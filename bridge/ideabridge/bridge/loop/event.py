@@ -281,11 +281,14 @@ class RequestMade(Journaled):
 
 @dataclass(frozen=True, slots=True)
 class CallProposed(Journaled):
-    """The mind listed one Call. `place` is set if several instances share the place of a plan's call."""
+    """The mind listed one Call. `place` is set if several instances share the place of a plan's call. `unreached` is
+    the line of a published program from which it comes, if no recorded run has made a call there.
+    """
 
     name: ClassVar[str] = "call_proposed"
     call: JSON
     place: int | None = None
+    unreached: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,7 +318,8 @@ class ProgramProposed(Journaled):
     """A Solution is a program: it runs, and proposes calls. `interpreter` has the name and version of what runs it.
     `now` is the time, in seconds since 1970, that does not pass for the program; `seed` that of its random numbers;
     `names` the tools that it may call, by their names in it (`ProgramNames.used_by`). `extra`, `mind` and `model` as in
-    `SolutionProposed`.
+    `SolutionProposed`. `reached` has the places `[line, column]` of its calls that recorded runs made; null: it was not
+    judged by recordings.
     """
 
     name: ClassVar[str] = "program_proposed"
@@ -327,6 +331,7 @@ class ProgramProposed(Journaled):
     extra: JSONObject | None = None
     mind: str | None = None
     model: str | None = None
+    reached: list[JSON] | None = None
 
 
 @dataclass(frozen=True, slots=True)

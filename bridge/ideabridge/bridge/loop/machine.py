@@ -590,7 +590,7 @@ class Machine:
 
     def _propose(self, event: events.CallProposed) -> None:
         tick = self._streaming()
-        tick.propose(event.call, event.place)
+        tick.propose(event.call, event.place, unreached=event.unreached)
         self.solution.calls.append(event.call)
         self._note([tick.progress[len(self.history)]])
 

@@ -190,10 +190,19 @@ class Tick:
 
     # -- events ------------------------------------------------------------------------------------------------
 
-    def propose(self, raw: JSON, place: int | None = None) -> None:
-        """Take up one call of an answer that streams."""
-        self._list(self.graph.add(raw, place))
+    def propose(self, raw: JSON, place: int | None = None, *, unreached: int | None = None) -> None:
+        """Take up one call of an answer that streams; `unreached` as in `CallProposed`."""
+        call = self.graph.add(raw, place)
+        self._list(call)
+        if unreached is not None:
+            self._doubt_site(self.progress[call.index], unreached)
         self._drain()
+
+    def _doubt_site(self, progress: Progress, line: int) -> None:
+        """Note that no recorded run shows what a call does, unless it only reads."""
+        if progress.tool is not None and progress.hints.read_only is not True:
+            why = f"no recorded run has made the call in line {line} of the program"
+            progress.doubts.assumed.append({"at": f"calls.{progress.call.index}", "why": why})
 
     def take_up(self) -> None:
         """Take up every call of a Solution that arrived whole; its graph is closed."""

@@ -35,6 +35,7 @@ from ideabridge.bridge.programs.names import TOOLS, ProgramNames, ask_call
 from ideabridge.bridge.programs.sandbox import (
     ASK,
     Called,
+    CallSite,
     Ended,
     Failed,
     ImportedModule,
@@ -238,11 +239,11 @@ class ProgramRunner:
         proposed = 0
         for step in steps:
             match step:
-                case Called(_, call) if self._made < len(journaled):
+                case Called(call=call) if self._made < len(journaled):
                     if journaled[self._made] != call:
                         raise _DivergedError(self._made, call, journaled[self._made])
                     self._made += 1
-                case Called(_, call):
+                case Called(call=call, site=site):
                     if machine.calls_left - proposed <= 0:
                         most = machine.settings.calls
                         self.stop()
@@ -254,7 +255,7 @@ class ProgramRunner:
                         return [*events, *self._closed(_error("limit", str(error)))]
                     self._made += 1
                     proposed += 1
-                    events.append(CallProposed(call))
+                    events.append(CallProposed(call, unreached=self._unreached(site)))
                 case PrintedText(text):
                     known = min(self._printed, len(text))
                     self._printed -= known
@@ -275,6 +276,11 @@ class ProgramRunner:
                     kinds = {"malformed": "structural", "limit": "limit"}
                     events += self._closed(_error(kinds.get(kind, "program"), message))
         return events
+
+    def _unreached(self, site: CallSite) -> int | None:
+        """The line of a call that no recorded run has made; None if one has, or if no recording judged the program."""
+        reached = None if self._program is None else self._program.reached
+        return None if reached is None or site.to_json() in reached else site.line
 
     def _crashed(self, message: str) -> list[Event]:
         """Begin the program again after its worker died; give it up if it dies again and again at the same place."""

@@ -32,6 +32,7 @@ import signal
 import threading
 import time
 import warnings
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -87,6 +88,20 @@ ASK: Final = "ask"
 """The function that asks the mind."""
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class CallSite:
+    """The place of a call in the text of a program: the line, from 1, and the bytes before it in the line. Line 0: the
+    interpreter does not say.
+    """
+
+    line: int
+    column: int
+
+    def to_json(self) -> JSON:
+        """`[line, column]`."""
+        return [self.line, self.column]
+
+
 @dataclass(frozen=True, slots=True)
 class Called:
     """A call that the program makes.
@@ -94,10 +109,12 @@ class Called:
     Attributes:
         number: the number of the call in its session.
         call: the call, with escaped texts, and references in place of handles.
+        site: where the call stands in the text.
     """
 
     number: int
     call: JSONObject
+    site: CallSite
 
 
 @dataclass(frozen=True, slots=True)
@@ -687,6 +704,8 @@ class ProgramSession:
         self._steps: deque[Step] = deque()
         self._answers: queue.SimpleQueue[tuple[int, Result] | None] = queue.SimpleQueue()
         self._ids: list[int] = []
+        # Where each line of the text begins, in bytes, once a call was made.
+        self._lines: list[int] = []
         self._printed = 0
         self._pid: int | None = None
         self._closed = False
@@ -854,8 +873,19 @@ class ProgramSession:
         arguments = written(raw, self._handles, what=f"the arguments of {function}")
         call = self._setting.call(module, function, arguments if isinstance(arguments, dict) else {})
         self._ids.append(snapshot.call_id)
-        self._put(Called(len(self._ids) - 1, call))
+        self._put(Called(len(self._ids) - 1, call, self._site(snapshot)))
         return snapshot.resume({"future": ...})
+
+    def _site(self, snapshot: Any) -> CallSite:
+        """Where the call of a snapshot stands. The interpreter counts the bytes of the text that it was given."""
+        position = snapshot.position
+        if position is None:
+            return CallSite(0, 0)
+        if not self._lines:
+            text = prepared(self._program, self._setting.servers).encode()
+            self._lines = [0, *(found.end() for found in re.finditer(rb"\n", text))]
+        line = bisect_right(self._lines, position.start)
+        return CallSite(line, position.start - self._lines[line - 1])
 
     # -- large results -----------------------------------------------------------------------------------------
 

@@ -15,8 +15,9 @@ from ideabridge.bridge.errors import NoPlanError, PublicationError
 from ideabridge.bridge.lifting.draft import PlanDraft, folds_well, make_draft, read_choices
 from ideabridge.bridge.lifting.evidence import Record, read_record
 from ideabridge.bridge.lifting.function import Function, read_function
-from ideabridge.bridge.lifting.lift import lift, lift_function
+from ideabridge.bridge.lifting.lift import lift
 from ideabridge.bridge.lifting.parameters import read_decisions
+from ideabridge.bridge.lifting.plain import OpenPoint, open_points, read_open
 from ideabridge.bridge.lifting.report import report_of
 from ideabridge.bridge.publishing.teaching import records_of
 from ideabridge.bridge.reading import are_small, read_beside
@@ -46,6 +47,7 @@ class Drafted:
         confirmed: the named runs that the plan reproduces.
         records: what the named runs show.
         report: see `report_of`.
+        open: what it leaves open, see `lifting/plain.py`; empty: it is plain.
     """
 
     run: str
@@ -62,6 +64,7 @@ class Drafted:
     confirmed: list[JSON]
     records: list[Record]
     report: JSONObject
+    open: list[JSON]
 
 
 class Drafting:
@@ -99,9 +102,9 @@ class Drafting:
         made = await self._compute([ref], caller, shape_of, ref, caller)
         return made if isinstance(made, dict) else None
 
-    async def left_open(self, refs: Sequence[str], caller: str) -> str:
-        """Return why runs of the same task are no plan; empty if they are."""
-        return str(await self._compute(refs, caller, why_left_open, list[JSON](refs), caller))
+    async def open_points(self, refs: Sequence[str], caller: str) -> list[OpenPoint]:
+        """Return what the copied values of runs of the same task leave open; empty if their plan is plain."""
+        return read_open(await self._compute(refs, caller, points_of, list[JSON](refs), caller))
 
     async def _compute(self, refs: Sequence[str], caller: str, work: Callable[..., JSON], *arguments: JSON) -> JSON:
         before = asked_by.set(caller)
@@ -180,6 +183,7 @@ def draft_of(
         "confirmed": list[JSON](confirmed),
         "records": [one.to_json() for one in records_of(draft, caller)],
         "report": report_of(draft, store, caller),
+        "open": [point.to_json() for point in open_points(draft)],
     }
 
 
@@ -192,11 +196,11 @@ def shape_of(store: Store, ref: str, caller: str) -> JSONObject | None:
     return {"calls": lifted.calls, "output": lifted.output}
 
 
-def why_left_open(store: Store, refs: list[str], caller: str) -> str:
-    """See `Drafting.left_open`."""
+def points_of(store: Store, refs: list[str], caller: str) -> list[JSON]:
+    """See `Drafting.open_points`."""
     first, *others = refs
     try:
-        lift_function(read_function(store, first, caller), store, caller, others, search=False)
+        draft = drafted(store, first, caller, {"runs": list[JSON](others)}, None, strict=False)
     except PublicationError as error:
-        return str(error)
-    return ""
+        return [OpenPoint("no_plan", "", f"the run is no plan: {error}").to_json()]
+    return [point.to_json() for point in open_points(draft)]

@@ -13,17 +13,19 @@ makes the same calls, those with effects in the same order for each module, and 
 from __future__ import annotations
 
 import ast
+import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
 import anyio
+from anyio.abc import ObjectReceiveStream
 
 from ideabridge.bridge.context.explanations import same
 from ideabridge.bridge.context.reader import is_reader
-from ideabridge.bridge.context.references import escaped
+from ideabridge.bridge.context.references import compile_value, escaped, fill
 from ideabridge.bridge.errors import ProgramError, PublicationError
 from ideabridge.bridge.lifting.aligned import contrast
 from ideabridge.bridge.lifting.function import Function, digest, executed_calls, is_distinctive, walk
@@ -37,6 +39,7 @@ from ideabridge.bridge.programs.runner import result_of, setting_of
 from ideabridge.bridge.programs.sandbox import (
     ASK,
     Called,
+    CallSite,
     Ended,
     Failed,
     ProgramSession,
@@ -46,12 +49,15 @@ from ideabridge.bridge.programs.sandbox import (
     Step,
     Waits,
     parsed,
+    prepared,
 )
 from ideabridge.bridge.runs.recorded import RecordedRun
-from ideabridge.bridge.store.idea import seen_type
+from ideabridge.bridge.runs.stretch import KIND as SESSION_KIND
+from ideabridge.bridge.store.idea import RunRecord, seen_type
 from ideabridge.tools.builtins import builtin_toolbox
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 from ideabridge.tools.keywords import show
+from ideabridge.tools.threads import compute_beside, compute_in_thread
 from ideabridge.tools.tool import ANONYMOUS, Tool
 
 SECONDS: Final = 60.0
@@ -107,6 +113,7 @@ class RecordedResults:
         calls: its calls; one for each item of an `_each`.
         output: its result.
         catalogue: its tools.
+        output_counts: False: nobody said what its result should be, so a program may return another one.
         now: when it began, in seconds since 1970.
         seed: of `random`, if a program made the run.
     """
@@ -114,13 +121,14 @@ class RecordedResults:
     run: str
     calls: Sequence[RecordedCall]
     output: JSON
+    output_counts: bool
     catalogue: Catalogue
     now: float
     seed: str
 
     @classmethod
-    def of(cls, run: RecordedRun, began: str) -> RecordedResults:
-        """The recording of a run that began at an ISO 8601 time."""
+    def of(cls, run: RecordedRun, record: RunRecord) -> RecordedResults:
+        """The recording of a run. Of a session of direct calls nobody said what its result is."""
         ends = _ends(run)
         reading = {one.index: one.reads_only for one in executed_calls(run)[0]}
         calls: list[RecordedCall] = []
@@ -138,9 +146,10 @@ class RecordedResults:
                 for parameters, result in _items(progress)
             ]
         program = run.machine.solution.program
-        now = datetime.fromisoformat(began).timestamp() if program is None else program.now
+        now = datetime.fromisoformat(record.created).timestamp() if program is None else program.now
         seed = "" if program is None else program.seed
-        return cls(run.id, calls, run.result, run.machine.catalogue, now, seed)
+        output_counts = record.kind != SESSION_KIND and run.is_done
+        return cls(run.id, calls, run.result, output_counts, run.machine.catalogue, now, seed)
 
 
 def _items(progress: Progress) -> Iterator[tuple[JSONObject, Result]]:
@@ -173,28 +182,43 @@ def _ends(run: RecordedRun) -> dict[int, int]:
 # -- reproducing -----------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What a recording says about a program.
+
+    Attributes:
+        difference: how the program differs from the run; None: it does what the run did.
+        reached: the places in its text of the calls that it made.
+        output: what it returned, if it does what the run did.
+    """
+
+    difference: str | None
+    reached: frozenset[CallSite] = frozenset()
+    output: JSON = None
+
+
 @dataclass(slots=True)
 class _Reproduction:
     """A program that runs with recorded results.
 
     Attributes:
         recording: the results.
-        names: the names of the tools in the program.
         difference: how it differs from the recording; None: not at all, so far.
-        ended: set when the program has ended, or differs.
+        has_ended: True once the program has ended, or differs.
+        reached: where it made calls.
+        output: what it returned.
     """
 
     recording: RecordedResults
-    names: ProgramNames
     difference: str | None = None
-    ended: anyio.Event = field(default_factory=anyio.Event)
-    session: ProgramSession | None = None
+    has_ended: bool = False
+    reached: set[CallSite] = field(default_factory=set[CallSite])
+    output: JSON = None
     _calls: dict[tuple[object, str], list[RecordedCall]] = field(
         default_factory=dict[tuple[object, str], list[RecordedCall]]
     )
     _writes: dict[str | None, list[RecordedCall]] = field(default_factory=dict[str | None, list[RecordedCall]])
     _made: list[tuple[int, int, Result]] = field(default_factory=list[tuple[int, int, Result]])
-    _count: int = 0
 
     def __post_init__(self) -> None:
         for one in self.recording.calls:
@@ -202,29 +226,27 @@ class _Reproduction:
             if not one.reads_only and one.result.exception is None:
                 self._writes.setdefault(one.tool.module, []).append(one)
 
-    def take(self, steps: Sequence[Step]) -> None:
-        """Take the next steps of the program."""
-        for step in steps:
-            match step:
-                case _ if self.ended.is_set():
-                    return
-                case Called(number, call):
-                    self._called(number, call)
-                case Waits():
-                    self._feed()
-                case Ended(output):
-                    self._end(output)
-                case Failed(_, message):
-                    self._differs(f"it ends with an error: {message}")
-                case _:
-                    pass
+    def take(self, step: Step) -> tuple[int, Result] | None:
+        """Take the next step of the program; if it waits, return the number of a call and its recorded result."""
+        match step:
+            case Called(number, call, site):
+                self.reached.add(site)
+                self._called(number, call)
+            case Waits():
+                return self._next()
+            case Ended(output):
+                self._end(output)
+            case Failed(_, message):
+                self._differs(f"it ends with an error: {message}")
+            case _:
+                pass
+        return None
 
     def _differs(self, how: str | None) -> None:
         self.difference = how
-        self.ended.set()
+        self.has_ended = True
 
     def _called(self, number: int, call: JSONObject) -> None:
-        self._count += 1
         tool = self.recording.catalogue.look_up(call)
         parameters: JSONObject = {key: value for key, value in call.items() if key not in ("_tool", "_module")}
         if tool is not None and tool.module is None and tool.name == "sleep" and not self._calls_of(tool):
@@ -264,14 +286,14 @@ class _Reproduction:
             else "all of its calls are made"
         )
 
-    def _feed(self) -> None:
-        if not self._made or self.session is None:
+    def _next(self) -> tuple[int, Result] | None:
+        if not self._made:
             self._differs("it waits for a result that does not come")
-            return
+            return None
         # The result that came first in the run.
-        first = min(self._made)
+        first = min(self._made, key=lambda made: made[:2])
         self._made.remove(first)
-        self.session.answer(first[1], first[2])
+        return first[1], first[2]
 
     def _end(self, output: JSON) -> None:
         left = [one for one in self.recording.calls if not one.taken and one.is_needed]
@@ -279,9 +301,10 @@ class _Reproduction:
         if left:
             more = f", and {len(left) - 1} more" if len(left) > 1 else ""
             self._differs(f"it does not make the call {left[0].shown}{more}")
-        elif not same(output, escaped(self.recording.output)):
+        elif self.recording.output_counts and not same(output, escaped(self.recording.output)):
             self._differs(f"its output differs: {contrast(output, escaped(self.recording.output))}")
         else:
+            self.output = fill(compile_value(output, [], []), lambda _: None)
             self._differs(None)
 
 
@@ -292,8 +315,8 @@ def _value_of(handle: Handle) -> JSON:
 
 async def reproduce(
     sandbox: Sandbox, program: str, names: JSONObject, given: JSONObject, recording: RecordedResults
-) -> str | None:
-    """Run a program with the results of a recording, and return how it differs; None if it does what the run did.
+) -> Judgement:
+    """Run a program with the results of a recording, in a process of its own, and compare what it does with the run.
 
     Args:
         sandbox: the workers.
@@ -305,19 +328,48 @@ async def reproduce(
     try:
         mapped = ProgramNames.of(names, recording.catalogue.tools)
     except ProgramError as error:
-        return str(error)
-    found = _Reproduction(recording, mapped)
+        return Judgement(str(error))
+    # Digests of large parameters take long.
+    judge = await compute_in_thread(_Reproduction, recording)
     setting: Setting = setting_of(mapped, {"input": given, "state": {}}, recording.now, recording.seed)
-    session = ProgramSession(sandbox, program, setting, found.take, _value_of, calls=2 * len(recording.calls) + 1_000)
-    found.session = session
-    async with anyio.create_task_group() as group:
+    send, receive = anyio.create_memory_object_stream[Step](math.inf)
+
+    def pass_on(steps: Sequence[Step]) -> None:
+        for step in steps:
+            send.send_nowait(step)
+
+    most_calls = 2 * len(recording.calls) + 1_000
+    session = ProgramSession(sandbox, program, setting, pass_on, _value_of, calls=most_calls)
+    async with send, receive, anyio.create_task_group() as group:
         group.start_soon(session.run)
         try:
             with anyio.move_on_after(SECONDS):
-                await found.ended.wait()
+                await _judged(judge, session, receive)
         finally:
             session.close()
-    return found.difference if found.ended.is_set() else f"it did not end within {SECONDS:g} s"
+    if not judge.has_ended:
+        return Judgement(f"it did not end within {SECONDS:g} s")
+    return Judgement(judge.difference, frozenset(judge.reached), judge.output)
+
+
+async def _judged(judge: _Reproduction, session: ProgramSession, steps: ObjectReceiveStream[Step]) -> None:
+    async for step in steps:
+        result = await _beside(step, judge)
+        if judge.has_ended:
+            return
+        if result is not None:
+            session.answer(*result)
+
+
+async def _beside(step: Step, judge: _Reproduction) -> tuple[int, Result] | None:
+    """Let a step be judged, in a thread if it has a large value, or is compared with one."""
+    match step:
+        case Called(call=call):
+            return await compute_beside(call, judge.take, step)
+        case Ended():
+            return await compute_in_thread(judge.take, step)
+        case _:
+            return judge.take(step)
 
 
 # -- the tool --------------------------------------------------------------------------------------------------------
@@ -457,30 +509,159 @@ def _literal(node: ast.expr) -> _Default | None:
     return _Default(value) if plain else None
 
 
-def copied_values(program: str, given: JSON, recordings: Iterable[RecordedResults]) -> Iterator[str]:
-    """A line for each literal of a program that is also a value of a recorded result, and not of the input."""
+@dataclass(frozen=True, slots=True)
+class CopiedValue:
+    """A literal of a program that is also a value of a recorded result.
+
+    Attributes:
+        line: its line.
+        value: the value.
+        place: the result: `calls.0 (list) at 2.name`.
+    """
+
+    line: int
+    value: str | int | float
+    place: str
+
+    @property
+    def text(self) -> str:
+        """The value in one line."""
+        return f"line {self.line}: {encode_text(self.value)[:80]} is also in the result of {self.place}"
+
+
+def copied_values(program: str, given: JSON, recordings: Iterable[RecordedResults]) -> list[CopiedValue]:
+    """The literals of a program that are also values of recorded results, and not of the input; at most 20.
+
+    The key with which a program reads a member, as in `row["name"]` and `row.get("name")`, is no such literal.
+    """
     tree = parsed(program)
     if tree is None:
-        return
+        return []
+    literals = _literals(tree)
+    if not literals:
+        return []
     inputs = {digest(value) for _, value in walk(given)}
+    wanted = {digest(node.value) for node in literals} - inputs
     places: dict[str, str] = {}
     for recording in recordings:
         for call in recording.calls:
             for path, value in walk(call.result.value):
-                if is_distinctive(value) and not isinstance(value, dict | list) and _is_telling(value):
-                    places.setdefault(
-                        digest(value), f"calls.{call.index} ({call.tool.label}) at {'.'.join(path) or 'its top'}"
-                    )
-    count = 0
+                if isinstance(value, str | int | float) and digest(value) in wanted:
+                    place = f"calls.{call.index} ({call.tool.label}) at {'.'.join(path) or 'its top'}"
+                    places.setdefault(digest(value), place)
+    found = [
+        CopiedValue(node.lineno, node.value, places[digest(node.value)])
+        for node in literals
+        if digest(node.value) in places
+    ]
+    return found[:_COPIED]
+
+
+def _literals(tree: ast.Module) -> list[_Literal]:
+    """The texts and numbers of a program that are not equal to others by chance, in the order of its lines."""
+    keys: set[ast.AST] = set()
+    found: list[_Literal] = []
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str | int | float):
-            value = node.value
-            key = digest(value)
-            if not isinstance(value, bool) and key in places and key not in inputs and count < _COPIED:
-                count += 1
-                yield f"line {node.lineno}: {encode_text(value)[:80]} is also in the result of {places[key]}"
+        match node:
+            case ast.Subscript(slice=ast.Constant() as key):
+                keys.add(key)
+            case ast.Call(func=ast.Attribute(attr="get"), args=[ast.Constant() as key, *_]):
+                keys.add(key)
+            case ast.Dict(keys=members):
+                keys.update(member for member in members if member is not None)
+            case _:
+                pass
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Constant) or node in keys:
+            continue
+        value = node.value
+        if isinstance(value, str | int | float) and is_distinctive(value) and _is_telling(value):
+            found.append(_Literal(node.lineno, value))
+    return sorted(found, key=lambda literal: literal.lineno)
+
+
+@dataclass(frozen=True, slots=True)
+class _Literal:
+    lineno: int
+    value: str | int | float
 
 
 def _is_telling(value: JSON) -> bool:
     """False for short texts and small numbers, which are equal by chance."""
+    if isinstance(value, bool):
+        return False
     return len(value) > 2 if isinstance(value, str) else abs(float(str(value))) >= 10
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallSite:
+    """A call of a tool in the text of a program.
+
+    Attributes:
+        site: where it stands.
+        tool: the tool.
+        shown: the tool as the program names it: `git.git_log`.
+    """
+
+    site: CallSite
+    tool: Tool
+    shown: str
+
+    @property
+    def changes(self) -> bool:
+        """Return whether the call may change something."""
+        return self.tool.annotations.read_only is not True
+
+    @property
+    def text(self) -> str:
+        """The call in one line, and what follows from no recording having made it."""
+        then = "; it asks before it runs" if self.changes else ""
+        return f"line {self.site.line}: no recorded run has called {self.shown} here{then}"
+
+
+def unreached_sites(program: str, names: ProgramNames, reached: Collection[CallSite]) -> list[ToolCallSite]:
+    """The calls of tools in the text of a program that no recording made, as far as the text shows them.
+
+    What counts when the program runs is where a call was made: a call from a place that is not in `reached` asks.
+    """
+    tree = parsed(prepared(program, names.servers))
+    if tree is None:
+        return []
+    modules, functions = _imported_names(tree, names)
+    found: list[ToolCallSite] = []
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        place = _called_place(node.func, modules, functions)
+        tool = None if place is None else names.find(*place)
+        site = CallSite(node.lineno, node.col_offset)
+        if place is not None and tool is not None and site not in reached:
+            found.append(ToolCallSite(site, tool, ".".join(place)))
+    return sorted(found, key=lambda call: call.site)
+
+
+def _imported_names(tree: ast.Module, names: ProgramNames) -> tuple[dict[str, str], dict[str, tuple[str, str]]]:
+    """(the modules by their names in the program, (module, function) by the names of imported functions)."""
+    modules: dict[str, str] = {}
+    functions: dict[str, tuple[str, str]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name in names.tools:
+                    modules[alias.asname or alias.name] = alias.name
+        elif isinstance(node, ast.ImportFrom) and node.module in names.tools:
+            for alias in node.names:
+                functions[alias.asname or alias.name] = (node.module, alias.name)
+    return modules, functions
+
+
+def _called_place(
+    function: ast.expr, modules: Mapping[str, str], functions: Mapping[str, tuple[str, str]]
+) -> tuple[str, str] | None:
+    match function:
+        case ast.Attribute(value=ast.Name(id=module), attr=name) if module in modules:
+            return modules[module], name
+        case ast.Name(id=name):
+            return functions.get(name)
+        case _:
+            return None

@@ -27,16 +27,19 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Literal, Protocol, TypeVar
 
 from ideabridge.bridge.arguments import check_text, read_object
 from ideabridge.bridge.configuration import Configuration
+from ideabridge.bridge.context.explanations import same
 from ideabridge.bridge.context.messages import read_message
 from ideabridge.bridge.context.reader import is_reader
 from ideabridge.bridge.errors import (
+    ConstantsOpenError,
     MeantToolError,
     ModulesAwayError,
     NameInUseError,
+    NeedsPersonError,
     NoFinishedRunError,
     NoPlanError,
     ProgramRefusedError,
@@ -46,6 +49,7 @@ from ideabridge.bridge.lifting.draft import Choices, read_choices
 from ideabridge.bridge.lifting.function import Function, reading_calls, without_reads
 from ideabridge.bridge.lifting.naming import first_sentence
 from ideabridge.bridge.lifting.parameters import ParameterDecision, read_decisions
+from ideabridge.bridge.lifting.plain import OpenPoint
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.event import APPROVER, Decider, decider_of
 from ideabridge.bridge.loop.progress import CallStatus
@@ -57,7 +61,7 @@ from ideabridge.bridge.plan import Plan, PlanLike, read_published
 from ideabridge.bridge.programs.names import ProgramNames
 from ideabridge.bridge.programs.runner import setting_of
 from ideabridge.bridge.programs.sandbox import Sandbox
-from ideabridge.bridge.publishing.distilling import Refused, distill, distilling_context, read_inputs
+from ideabridge.bridge.publishing.distilling import distill, read_inputs
 from ideabridge.bridge.publishing.drafting import Drafted, Drafting
 from ideabridge.bridge.publishing.idea_tools import find_published, hints_of, needed_modules
 from ideabridge.bridge.publishing.importing import (
@@ -68,7 +72,17 @@ from ideabridge.bridge.publishing.importing import (
     offered_plan,
     own_cycle,
 )
+from ideabridge.bridge.publishing.program_answer import ProgramAnswer
+from ideabridge.bridge.publishing.program_request import (
+    MUCH_ROOM,
+    ROOM,
+    ProgramRequest,
+    RefusedProgram,
+    program_request,
+)
 from ideabridge.bridge.publishing.programs import (
+    CopiedValue,
+    Judgement,
     RecordedResults,
     copied_values,
     declared_calls,
@@ -76,6 +90,7 @@ from ideabridge.bridge.publishing.programs import (
     named_tools,
     own_program,
     reproduce,
+    unreached_sites,
 )
 from ideabridge.bridge.publishing.teaching import add_record, without_claims
 from ideabridge.bridge.publishing.verify import Verdict, reason_not_to_run, verify_offline
@@ -105,7 +120,6 @@ from ideabridge.bridge.runs.replay import (
 )
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.screen import Screen
-from ideabridge.bridge.store.database import now_text
 from ideabridge.bridge.store.errors import PublicationNameError
 from ideabridge.bridge.store.idea import ANSWERS, Answer, Publication
 from ideabridge.bridge.store.portable import Checks, read_document
@@ -114,9 +128,10 @@ from ideabridge.bridge.store.results import Copies
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import EVERYBODY, LOCAL, SEES_ALL, Viewer, user_of
 from ideabridge.bridge.store.versions import differences
-from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike
+from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike, encode_text
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import known_as, safe_name
+from ideabridge.tools.threads import compute_in_thread
 from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool
 
 T = TypeVar("T")
@@ -345,18 +360,24 @@ class Publisher:
         or_solve: bool = False,
         by: str | Decider = APPROVER,
         to: str | Iterable[str] | None = None,
-        program: str | None = None,
+        program: str | ProgramAnswer | Literal[False] | None = None,
         inputs: Sequence[JSON] | None = None,
         caller: str = LOCAL,
     ) -> Publication:
         """See `Bridge.publish`."""
         check_text("ref", ref)
         check_text("name", name)
+        written = _written_program(program, inputs)
+        if written is not None:
+            description = description or written.description
+            parameters = {**written.parameters, **(read_object("parameters", parameters) or {})}
         self.screen.check({"name": name, "description": description})
         self.check_free(name, caller=caller)
         chosen = read_choices(read_object("choices", choices))
         decisions = read_decisions(read_object("parameters", parameters))
         audience = None if to is None else self.audience(to, caller)
+        if written is not None and written.is_of_mind:
+            audience = self._audience_of_mind(name, audience, decider_of(by), caller)
         if answer not in ANSWERS:
             raise PublicationError(f"answer: expected {', '.join(ANSWERS)}; found {answer!r}")
         function = await self.drafting.function(ref, caller)
@@ -368,7 +389,7 @@ class Publisher:
         making = _Making(chosen, decisions, decided, strict)
         own = own_program(function)
         is_done = function.run.is_done
-        if own is not None and program is None and not is_done:
+        if own is not None and written is None and not is_done:
             # Its results cannot judge the program, which is published as it was written.
             raise NoFinishedRunError(f"run {function.run.id} is {function.run.machine.status}, not done")
         if answer == "recorded" and not is_done:
@@ -376,20 +397,20 @@ class Publisher:
                 f"it cannot be recorded: its run is {function.run.machine.status} and gave no output; publish it as a"
                 " plan or to be solved (answer: plan, solve)"
             )
-        if program is not None and answer not in ("auto", "program"):
+        if written is not None and answer not in ("auto", "program"):
             raise PublicationError(f"answer: expected 'program' for a program, found {answer!r}")
-        if answer == "program" and program is None and own is None:
+        if answer == "program" and written is None and own is None:
             raise PublicationError(
                 "it cannot be published as a program: its calls were not made by one program; write one, or let a mind"
                 " write it (ideas distill)"
             )
         no_plan = ""
-        if program is not None:
-            self.screen.check({"program": program, "inputs": list(inputs or ())})
-            made = await self._program(function, program, making, name, caller, inputs)
+        if written is not None:
+            self.screen.check(written.to_json())
+            made = await self._program(function, written, making, name, caller)
         elif answer in ("auto", "program") and own is not None:
             try:
-                made = await self._program(function, own, making, name, caller)
+                made = await self._program(function, ProgramAnswer(own), making, name, caller)
             except ProgramRefusedError as error:
                 if answer == "program":
                     raise PublicationError(f"it cannot be published as a program: {error}") from None
@@ -422,7 +443,9 @@ class Publisher:
             made = _with_guide(made, _as_guide(guide, answer, function))
         recorded: JSONObject = {"input": made.recorded}
         sentences = made.sentences
-        if is_done:
+        if made.output is not None:
+            recorded["output"] = made.output[0]
+        elif is_done:
             recorded["output"] = function.run.result
         elif made.plan is not None:
             sentences = f"It does what its run did before it ended ({function.run.machine.status}). {sentences}"
@@ -457,33 +480,53 @@ class Publisher:
                 )
 
         published = await self.bridge.write(keep)
-        if made.draft is None:
-            return dataclasses.replace(published, report=made.report or ({"left_open": no_plan} if no_plan else None))
-        for record in made.draft.records:
-            add_record(self.store, published, record)
-        return dataclasses.replace(published, report=made.draft.report)
+        if made.draft is not None:
+            for record in made.draft.records:
+                add_record(self.store, published, record)
+            return dataclasses.replace(published, report={**made.draft.report, "open": made.draft.open})
+        report = made.report
+        if report is None and no_plan:
+            point = OpenPoint("no_plan", "", f"the run is no plan: {no_plan}")
+            report = {"left_open": no_plan, "open": [point.to_json()]}
+        return dataclasses.replace(published, report=report)
+
+    def _audience_of_mind(
+        self, name: str, audience: tuple[str, ...] | None, by: Decider, caller: str
+    ) -> tuple[str, ...] | None:
+        """The callers with whom a version is shared whose words a mind wrote: it has read what others wrote.
+
+        A new name is for the publisher alone, and a person decides about anybody else.
+
+        Raises:
+            NeedsPersonError: others would see it, and no person has agreed.
+        """
+        if by.kind == "person" or not self.store.users.exist():
+            return audience
+        known = find_published(self.store, name, caller)
+        others = audience or (() if audience is not None or known is None else self.store.publications.shares(name))
+        if others:
+            raise NeedsPersonError(
+                f"{name!r} is shared with others, and an assistant wrote the program and its descriptions; a person"
+                " publishes it, or it gets another name and no `to`"
+            )
+        return ()
 
     async def _program(
-        self,
-        function: Function,
-        program: str,
-        making: _Making,
-        name: str,
-        caller: str,
-        inputs: Sequence[JSON] | None = None,
+        self, function: Function, written: ProgramAnswer, making: _Making, name: str, caller: str
     ) -> _Made:
         """Return a program as a tool.
 
         Raises:
             ProgramRefusedError: it is malformed, cannot run here, or does not do what its runs did.
         """
+        program = written.program
         if making.strict or making.choices.take:
             raise PublicationError("a program has no copied values to decide on: leave strict and take out")
         if function.instances:
             raise ProgramRefusedError("it ran over instances")
         functions = [function, *[await self.drafting.function(ref, caller) for ref in making.choices.runs]]
-        recorded = [self._results(one) for one in functions]
-        given = read_inputs(functions, inputs)
+        recorded = [await self._results(one) for one in functions]
+        given = read_inputs(functions, written.inputs)
         names = named_tools(functions, program)
         await self._check_form(program, functions)
         schema, arguments = input_schema_of(program, function, given[0], making.decisions)
@@ -502,23 +545,51 @@ class Publisher:
         fault = next((one for one in (cycle, *checked.faults) if one is not None), None)
         if fault is not None:
             raise ProgramRefusedError(fault)
-        for one, value in zip(recorded, given, strict=True):
-            difference = await reproduce(self.sandbox(), program, names, value, one)
-            if difference is not None:
-                raise ProgramRefusedError(f"with the results of run {one.run}, {difference}")
+        judgements = await self._judge(program, names, given, recorded)
         runs = [other.run for other in recorded[1:]]
-        copied = [*copied_values(program, list[JSON](given), recorded)]
+        copied = await compute_in_thread(copied_values, program, list[JSON](given), recorded)
+        if written.is_of_mind and not runs:
+            _expect_confirmed(copied, written.constants)
         if copied:
-            plan["copied"] = list[JSON](copied)
+            plan["copied"] = [value.text for value in copied]
+        report: JSONObject = {"reproduces": [function.run.id, *runs], "copied": [value.text for value in copied]}
+        if own_program(function) != program:
+            reached = sorted({site for one in judgements for site in one.reached})
+            plan["reached"] = [site.to_json() for site in reached]
+            unreached = unreached_sites(program, ProgramNames.of(names, catalogue.tools), reached)
+            if unreached:
+                report["unreached"] = [call.text for call in unreached]
         lifting: JSONObject = {"run": function.run.id, "runs": list[JSON](runs)}
         lifting |= {"checked": "confirmed" if runs else "self-consistent", "confirmed_by": list[JSON](runs)}
+        if written.is_of_mind:
+            lifting["words_of"] = "assistant"
+        if "unreached" in report:
+            lifting["unreached"] = report["unreached"]
         called = [tool for call in calls if isinstance(call, dict) and (tool := here.look_up(call)) is not None]
         asked = ", ".join(_tool(calls[place]) for place in asking_calls(self.store, here, calls))
         sentences = f"A model is asked by {asked}." if asked else ""
+        if written.is_of_mind:
+            sentences = f"{sentences} {_WORDS_OF_MIND}".lstrip()
         hints = hints_of(tool for tool in called if tool.key not in here.latent)
-        report: JSONObject = {"reproduces": [function.run.id, *runs], "copied": list[JSON](copied)}
         plan["lifting"] = lifting
-        return _Made("program", sentences, hints, schema, arguments, plan=plan, report=report)
+        output = None if recorded[0].output_counts else (judgements[0].output,)
+        return _Made("program", sentences, hints, schema, arguments, plan=plan, report=report, output=output)
+
+    async def _judge(
+        self, program: str, names: JSONObject, given: Sequence[JSONObject], recorded: Sequence[RecordedResults]
+    ) -> list[Judgement]:
+        """Run a program with the results of each run.
+
+        Raises:
+            ProgramRefusedError: it does not do what one of them did.
+        """
+        judgements: list[Judgement] = []
+        for results, value in zip(recorded, given, strict=True):
+            judgement = await reproduce(self.sandbox(), program, names, value, results)
+            if judgement.difference is not None:
+                raise ProgramRefusedError(f"with the results of run {results.run}, {judgement.difference}")
+            judgements.append(judgement)
+        return judgements
 
     async def _check_form(self, program: str, functions: Sequence[Function]) -> None:
         """Raise ProgramRefusedError if a program that is not that of its run is malformed."""
@@ -530,9 +601,11 @@ class Publisher:
         if problem is not None:
             raise ProgramRefusedError(problem)
 
-    def _results(self, function: Function) -> RecordedResults:
+    async def _results(self, function: Function) -> RecordedResults:
         record = self.store.runs.get(function.run.id)
-        return RecordedResults.of(function.run, record.created if record is not None else now_text())
+        if record is None:
+            raise PublicationError(f"run {function.run.id} is gone: it was deleted in the meantime")
+        return await compute_in_thread(RecordedResults.of, function.run, record)
 
     async def distill(
         self,
@@ -543,7 +616,7 @@ class Publisher:
         to: str | Iterable[str] | None = None,
         mind: MindName | Choice = AUTO,
         caller: str = LOCAL,
-    ) -> tuple[Publication, list[Refused]]:
+    ) -> tuple[Publication, list[RefusedProgram]]:
         """Let a mind write a program that does what runs did, and publish it. It may try three times.
 
         Args:
@@ -565,25 +638,37 @@ class Publisher:
             raise PublicationError("refs: expected at least one run")
         choices: JSONObject = {"runs": list[JSON](refs[1:])}
 
-        async def publish(program: str, inputs: list[JSON] | None) -> Publication:
+        async def publish(answer: ProgramAnswer) -> Publication:
             return await self.publish(
                 refs[0],
                 name,
                 description=description,
                 to=to,
                 choices=choices,
-                program=program,
-                inputs=inputs,
+                program=answer,
                 caller=caller,
             )
 
-        return await distill(self.bridge, partial(self.distilling_context, refs, caller), publish, mind, caller)
+        describe = partial(self.program_request, refs, caller, room=MUCH_ROOM)
+        return await distill(self.bridge, describe, publish, mind, caller)
 
-    async def distilling_context(self, refs: Sequence[str], caller: str, refused: Sequence[Refused] = ()) -> list[JSON]:
-        """Return the messages that describe runs to an author who writes a program for `Bridge.publish`."""
-        functions = [await self.drafting.function(ref, caller) for ref in refs]
-        left_open = await self.drafting.left_open(refs, caller)
-        return distilling_context([(one, self._results(one)) for one in functions], left_open, refused)
+    async def program_request(
+        self, refs: Sequence[str], caller: str, refused: Sequence[RefusedProgram] = (), *, room: int = ROOM
+    ) -> ProgramRequest:
+        """Return what the author of a program for `Bridge.publish` is told about runs.
+
+        Args:
+            refs: runs of the same task, each as in `Bridge.publish`.
+            caller: the owner of the runs.
+            refused: the programs that the author wrote before.
+            room: the most bytes of its text.
+        """
+        runs: list[tuple[Function, RecordedResults]] = []
+        for ref in refs:
+            function = await self.drafting.function(ref, caller)
+            runs.append((function, await self._results(function)))
+        points = await self.drafting.open_points(refs, caller)
+        return await compute_in_thread(partial(program_request, runs, points, refused, room=room))
 
     async def _lifted(self, function: Function, making: _Making, name: str, caller: str) -> _Lifted | str:
         """Return the plan with every choice applied, or the reason why the run cannot be a plan."""
@@ -701,8 +786,9 @@ class Publisher:
             # An imported program comes without its run.
             verdict.notes.append(f"its run cannot be read: {error}")
             return
-        results, names = self._results(function), plan.names or {}
-        difference = await reproduce(self.sandbox(), plan.program or "", names, plan.input or {}, results)
+        results, names = await self._results(function), plan.names or {}
+        judgement = await reproduce(self.sandbox(), plan.program or "", names, plan.input or {}, results)
+        difference = judgement.difference
         if difference is None:
             verdict.notes.append("with its recorded results it does what its run did")
         else:
@@ -770,12 +856,42 @@ class _UnchangedError(Exception):
 
 RECORDED: Final = "The recorded answer, for its one input."
 
+_WORDS_OF_MIND: Final = "An assistant wrote its program and these descriptions."
+
+
+def _written_program(
+    program: str | ProgramAnswer | Literal[False] | None, inputs: Sequence[JSON] | None
+) -> ProgramAnswer | None:
+    if isinstance(program, ProgramAnswer):
+        return program
+    if program is None or program is False:
+        return None
+    return ProgramAnswer(program, None if inputs is None else tuple(inputs))
+
+
+def _expect_confirmed(copied: Sequence[CopiedValue], constants: Sequence[JSON]) -> None:
+    """Raise ConstantsOpenError if a mind's program has recorded values that the mind did not name as constants.
+
+    One run cannot show whether they are the same for other input: a program that only writes its values down does what
+    the run did, and nothing else. A person's program is published as it is, and its report names them.
+    """
+    open_ = [one for one in copied if not any(same(one.value, known) for known in constants)]
+    if open_:
+        named = "; ".join(one.text for one in open_)
+        values = [*dict.fromkeys(one.value for one in open_)]
+        raise ConstantsOpenError(
+            f"it does what the run did, but recorded values stand in it: {named}. Take them from a result or from"
+            " `input`; or, if they are the same for every input, hand it in with constants:"
+            f" {encode_text(list[JSON](values))}",
+            list[JSON](values),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class _Made:
     """How a publication answers, the sentences that its description says about this, and what is stored for it.
 
-    `recorded` is the input with which it repeats its run.
+    `recorded` is the input with which it repeats its run; `output`, if given, is its output instead of that of the run.
     """
 
     answer: Answer
@@ -787,6 +903,7 @@ class _Made:
     guide: JSONObject | None = None
     draft: Drafted | None = None
     report: JSONObject | None = None
+    output: tuple[JSON] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -825,6 +942,8 @@ def _as_plan(found: _Lifted, answer: str, store: Store, by: Decider, making: _Ma
         lifting["places"] = draft.places
     if lifting["choices"] or making.parameters:
         lifting["decided_by"] = by.to_json()
+    if draft.open:
+        lifting["open"] = draft.open
     plan: JSONObject = {**draft.plan, "lifting": lifting}
     listed = [call for call in calls_in(plan) if isinstance(call, dict)]
     # A latent call only asks a mind.

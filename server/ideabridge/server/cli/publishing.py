@@ -42,7 +42,7 @@ from ideabridge.tools.errors import ValueMismatchError
 
 if TYPE_CHECKING:
     from ideabridge.bridge.bridge import Bridge
-    from ideabridge.bridge.publishing.distilling import Refused
+    from ideabridge.bridge.publishing.program_request import RefusedProgram
     from ideabridge.bridge.store.idea import Answer, Publication
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", autocompletion=complete_names, help="The published name.")]
@@ -386,20 +386,16 @@ async def distill_runs(
     model gets three tries. Without --as, the request is printed, and nothing is asked.
     """
     from ideabridge.bridge.lifting.report import report_lines
-    from ideabridge.bridge.publishing.distilling import TASK
     from ideabridge.bridge.store.users import LOCAL
     from ideabridge.server.cli.connecting import connected
 
     refs = [lookup_called(options, ref) for ref in refs]
     async with connected(open_bridge(options)) as bridge:
         if name is None:
-            context = await bridge.publisher.distilling_context(refs, LOCAL)
-            options.print_or_say(
-                {"task": TASK, "context": context},
-                "\n\n".join([TASK, *(str(one.get("content")) for one in context if isinstance(one, dict))]),
-            )
+            request = await bridge.program_request(*refs, caller=LOCAL)
+            options.print_or_say(request.to_json(), request.text)
             return 0
-        refused: list[Refused] = []
+        refused: list[RefusedProgram] = []
         if program is None:
             with working("the model writes a program", quiet=options.json):
                 publication, refused = await bridge.publisher.distill(refs, name, description=description, to=to)

@@ -1,0 +1,192 @@
+"""Plain: whether copied values settle what a draft does with other input, or what they leave open.
+
+A draft is plain if each literal of its calls is a reference that its author wrote, a value of the input, a whole
+earlier value that stands in one place only, or a parameter; if no failed call was left out; if nothing in it is the own
+words of a mind; and if no call that changes something takes its value from a position alone. Copied calls of one tool,
+three or more, may have been a loop. The author of a plan wrote its references for any input, and is believed.
+
+What is open is for the author of a program: it says what to settle, and proves nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from ideabridge.bridge.context.explanations import WHEN, Constant, Explained, PathTo
+from ideabridge.bridge.context.references import parse_reference
+from ideabridge.bridge.lifting.aligned import Leaf, is_position, short
+from ideabridge.bridge.lifting.draft import PlanDraft
+from ideabridge.bridge.lifting.lift import RECORDED
+from ideabridge.tools.encoding import JSON, JSONObject
+
+OpenKind: TypeAlias = Literal[
+    "several_places", "computed", "position", "own_words", "failed_call", "repeated_tool", "recorded_text", "no_plan"
+]
+"""What is open:
+
+- `several_places`: a value stands in more than one earlier place;
+- `computed`: a value is none that stood somewhere before as a whole;
+- `position`: a call that changes something takes its value from a position in a list;
+- `own_words`: a parameter has a mind's own words as its default, written after results were seen;
+- `failed_call`: a call failed, and the plan leaves it out;
+- `repeated_tool`: the run called one tool three times or more;
+- `recorded_text`: a part of the output is a mind's own words;
+- `no_plan`: the run cannot become a plan.
+"""
+
+REPEATED: Final = 3
+"""The calls of one tool that may have been a loop."""
+
+LONG_TEXT: Final = 40
+"""The characters above which a text is a mind's own words, also without a space."""
+
+_SHOWN: Final = 60
+_MOST: Final = 50
+"""The most points that are named."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenPoint:
+    """Something that the copied values of a run leave open.
+
+    Attributes:
+        kind: see `OpenKind`.
+        at: the path of a literal in the plan (`calls.2.owner`, `output.title`), or of a call of the run (`calls.2`);
+            "" for the run as a whole.
+        why: one sentence for people and minds.
+    """
+
+    kind: OpenKind
+    at: str
+    why: str
+
+    def to_json(self) -> JSONObject:
+        """`{"kind", "at", "why"}`."""
+        return {"kind": self.kind, "at": self.at, "why": self.why}
+
+    @property
+    def line(self) -> str:
+        """The point in one line."""
+        return f"{self.at}: {self.why}" if self.at else self.why
+
+
+def read_open(raw: JSON) -> list[OpenPoint]:
+    """Read a list of what `OpenPoint.to_json` returns; entries of another form are left out."""
+    points: list[OpenPoint] = []
+    for entry in raw if isinstance(raw, list) else []:
+        match entry:
+            case {"kind": str(kind), "at": str(at), "why": str(why)}:
+                points.append(OpenPoint(kind, at, why))  # pyright: ignore[reportArgumentType]
+            case _:
+                continue
+    return points
+
+
+def open_points(draft: PlanDraft) -> list[OpenPoint]:
+    """What a draft leaves open, at most 50 points; empty: it is plain."""
+    points = [
+        *_left_out(draft),
+        *_repeated(draft),
+        *_explained(draft),
+        *_own_words(draft),
+    ]
+    return points[:_MOST]
+
+
+def _left_out(draft: PlanDraft) -> Iterator[OpenPoint]:
+    for call in draft.lifted.left_out:
+        if call.matters:
+            why = f"{call.name} was left out, because {call.why}; what came after may have been made because of it"
+            yield OpenPoint("failed_call", f"calls.{call.index}", why)
+
+
+def _repeated(draft: PlanDraft) -> Iterator[OpenPoint]:
+    """Tools that were called three times or more with copied values."""
+    if not draft.lifted.requests:
+        return
+    copied = {leaf.place for leaf in draft.lifted.leaves if leaf.reference is None}
+    counts = Counter[str]()
+    for place, call in enumerate(draft.lifted.aligned.calls):
+        if place in copied:
+            counts[call.name] += len(call.members) or 1
+    for name, count in counts.items():
+        if count >= REPEATED:
+            yield OpenPoint(
+                "repeated_tool", "", f"{name} was called {count} times: for other input it may be more or less"
+            )
+
+
+def _explained(draft: PlanDraft) -> Iterator[OpenPoint]:
+    """Copied values of calls that not one earlier place explains, and those of the output that only a mind wrote."""
+    leaves = {leaf.at: leaf for leaf in draft.lifted.leaves}
+    for explained in draft.explained:
+        leaf = leaves.get(explained.at)
+        if leaf is None or explained.at[2:] == (WHEN,):
+            continue
+        if leaf.place is None:
+            point = _of_output(explained, leaf)
+        else:
+            point = _of_call(draft, explained, leaf)
+        if point is not None:
+            yield point
+
+
+def _of_output(explained: Explained, leaf: Leaf) -> OpenPoint | None:
+    if explained.why == RECORDED and _is_own_words(leaf.value):
+        return OpenPoint(
+            "recorded_text", leaf.path, f"{short(leaf.value, _SHOWN)} is what a mind wrote for this run alone"
+        )
+    return None
+
+
+def _of_call(draft: PlanDraft, explained: Explained, leaf: Leaf) -> OpenPoint | None:
+    whole = [one for one in explained.by if isinstance(one, PathTo)]
+    if any(one.path[0] == "input" for one in whole):
+        # A value of the input, or a parameter.
+        return None
+    shown = short(leaf.value, _SHOWN)
+    cheapest = explained.by[0]
+    if isinstance(cheapest, Constant):
+        return None
+    if not isinstance(cheapest, PathTo):
+        return OpenPoint("computed", leaf.path, f"{shown} may be {cheapest.shown}, or something else")
+    if len(whole) > 1:
+        places = ", ".join(one.reference for one in whole[:3])
+        return OpenPoint("several_places", leaf.path, f"{shown} stands in several places: {places}")
+    if _changes(draft, leaf) and _has_position(draft, cheapest):
+        return OpenPoint("position", leaf.path, f"{shown} is only known by its position: {cheapest.reference}")
+    return None
+
+
+def _changes(draft: PlanDraft, leaf: Leaf) -> bool:
+    calls = draft.lifted.aligned.calls
+    return leaf.place is not None and leaf.place < len(calls) and not calls[leaf.place].reads_only
+
+
+def _has_position(draft: PlanDraft, path: PathTo) -> bool:
+    aligned = draft.lifted.aligned
+    operand = next(parse_reference(path.reference).operands())
+    source = aligned.source_in_plan(operand)
+    return source is not None and is_position(aligned, source)
+
+
+def _own_words(draft: PlanDraft) -> Iterator[OpenPoint]:
+    """Parameters whose recorded values a mind wrote after it had seen results."""
+    calls = draft.lifted.aligned.calls
+    first = min((call.step for call in calls), default=0)
+    task = "\n".join(str(message.value) for message in draft.lifted.function.run.machine.messages)
+    for parameter in draft.parameters:
+        for leaf in parameter.leaves:
+            if leaf.place is None or leaf.place >= len(calls) or calls[leaf.place].chosen <= first:
+                continue
+            if _is_own_words(leaf.value) and str(leaf.value) not in task:
+                why = f"{short(leaf.value, _SHOWN)} is what a mind wrote after it had seen results"
+                yield OpenPoint("own_words", leaf.path, why)
+
+
+def _is_own_words(value: JSON) -> bool:
+    """Return whether a value is a text of over 40 characters, or of several words."""
+    return isinstance(value, str) and (len(value) > LONG_TEXT or len(value.split()) > 1)

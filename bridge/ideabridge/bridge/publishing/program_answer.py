@@ -1,0 +1,104 @@
+"""ProgramAnswer: a program that does what runs did, with the words of its author, as it is handed in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from ideabridge.bridge.errors import PublicationError
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.keywords import show
+from ideabridge.tools.names import printable_line
+
+LONGEST_DESCRIPTION: Final = 300
+"""The most characters of a mind's description of a tool."""
+
+LONGEST_OF_PARAMETER: Final = 160
+"""The most characters of a mind's description of a parameter."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramAnswer:
+    """A program and what its author says about it.
+
+    Attributes:
+        program: the text.
+        inputs: for each run, in order, the members of `input` that the run was not given but would have had, with the
+            values of that run; None: there are none.
+        description: what the tool does; None: nothing is said.
+        parameters: what is said about members of `input`, as `parameters` of `Bridge.publish`.
+        constants: recorded values that stand in the program because they are the same for every input.
+        is_of_mind: True if a mind wrote it, which has read results that somebody else wrote. Its words are shown as
+            those of an assistant, a recorded value in the text is refused unless it is among `constants`, and a person
+            shares it with others.
+    """
+
+    program: str
+    inputs: tuple[JSON, ...] | None = None
+    description: str | None = None
+    parameters: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
+    constants: tuple[JSON, ...] = ()
+    is_of_mind: bool = False
+
+    def to_json(self) -> JSONObject:
+        """The form of `ANSWER_SCHEMA`."""
+        form: JSONObject = {"program": self.program}
+        if self.inputs is not None:
+            form["inputs"] = list[JSON](self.inputs)
+        if self.description is not None:
+            form["description"] = self.description
+        if self.parameters:
+            form["parameters"] = dict[str, JSON](self.parameters)
+        if self.constants:
+            form["constants"] = list[JSON](self.constants)
+        return form
+
+
+def read_program_answer(raw: JSON) -> ProgramAnswer:
+    """Read what a mind wrote, in the form of `ANSWER_SCHEMA`.
+
+    Raises:
+        PublicationError: it has another form; the message says where and what was expected.
+    """
+    if not isinstance(raw, dict):
+        raise PublicationError(f"expected an object with program, found {show(raw)}")
+    program = raw.get("program")
+    inputs = raw.get("inputs")
+    description = raw.get("description")
+    parameters = raw.get("parameters") or {}
+    constants = raw.get("constants") or []
+    if not isinstance(program, str):
+        raise PublicationError(f"program: expected text, found {show(program)}")
+    if inputs is not None and not isinstance(inputs, list):
+        raise PublicationError(f"inputs: expected an array of objects, found {show(inputs)}")
+    if description is not None and not isinstance(description, str):
+        raise PublicationError(f"description: expected text, found {show(description)}")
+    if not isinstance(parameters, dict):
+        raise PublicationError(f"parameters: expected an object, found {show(parameters)}")
+    if not isinstance(constants, list):
+        raise PublicationError(f"constants: expected an array, found {show(constants)}")
+    return ProgramAnswer(
+        program,
+        None if inputs is None else tuple(inputs),
+        None if description is None else short_words(description, LONGEST_DESCRIPTION),
+        {name: _short_parameter(said) for name, said in parameters.items()},
+        tuple(constants),
+        is_of_mind=True,
+    )
+
+
+def short_words(text: str, most: int) -> str:
+    """A mind's words on one line, without characters that do not show, cut."""
+    line = printable_line(" ".join(text.split()))
+    return line if len(line) <= most else f"{line[: most - 3]}..."
+
+
+def _short_parameter(said: JSON) -> JSON:
+    description = said.get("description") if isinstance(said, dict) else said
+    if isinstance(description, str):
+        description = short_words(description, LONGEST_OF_PARAMETER)
+    if isinstance(said, dict):
+        return {**said, "description": description} if "description" in said else said
+    # A text alone is a description.
+    return {"description": description} if isinstance(description, str) else said

@@ -1,0 +1,172 @@
+"""Rounds: the programs that a mind handed in for a run, one after another, until the recordings accept one.
+
+Theory of operation. A mind that saw a run hands in a program; `hand_in` publishes it, or says how it differs. Each
+program is journaled as a run of its own, whose Request is what the mind was told and whose Solution is its answer. A
+record in the store has the runs of these rounds with the differences, so they are counted over processes. It is empty
+once a program is accepted.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Final
+
+from ideabridge.bridge.context.mind import TURNS
+from ideabridge.bridge.errors import ConstantsOpenError, ProgramRefusedError, PublicationError, RejectedSolutionError
+from ideabridge.bridge.loop.event import Decider
+from ideabridge.bridge.minds.choice import Choice, MindName
+from ideabridge.bridge.publishing.distilling import ROUNDS, ask_program
+from ideabridge.bridge.publishing.program_answer import ProgramAnswer
+from ideabridge.bridge.publishing.program_request import RefusedProgram
+from ideabridge.bridge.publishing.publisher import Publisher
+from ideabridge.bridge.runs.run import Run
+from ideabridge.bridge.store.idea import Publication
+from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode
+
+_RECORD: Final = "program_rounds."
+"""The prefix of the settings with the rounds of a run and a name."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramRound:
+    """A program that was handed in and refused.
+
+    Attributes:
+        run: the run that has the Request and the program.
+        program: the program.
+        why: how it differs from the recording.
+    """
+
+    run: str
+    program: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramTask:
+    """What a program is written for.
+
+    Attributes:
+        refs: the run, and other runs of the same task.
+        name: the name of the tool.
+        caller: who publishes.
+        to: see `Bridge.publish`.
+        by: who agreed to share it.
+    """
+
+    refs: tuple[str, ...]
+    name: str
+    caller: str
+    to: str | None
+    by: Decider
+
+    @property
+    def key(self) -> str:
+        """The name of the setting with its rounds."""
+        return _RECORD + sha256("\0".join([self.caller, self.name, *self.refs]).encode()).hexdigest()[:32]
+
+
+class Rounds:
+    """Publishes the programs that minds hand in, and counts those that were refused."""
+
+    def __init__(self, publisher: Publisher) -> None:
+        self._publisher = publisher
+
+    def refused(self, task: ProgramTask) -> list[ProgramRound]:
+        """The programs that were refused so far, the first one first."""
+        return _read_rounds(self._publisher.store.settings.get(task.key))
+
+    async def ask(self, task: ProgramTask, mind: MindName | Choice) -> Run:
+        """Start the run in which a mind writes the next program; see `ask_program`."""
+        refused = [RefusedProgram(one.program, one.why) for one in self.refused(task)]
+        request = await self._publisher.program_request(task.refs, task.caller, refused)
+        return await ask_program(self._publisher.bridge, request, mind, task.caller)
+
+    async def hand_in(self, task: ProgramTask, answer: ProgramAnswer, run: Run | None = None) -> Publication:
+        """Publish a mind's program, if the recordings accept it.
+
+        Args:
+            task: what it is written for.
+            answer: the program.
+            run: the run in which the mind wrote it; None: it was handed in, and becomes a run now.
+
+        Raises:
+            ConstantsOpenError: it does what the runs did, and recorded values stand in it. This is no round.
+            ProgramRefusedError: it does something else; the message has the difference and the rounds that are left.
+            PublicationError: see `Bridge.publish`.
+        """
+        journaled = run.id if run is not None else await self._journal(task, answer)
+        try:
+            publication = await self._publish(task, answer)
+        except ConstantsOpenError:
+            raise
+        except ProgramRefusedError as error:
+            count = await self._count(task, ProgramRound(journaled, answer.program, str(error)))
+            raise ProgramRefusedError(f"{error}. {_left(count)}") from None
+        await self._forget(task)
+        return publication
+
+    async def _publish(self, task: ProgramTask, answer: ProgramAnswer) -> Publication:
+        choices: JSONObject = {"runs": list[JSON](task.refs[1:])}
+        return await self._publisher.publish(
+            task.refs[0],
+            task.name,
+            choices=choices,
+            program=answer,
+            to=task.to,
+            by=task.by,
+            caller=task.caller,
+        )
+
+    async def _journal(self, task: ProgramTask, answer: ProgramAnswer) -> str:
+        """Store a program that was handed in as the answer of a run, and return its id."""
+        run = await self.ask(task, TURNS)
+        solution: JSONObject = {"calls": [], "output": answer.to_json()}
+        try:
+            await run.patiently(lambda: run.submit(0, solution))
+        except RejectedSolutionError as error:
+            run.cancel("the program was handed in in another form")
+            raise PublicationError(f"the program is not in the form that was asked for: {error}") from None
+        await run.wait()
+        return run.id
+
+    async def _count(self, task: ProgramTask, refused: ProgramRound) -> int:
+        """Note a refused program, and return how many there are now."""
+        counts: list[int] = []
+
+        def add(raw: bytes) -> bytes:
+            rounds = [*_read_rounds(raw), refused]
+            counts.append(len(rounds))
+            return encode({"rounds": [dataclasses.asdict(one) for one in rounds]})
+
+        await self._publisher.bridge.write(lambda: self._publisher.store.settings.change(task.key, add))
+        return counts[-1]
+
+    async def _forget(self, task: ProgramTask) -> None:
+        settings = self._publisher.store.settings
+        if self.refused(task):
+            await self._publisher.bridge.write(lambda: settings.set(task.key, encode({"rounds": []})))
+
+
+def _read_rounds(raw: bytes | None) -> list[ProgramRound]:
+    record = decode_trusted(raw) if raw else None
+    listed = record.get("rounds") if isinstance(record, dict) else None
+    rounds: list[ProgramRound] = []
+    for entry in listed if isinstance(listed, list) else []:
+        if isinstance(entry, dict):
+            rounds.append(ProgramRound(str(entry["run"]), str(entry["program"]), str(entry["why"])))
+    return rounds
+
+
+def _left(count: int) -> str:
+    left = ROUNDS - count
+    if left > 1:
+        return f"{left} programs may follow"
+    if left == 1:
+        return "One more program may follow"
+    return (
+        f"{count} programs were refused, so leave it at that unless the person asks for more: the version without a"
+        " program stays"
+    )

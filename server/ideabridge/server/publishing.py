@@ -1,0 +1,405 @@
+"""Publishing: answers calls of `publish_idea`.
+
+Theory of operation. A run is published at once, as version 1. Where its copied values leave something open, the answer
+has `needs_program`: a Request for a program, for the mind that saw the run.
+
+    who saw the run                             who answers the Request
+    the host's model: by turns, direct calls    the same model, with another call of `publish_idea` and its `program`
+    the client's model, by sampling             the same, within this call, if the client still has it
+    the configured model                        the same, if the configuration says so (`program_mind`)
+
+The recordings judge each program; see `publishing/rounds.py`. Judging may take longer than a host waits. So it goes on
+after `wait_s`, and the same call again gets the result.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any, Final, TypeAlias
+
+import anyio
+
+from ideabridge.bridge.context.preview import shorten_literal
+from ideabridge.bridge.errors import PlanError, ProgramRefusedError, PublicationError
+from ideabridge.bridge.lifting.draft import read_choices
+from ideabridge.bridge.lifting.report import report_text
+from ideabridge.bridge.loop.event import Decider
+from ideabridge.bridge.minds.choice import SAMPLING, Choice
+from ideabridge.bridge.publishing.distilling import ROUNDS, answer_of
+from ideabridge.bridge.publishing.program_answer import read_program_answer
+from ideabridge.bridge.publishing.program_request import ProgramRequest
+from ideabridge.bridge.publishing.rounds import ProgramTask, Rounds
+from ideabridge.bridge.runs.direct import SESSION
+from ideabridge.bridge.runs.run import Run
+from ideabridge.bridge.store.idea import Publication
+from ideabridge.server.answers import ToolAnswer, answer
+from ideabridge.server.asking.elicitation import NOBODY_ASKED, ask_once, by_tool, in_form
+from ideabridge.server.asking.forms import publication_form
+from ideabridge.server.asking.rounds import ToolRequest
+from ideabridge.server.direct_calls import DirectCalls
+from ideabridge.server.running import WAIT_S, Running
+from ideabridge.tools.encoding import JSON, JSONObject, decode, encode, encode_text
+from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.keywords import show
+
+Arguments: TypeAlias = dict[str, Any]
+"""Arguments that satisfy the parameters of `publish_idea`."""
+
+_ASKS: Final = "?"
+"""Stands for a program that is still to be written: the answer says what it must do."""
+
+_DECLINES: Final = (False, "false")
+"""No program is wanted. The list of tools says that it is a text, as hosts rewrite what may be one of two types."""
+
+_OF_RUNS: Final = ("program", "parameters", "choices", "calls", "inputs", "constants", "strict")
+"""The parameters that have no meaning for an idea that is written in the call."""
+
+_OF_PROGRAM: Final = ("program", "inputs", "description", "parameters", "constants")
+"""The parameters that are the words of a program's author."""
+
+_CHANGE: Final = (
+    "To change it, publish it again with parameters ({limit: {rename: n}}; also fix, merge, required, default, at),"
+    " choices ({take: {calls.0.repo: †input.repo}, runs: [more runs]}), answer (auto, recorded, plan, program, solve),"
+    " or program (Python that does it; ?: what to write)."
+)
+"""The parameters that the list of tools leaves out."""
+
+_BY_SAMPLING: Final = Choice(SAMPLING, "it answered the run that is published")
+
+_KEPT: Final = 200
+"""The most results of judging that wait for the call that asks for them."""
+
+
+def _written(idea: JSON) -> str | JSONObject:
+    """The idea that a call publishes: its name, or its document, which models also write as JSON text.
+
+    Raises:
+        PublicationError: it is neither.
+    """
+    if isinstance(idea, str) and idea.lstrip().startswith("{"):
+        idea = decode(idea, what="idea")
+    if not isinstance(idea, str | dict):
+        raise PublicationError("idea: expected a run, an idea, session, or an object {context, schema?, solution?}")
+    return idea
+
+
+@dataclass(slots=True)
+class _Judging:
+    """A program that is judged, for all calls that hand in the same one."""
+
+    ended: anyio.Event = field(default_factory=anyio.Event)
+    publication: Publication | None = None
+    error: IdeabridgeError | None = None
+
+
+class Publishing:
+    """Answers calls of `publish_idea`.
+
+    Args:
+        running: runs on behalf of requests.
+        is_exposed: returns whether an exposed tool has a name.
+        record: the direct calls of clients.
+    """
+
+    def __init__(self, running: Running, is_exposed: Callable[[str], bool], record: DirectCalls) -> None:
+        self._bridge = running.bridge
+        self._is_exposed = is_exposed
+        self._record = record
+        self._running = running
+        self._rounds = Rounds(self._bridge.publisher)
+        self._judging: OrderedDict[str, _Judging] = OrderedDict()
+
+    async def publish_idea(self, arguments: Arguments, request: ToolRequest) -> ToolAnswer:
+        """Publish a run, an idea, or what is written in the call; and judge a program that is handed in.
+
+        Raises:
+            IdeabridgeError: nothing was published; the message states the reason.
+        """
+        name = arguments["name"]
+        self.check_free(name, request.caller)
+        idea = _written(arguments["idea"])
+        if not isinstance(idea, str):
+            return await self._save_written(idea, arguments, request)
+        ref = await self._called_run(idea, arguments.get("calls"), request)
+        # Otherwise the answer to a run that is not done would differ.
+        self._bridge.store.ideas.get(ref, caller=request.caller)
+        refs = (ref, *read_choices(arguments.get("choices")).runs)
+        program = arguments.get("program")
+        if program in _DECLINES:
+            arguments = {**arguments, "program": False}
+        elif not isinstance(program, str | None):
+            raise PublicationError(f"program: expected the text of a program, or false; found {show(program)}")
+        if program == _ASKS:
+            wanted = await self._bridge.publisher.program_request(refs, request.caller)
+            told = self._told(wanted, name)
+            return answer(wanted.to_json(), told)
+        if isinstance(arguments.get("program"), str):
+            return await self._hand_in(refs, arguments, request)
+        task = ProgramTask(refs, name, request.caller, arguments.get("to"), by_tool(request))
+        if request.resumed is not None:
+            return await self._sampled(task, request.resumed, arguments, request)
+        return await self._publish(task, arguments, request)
+
+    def check_free(self, name: str, caller: str) -> None:
+        """Raise an error if a publication may not have a name."""
+        self._bridge.publisher.check_free(name, caller=caller)
+        if self._is_exposed(name):
+            raise PlanError(f"name: {name!r} is a tool of a connected server here; choose another")
+
+    async def save(self, document: JSONObject, to: str | None, caller: str) -> tuple[JSONObject, str]:
+        """Publish an idea that no run made, and return what is said of it: as JSON, and as text."""
+        saved = await self._bridge.save_idea(document, to=to, caller=caller)
+        publication = saved.publication
+        if publication is None:
+            raise PublicationError("name: missing; a tool needs one")
+        self._running.published()
+        result, text = self._published(publication)
+        if saved.is_unchanged:
+            text = f"{publication.name} (version {publication.version}) is exactly this already; nothing changed"
+        if saved.missing:
+            result["missing"] = list[JSON](saved.missing)
+            text += "\nmissing here: " + "; ".join(saved.missing)
+        if not saved.is_unchanged:
+            text += self._note_changes(publication, result)
+        return result, text
+
+    async def _save_written(self, idea: JSONObject, arguments: Arguments, request: ToolRequest) -> ToolAnswer:
+        """Publish an idea that the assistant wrote, which no run made."""
+        extra = [key for key in _OF_RUNS if arguments.get(key) is not None]
+        if extra:
+            raise PublicationError(f"{extra[0]}: it is for what a run did; a written idea says it itself")
+        document = {**idea, **{key: arguments[key] for key in ("name", "description", "answer") if key in arguments}}
+        result, text = await self.save(document, arguments.get("to"), request.caller)
+        return answer(result, f"{text}\ninput: {encode_text(shorten_literal(result['input_schema']))}")
+
+    # -- version 1 ---------------------------------------------------------------------------------------------
+
+    async def _publish(self, task: ProgramTask, arguments: Arguments, request: ToolRequest) -> ToolAnswer:
+        """Publish what a run did, and say what a program would settle."""
+        choices, how, by = arguments.get("choices"), arguments.get("answer", "auto"), task.by
+        if choices and how in ("auto", "plan"):
+            by = await self._chosen_by(task, choices, request)
+        publication = await self._bridge.publish(
+            task.refs[0],
+            task.name,
+            description=arguments.get("description"),
+            answer=how,
+            parameters=arguments.get("parameters"),
+            choices=choices,
+            strict=arguments.get("strict", False),
+            by=by,
+            to=task.to,
+            program=False,
+            caller=task.caller,
+        )
+        self._running.published()
+        report = publication.report or {}
+        wants_program = arguments.get("program") is None and how == "auto" and self._bridge.configuration.programs
+        if not wants_program or not report.get("open"):
+            return self._shown(publication)
+        if await self._was_sampled(publication, request):
+            run = await self._rounds.ask(task, _BY_SAMPLING)
+            return await self._sampled(task, run, arguments, request, publication)
+        wanted = await self._bridge.publisher.program_request(task.refs, task.caller)
+        return self._shown(publication, wanted)
+
+    def _shown(self, publication: Publication, wanted: ProgramRequest | None = None) -> ToolAnswer:
+        """The answer about a new version, with the Request for a program if one is wanted."""
+        result, text = self._published(publication)
+        if publication.report is not None:
+            result["report"] = report_text(publication.report)
+            text += f"\n{result['report']}"
+        text += self._note_changes(publication, result)
+        if wanted is None:
+            result["change"] = _CHANGE
+            text += f"\n{_CHANGE}"
+        text += f"\ninput: {encode_text(shorten_literal(publication.input_schema))}"
+        if wanted is not None:
+            told = self._told(wanted, publication.name)
+            result["needs_program"] = {**wanted.to_json(), "request": told}
+            text += f"\n\nneeds_program: {told}"
+        return answer(result, text)
+
+    def _told(self, wanted: ProgramRequest, name: str) -> str:
+        """A Request with how it is answered, as text."""
+        first, *others = wanted.runs
+        runs = f", choices={{runs: {encode_text(list[JSON](others))}}}" if others else ""
+        return (
+            f"Answer with publish_idea(idea={first}, name={name}{runs}, program=TEXT, inputs=[{{MEMBER: VALUE}}],"
+            " parameters={MEMBER: {description}}, description=ONE SENTENCE, constants?=[VALUE]). program=false: none."
+            f" check_run(run={first}, paths=[†results.0]) shows a result whole.\n\n{wanted.text}"
+        )
+
+    def _published(self, publication: Publication) -> tuple[JSONObject, str]:
+        """What is said of a new tool: as JSON, and as text."""
+        result: JSONObject = {
+            "name": publication.name,
+            "version": publication.version,
+            "answer": publication.answer,
+            "description": publication.description,
+            "idea": publication.idea_id,
+            "input_schema": publication.input_schema,
+            "output_schema": publication.output_schema,
+            "annotations": publication.annotations,
+        }
+        told = f"published {publication.name} (version {publication.version}): it is a tool now."
+        return result, f"{told} {publication.description}"
+
+    def _note_changes(self, publication: Publication, result: JSONObject) -> str:
+        """Add what a new version breaks to the result, and return it as lines."""
+        text = ""
+        broken = self._bridge.store.change_of(publication).breaking
+        if broken:
+            result["breaking"] = list[JSON](broken)
+            text += "\nbreaking, against the version before: " + "; ".join(broken)
+        if not publication.live:
+            result["live"] = False
+            text += "\nThe name is pinned to another version and stays with it."
+        return text
+
+    # -- programs ----------------------------------------------------------------------------------------------
+
+    async def _hand_in(self, refs: tuple[str, ...], arguments: Arguments, request: ToolRequest) -> ToolAnswer:
+        """Judge a program that the host's model wrote, and publish it."""
+        by = by_tool(request)
+        to = arguments.get("to")
+        choices = arguments.get("choices")
+        task = ProgramTask(refs, arguments["name"], request.caller, to, by)
+        if choices and [*choices] != ["runs"]:
+            raise PublicationError("choices: a program has no copied values to decide on; leave take out")
+        written = read_program_answer({key: arguments[key] for key in _OF_PROGRAM if key in arguments})
+
+        async def judge() -> Publication:
+            return await self._rounds.hand_in(task, written)
+
+        judged = await self._judged(task, written.to_json(), judge, arguments.get("wait_s", WAIT_S))
+        return self._still_judged(task.name) if judged is None else self._shown(judged)
+
+    async def _judged(
+        self, task: ProgramTask, written: JSONObject, judge: Callable[[], Awaitable[Publication]], seconds: float
+    ) -> Publication | None:
+        """Wait for the publication of a program at most some seconds; None: it is still being judged.
+
+        The same program for the same task is judged once, however many calls hand it in meanwhile.
+        """
+        digest = sha256(encode([task.key, task.to, written])).hexdigest()
+        judging = self._judging.get(digest)
+        if judging is None:
+            judging = self._judging[digest] = _Judging()
+            while len(self._judging) > _KEPT:
+                self._judging.popitem(last=False)
+            self._running.start(self._judge, judging, judge)
+        with anyio.move_on_after(seconds):
+            await judging.ended.wait()
+        if not judging.ended.is_set():
+            return None
+        self._judging.pop(digest, None)
+        if judging.error is not None:
+            raise judging.error
+        return judging.publication
+
+    async def _judge(self, judging: _Judging, judge: Callable[[], Awaitable[Publication]]) -> None:
+        try:
+            judging.publication = await judge()
+            self._running.published()
+        except IdeabridgeError as error:
+            judging.error = error
+        finally:
+            judging.ended.set()
+
+    def _still_judged(self, name: str) -> ToolAnswer:
+        text = (
+            f"the program for {name} is still being judged. The same call of publish_idea again waits for the result."
+        )
+        return answer({"name": name, "judging": True}, text)
+
+    # -- sampling ----------------------------------------------------------------------------------------------
+
+    async def _was_sampled(self, publication: Publication, request: ToolRequest) -> bool:
+        """Return whether this client's model can be asked, and answered the run that was published."""
+        lifted = (publication.report or {}).get("run")
+        if not request.samples or not isinstance(lifted, str):
+            return False
+        run = await self._bridge.run(lifted, caller=request.caller)
+        return run.turns.mind == SAMPLING
+
+    async def _sampled(
+        self,
+        task: ProgramTask,
+        run: Run,
+        arguments: Arguments,
+        request: ToolRequest,
+        version: Publication | None = None,
+    ) -> ToolAnswer:
+        """Let the client's model write programs until one is accepted, and answer about the last version.
+
+        Args:
+            task: what they are written for.
+            run: the run in which it writes the next one.
+            arguments: those of the request.
+            request: the request; it may come again for each program.
+            version: the version without a program, if this request has published it.
+
+        Raises:
+            InputRequired: the client's model is asked, and the request comes again.
+        """
+        seconds = arguments.get("wait_s", WAIT_S)
+        while True:
+            if await self._running.wait(run, seconds, request) != "done":
+                return await self._without_program(task, version, run, f"its run {run.id} is {run.status}")
+            try:
+                return self._shown(await self._rounds.hand_in(task, await answer_of(run), run))
+            except ProgramRefusedError as error:
+                if len(self._rounds.refused(task)) >= ROUNDS:
+                    return await self._without_program(task, version, run, str(error))
+            run = await self._rounds.ask(task, _BY_SAMPLING)
+
+    async def _without_program(self, task: ProgramTask, version: Publication | None, run: Run, why: str) -> ToolAnswer:
+        """The answer if the client's model wrote no program that the recordings accept."""
+        if run.status == "needs_solution":
+            await run.patiently(lambda: run.cancel("the client's model wrote no program in time"))
+        publication = version or self._bridge.store.publications.named(task.name, caller=task.caller)
+        shown = self._shown(publication)
+        content = shown["content"]
+        note = f"the client's model wrote no program that does what the run did: {why}"
+        shown["structuredContent"]["program_refused"] = note
+        content[0]["text"] += f"\n{note}"
+        return shown
+
+    # -- who decides -------------------------------------------------------------------------------------------
+
+    async def _called_run(self, ref: str, calls: list[int] | None, request: ToolRequest) -> str:
+        """Return the run of a session of direct calls, or of some calls of a session or run; otherwise `ref`."""
+        await self._record.written()
+        sessions = self._bridge.direct_sessions
+        if ref == SESSION:
+            ref = sessions.find(request.caller, self._record.client(request), self._record.session(request))
+        return await sessions.part(ref, calls, request.caller)
+
+    async def _chosen_by(self, task: ProgramTask, choices: JSONObject, request: ToolRequest) -> Decider:
+        """Return who decides on the choices of an assistant: the person, if its client shows forms.
+
+        Raises:
+            PublicationError: nobody has accepted the choices; the message states how a person does.
+        """
+        deciding = self._running.deciding
+        if deciding.offers(request):
+            return by_tool(request)
+        ref = task.refs[0]
+        commands = deciding.commands_of(request)
+        places = commands.places_to_publish(ref, task.name)
+        if not deciding.shows_forms(request):
+            raise PublicationError(f"choices: only the person makes them (approval.by in the configuration), {places}")
+        text, form = publication_form(ref, task.name, choices, commands)
+        result = await ask_once(self._bridge.secrets.mask(text), form, request, deciding)
+        if result is None:
+            raise PublicationError(f"choices: {NOBODY_ASKED}. Hand them in again, or decide {places}")
+        decision = (result.content or {}).get("decision")
+        if result.action != "accept" or decision not in form["properties"]["decision"]["enum"]:
+            raise PublicationError(f"choices: the person has not accepted them, and nothing was published; {places}")
+        if decision != "approve":
+            raise PublicationError("choices: the person refused them; nothing was published")
+        return in_form(request)
