@@ -101,8 +101,8 @@ class Verdict:
     form: Form | None = None
     assumed: tuple[str, ...] = ()
     """What the answer says that it assumes."""
-    questions: int = 0
-    """Forms that a person had to answer."""
+    forms: tuple[str, ...] = ()
+    """What the forms said that a person had to answer."""
     differences: tuple[str, ...] = ()
     wrong_places: tuple[str, ...] = ()
     answer: str = ""
@@ -361,7 +361,7 @@ class Judge:
             "failed" if result.is_error else "right",
             form,
             assumed=tuple(named_places(result).values()),
-            questions=len(self._gateway.forms),
+            forms=tuple(self._gateway.forms),
             differences=tuple(differences),
             answer=text_of(result),
         )
@@ -587,6 +587,7 @@ def reasons(outcomes: Sequence[Outcome]) -> str:
                 )
                 lines += [f"  wrong  {', '.join(verdict.wrong_places)}"] if verdict.wrong_places else []
                 lines += [f"  is     {difference}" for difference in verdict.differences]
+                lines += [f"  form   {form[:500]}" for form in verdict.forms if verdict.word == "asked"]
                 lines += [f"  answer {verdict.answer[:500]}"]
     return "\n".join(lines) + "\n"
 

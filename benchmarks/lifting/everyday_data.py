@@ -96,23 +96,23 @@ class BranchOnState(Task):
     _numbers: ClassVar = {"A": 4, "B": 11, "C": 25}
     _texts: ClassVar = {"A": "Thank you, it is repaired.", "B": "Seen, too.", "C": "We will not do this."}
     _issues: ClassVar[dict[str, Sequence[Row]]] = {
-        "A": [(3, "Noise", "closed", 1), (4, "Smell", "open", 0)],
-        "B": [(11, "Dust", "closed", 1), (12, "Mud", "open", 0), (13, "Sand", "open", 0)],
-        "C": [(24, "Cold", "open", 0), (25, "Heat", "open", 2)],
+        "A": [(3, "Noise", "closed", "ann"), (4, "Smell", "open", "")],
+        "B": [(11, "Dust", "closed", "bob"), (12, "Mud", "open", ""), (13, "Sand", "open", "")],
+        "C": [(24, "Cold", "open", ""), (25, "Heat", "open", "")],
     }
 
     def inputs(self, scene: Scene) -> dict[str, Value]:
         return {"issue": scene.pick(self._numbers), "comment": scene.pick(self._texts)}
 
     def prepare(self, scene: Scene) -> None:
-        scene.world.table("issues", ("number", "title", "state", "closings"), scene.pick(self._issues))
+        scene.world.table("issues", ("number", "title", "state", "closed_by"), scene.pick(self._issues))
         scene.world.table("comments", ("issue", "text"), [])
 
     async def do(self, hand: Hand, scene: Scene) -> None:
         number = scene.pick(self._numbers)
         state = await hand.call("read_query", query=f"SELECT state FROM issues WHERE number = {number}")
         if _only(state, "state") == "open":
-            change = "state = 'closed', closings = closings + 1"
+            change = "state = 'closed', closed_by = 'support'"
             await hand.call("write_query", query=f"UPDATE issues SET {change} WHERE number = {number}")
         values = f"({number}, '{scene.pick(self._texts)}')"
         await hand.call("write_query", query=f"INSERT INTO comments (issue, text) VALUES {values}")
@@ -120,9 +120,9 @@ class BranchOnState(Task):
     def expected(self, scene: Scene) -> Expectation:
         number = scene.pick(self._numbers)
         after: dict[str, Sequence[Row]] = {
-            "A": [(3, "Noise", "closed", 1), (4, "Smell", "closed", 1)],
+            "A": [(3, "Noise", "closed", "ann"), (4, "Smell", "closed", "support")],
             "B": self._issues["B"],
-            "C": [(24, "Cold", "open", 0), (25, "Heat", "closed", 3)],
+            "C": [(24, "Cold", "open", ""), (25, "Heat", "closed", "support")],
         }
         return Expectation(tables={"issues": scene.pick(after), "comments": [(number, scene.pick(self._texts))]})
 
