@@ -6,7 +6,7 @@ import pytest
 
 from ideabridge.bridge import Bridge
 from ideabridge.bridge.errors import PlanError, PublicationError
-from ideabridge.bridge.lifting.draft import inconsistency
+from ideabridge.bridge.lifting.consistency import inconsistency
 from ideabridge.bridge.plan import read_plan
 from ideabridge.bridge.runs.recorded import read_run
 from ideabridge.bridge.runs.run import Run

@@ -154,27 +154,9 @@ def _books(found: JSON) -> list[JSONObject]:
     return [one for one in found if isinstance(one, dict)]
 
 
-def _pages(book: JSONObject) -> int:
-    pages = book["pages"]
-    assert isinstance(pages, int)
-    return pages
-
-
 def _word(found: JSON) -> str:
     assert isinstance(found, str)
     return found
-
-
-def _sum(found: JSON, number: float) -> JSON:
-    assert isinstance(found, int | float)
-    assert not isinstance(found, bool)
-    return found + number
-
-
-def _times(found: JSON, number: float) -> JSON:
-    assert isinstance(found, int | float)
-    assert not isinstance(found, bool)
-    return found * number
 
 
 def _printed(found: JSON) -> str:
@@ -183,45 +165,20 @@ def _printed(found: JSON) -> str:
     return str(int(found)) if isinstance(found, float) and found.is_integer() else str(found)
 
 
-def _length(found: JSON) -> int:
-    assert isinstance(found, str | list)
-    return len(found)
-
-
-def _day(found: JSON) -> date:
-    return date.fromisoformat(_word(found))
-
-
 WAYS: dict[str, Way] = {
     "first": Way("shelf", lambda one: _books(one)[0]["title"]),
     "second": Way("shelf", lambda one: _books(one)[1]["title"]),
-    "largest": Way("shelf", lambda one: max(_books(one), key=_pages)["title"]),
-    "smallest": Way("shelf", lambda one: min(_books(one), key=_pages)["title"]),
-    "lent": Way("shelf", lambda one: next(book["title"] for book in _books(one) if book["lent"])),
-    "kind": Way("shelf", lambda one: next(book["title"] for book in _books(one) if book["kind"] == "bob")),
-    "titles": Way("shelf", lambda one: [book["title"] for book in _books(one)]),
-    "lent titles": Way("shelf", lambda one: [book["title"] for book in _books(one) if book["lent"]]),
-    "count": Way("shelf", _length),
-    "ticket": Way("report", lambda one: _word(one).split("\n")[0].removeprefix("Ticket: ")),
-    "person": Way("report", lambda one: _word(one).split("\n")[1].removeprefix("Owner: ").split(" ")[0]),
-    "year": Way("report", lambda one: int(_word(one).split("since ")[1].split(")")[0])),
-    "total": Way("report", lambda one: int(_word(one).split("\n")[-1].split()[1])),
     "text": Way("", _printed),
     "number": Way("", lambda one: int(_word(one))),
     "loud": Way("", lambda one: _word(one).upper()),
     "quiet": Way("", lambda one: _word(one).lower()),
     "titled": Way("", lambda one: _word(one).title()),
     "stripped": Way("", lambda one: _word(one).strip()),
-    "length": Way("", _length),
-    "next": Way("", lambda one: _sum(one, 1)),
-    "double": Way("", lambda one: _times(one, 2)),
     "sentence": Way("", lambda one: f"Report for {_printed(one)}."),
-    "german day": Way("due", lambda one: _day(one).strftime("%d.%m.%Y")),
-    "week later": Way("due", lambda one: str(_day(one) + timedelta(7))),
 }
 """What a program does with what it reads."""
 
-LOOKUPS = ("title by kind", "titles by kind")
+LOOKUPS = ("title by kind",)
 """Ways that also read a member of the input: the kind of the books."""
 
 
@@ -269,7 +226,7 @@ class Source:
             if self.how in LOOKUPS and self.other is not None:
                 kind = member(self.other, given, results)
                 titles = [book["title"] for book in _books(found) if book["kind"] == kind]
-                return titles[0] if self.how == LOOKUPS[0] else titles
+                return titles[0]
             if self.how == "any":
                 return next(iter(found.values())) if isinstance(found, dict) else None
             return WAYS[self.how].made(found)
@@ -364,24 +321,21 @@ def sources(draw: st.DrawFn, tools: list[str], last: int, *, copies: bool) -> So
     by_hand = copies and draw(st.booleans())
     flags: list[tuple[int | None, str]] = [(None, "flag")]
     flags += [(place, {"card": "open", "told": "exists"}[name]) for place, name in calls if name in ("card", "told")]
-    whole = [(place, name) for place, name in calls if name in ("shelf", "votes", "report")]
+    whole = [(place, name) for place, name in calls if name in ("shelf", "votes")]
     if whole and draw(st.integers(0, 2)) == 0:
         place, name = draw(st.sampled_from(whole))
         if name == "votes":
             return Source("any", place, "", True)
         ways = [one for one, way in WAYS.items() if way.of == name]
-        how = draw(st.sampled_from([*ways, *LOOKUPS] if name == "shelf" else ways))
+        how = draw(st.sampled_from([*ways, *LOOKUPS]))
         return Source(how, place, "", True, (None, "kind") if how in LOOKUPS else None)
     if draw(st.integers(0, 6)) > 0:
         return Source("read", *at, by_hand)
-    kind = draw(st.sampled_from(["either", "constant", *(one for one, way in WAYS.items() if way.of in ("", "due"))]))
+    kind = draw(st.sampled_from(["either", "constant", *(one for one, way in WAYS.items() if not way.of)]))
     if kind == "either":
         return Source("read", *at, True, draw(st.sampled_from(scalar)), draw(st.sampled_from(flags)))
     if kind == "constant":
         return Source("constant", None, draw(st.sampled_from(WORDS)), True)
-    days = [(place, "due") for place, name in calls if name == "card"]
-    if WAYS[kind].of == "due":
-        return Source(kind, *draw(st.sampled_from(days)), True) if days else Source("read", *at, by_hand)
     return Source(kind, *at, True)
 
 

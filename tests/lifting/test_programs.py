@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 import anyio
@@ -14,11 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ideabridge.bridge import Bridge
-from ideabridge.bridge.context.explanations import WHEN, read_explained, same
+from ideabridge.bridge.context.explanations import same
 from ideabridge.bridge.errors import PublicationError
-from ideabridge.bridge.loop.progress import CallStatus
 from ideabridge.bridge.runs.run import Run
-from ideabridge.bridge.store.idea import Publication
 from ideabridge.tools.encoding import JSON, JSONObject
 from tests.asking import ASKS
 from tests.lifting.programs import CODE, TOOLS, NoValueError, Program, inputs, programs
@@ -68,27 +66,6 @@ def beyond(program: Program) -> bool:
     return any(one.flag is not None for one in (*parts, *program.steps)) or any(one.how == "any" for one in parts)
 
 
-def calls_sometimes(program: Program) -> bool:
-    """Whether the program makes one of two calls, and does nothing else that no listed kind of explanation is."""
-    always = replace(program, steps=[replace(step, flag=None, other=None) for step in program.steps])
-    return any(step.flag is not None for step in program.steps) and not beyond(always)
-
-
-def called(program: Program, taken: JSONObject) -> list[str]:
-    """The tools that the program calls, sorted."""
-    results: list[JSON] = []
-    for step in program.steps:
-        parameters: JSONObject = {key: one.value(taken, results) for key, one in step.parameters.items()}
-        results.append(CODE[step.named(taken, results)](**parameters))
-    return sorted(step.named(taken, results) for step in program.steps)
-
-
-def has_alternatives(published: Publication) -> bool:
-    """Whether a published plan has calls that are made only sometimes."""
-    explained = (published.plan or {}).get("explained")
-    return any(read_explained(one).at[-1] == WHEN for one in explained) if isinstance(explained, list) else False
-
-
 @dataclass
 class Answers:
     """What a tool made of runs answers to new inputs.
@@ -112,12 +89,8 @@ def known(program: Program, inputs: Sequence[JSONObject]) -> list[tuple[JSONObje
     return found
 
 
-async def answers(
-    program: Program, seen: Sequence[JSONObject], fresh: Sequence[JSONObject], *, branches: bool = False
-) -> Answers:
-    """What the tool made of runs answers to new inputs. With `branches` only if the runs took both branches; then it
-    must also make the calls of the program.
-    """
+async def answers(program: Program, seen: Sequence[JSONObject], fresh: Sequence[JSONObject]) -> Answers:
+    """What the tool made of runs answers to new inputs."""
     found = Answers()
     known_inputs = known(program, seen)
     if not known_inputs:
@@ -132,9 +105,6 @@ async def answers(
         except PublicationError:
             # The named runs had the same data, or made other calls.
             published = await bridge.publish(first.id, "program")
-        if branches and not has_alternatives(published):
-            # The runs took one branch only, or called a tool different numbers of times.
-            return found
         if published.plan is None:
             found.counts["unpublished"] += 1
             return found
@@ -151,9 +121,7 @@ async def answers(
                 found.counts["failed"] += 1
                 continue
             given = replay.run.given()
-            made = sorted(call.call.name for call in replay.run.calls() if call.status is CallStatus.DONE)
-            fits = same(given, expected) and (not branches or made == called(program, one))
-            kind = "right" if fits else "wrong"
+            kind = "right" if same(given, expected) else "wrong"
             says = "asked" if asked else "assumed" if replay.run.assumed else "sure"
             found.counts[f"{kind}, {says}"] += 1
             if (kind, says) == ("wrong", "sure"):
@@ -161,10 +129,8 @@ async def answers(
         return found
 
 
-def silent_answers(
-    program: Program, seen: Sequence[JSONObject], fresh: Sequence[JSONObject], *, branches: bool = False
-) -> list[str]:
-    return anyio.run(partial(answers, program, seen, fresh, branches=branches)).silent
+def silent_answers(program: Program, seen: Sequence[JSONObject], fresh: Sequence[JSONObject]) -> list[str]:
+    return anyio.run(partial(answers, program, seen, fresh)).silent
 
 
 @settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
@@ -186,38 +152,3 @@ def test_no_answer_of_many_random_programs_is_silently_wrong(
     program: Program, seen: list[JSONObject], fresh: list[JSONObject]
 ) -> None:
     assert beyond(program) or not silent_answers(program, seen, fresh)
-
-
-@settings(
-    max_examples=20,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
-@given(
-    programs().filter(calls_sometimes),
-    st.lists(inputs(), min_size=4, max_size=7, unique_by=str),
-    st.lists(inputs(), min_size=3, max_size=3),
-)
-def test_no_answer_of_a_branch_of_a_random_program_is_silently_wrong(
-    program: Program, seen: list[JSONObject], fresh: list[JSONObject]
-) -> None:
-    assert not silent_answers(program, seen, fresh, branches=True)
-
-
-@pytest.mark.long
-@settings(
-    max_examples=1_000,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
-@given(
-    programs().filter(calls_sometimes),
-    st.lists(inputs(), min_size=4, max_size=7, unique_by=str),
-    st.lists(inputs(), min_size=3, max_size=3),
-)
-def test_no_answer_of_a_branch_of_many_random_programs_is_silently_wrong(
-    program: Program, seen: list[JSONObject], fresh: list[JSONObject]
-) -> None:
-    assert not silent_answers(program, seen, fresh, branches=True)

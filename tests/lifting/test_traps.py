@@ -203,14 +203,15 @@ async def test_an_item_of_a_text_that_holds_json_is_found_by_a_condition() -> No
     @tool(read_only=True)
     def report(name: str) -> str:
         """Items, as text."""
-        return json.dumps([{"title": f"{name}{n}", "size": n * len(name) % 5} for n in range(4)])
+        return json.dumps([{"title": f"{name}{n}", "size": 101 * n} for n in range(4)])
 
     turns: list[Turn] = [
         lambda _: turn({"_tool": "report", "name": "†input.name"}),
-        lambda s: turn(output=max(json.loads(str(s.result(0))), key=lambda one: one["size"])["title"]),
+        lambda s: turn(output=next(one for one in json.loads(str(s.result(0))) if one["size"] == s.size)["title"]),
     ]
     async with Bridge(toolbox=Toolbox(report)) as here:
-        answer = await answer_of(here, turns, {"name": "ba"}, {"name": "ann"}, {"name": "al"}, {"name": "bart"})
+        runs: list[JSONObject] = [{"name": name, "size": size} for name, size in (("ann", 303), ("al", 0), ("bo", 101))]
+        answer = await answer_of(here, turns, {"name": "ba", "size": 202}, *runs)
         assert answer.value == "ba2"
 
 

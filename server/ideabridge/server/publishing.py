@@ -24,7 +24,7 @@ import anyio
 
 from ideabridge.bridge.context.preview import shorten_literal
 from ideabridge.bridge.errors import PlanError, ProgramRefusedError, PublicationError
-from ideabridge.bridge.lifting.draft import read_choices
+from ideabridge.bridge.lifting.choices import read_choices
 from ideabridge.bridge.lifting.report import report_text
 from ideabridge.bridge.loop.event import Decider
 from ideabridge.bridge.minds.choice import SAMPLING, Choice

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 
-from ideabridge.bridge.context.explanations import WHEN, same
+from ideabridge.bridge.context.explanations import same
 from ideabridge.bridge.context.references import (
     Expression,
     Hole,
@@ -22,6 +22,7 @@ from ideabridge.bridge.context.references import (
 )
 from ideabridge.bridge.context.state import MISSING, Missing, parsed_text, read
 from ideabridge.bridge.lifting.function import Executed, Function
+from ideabridge.bridge.lifting.index import is_like_a_map
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.progress import CallStatus
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
@@ -57,14 +58,14 @@ class AlignedRun:
         return self.function.run.id
 
     @cached_property
-    def paths(self) -> dict[int, Path]:
-        """The paths of the results in the plan, by number in the run."""
-        return {index: path for place, one in enumerate(self.calls) for index, path in one.paths(place).items()}
+    def places(self) -> dict[int, int]:
+        """The places in the plan, by number in the run."""
+        return {one.index: place for place, one in enumerate(self.calls) if one.is_made}
 
     @cached_property
-    def recorded(self) -> dict[int, int | tuple[int, ...]]:
-        """The number in the run of each call of the plan that it made; several numbers if they were folded."""
-        return {place: one.members or one.index for place, one in enumerate(self.calls) if one.is_made}
+    def recorded(self) -> dict[int, int]:
+        """The number in the run of each call of the plan that it made."""
+        return {place: one.index for place, one in enumerate(self.calls) if one.is_made}
 
     def document(self, place: int | None) -> JSON | Missing:
         """Return the input or the result of a call; MISSING if the call has no result."""
@@ -87,8 +88,6 @@ class AlignedRun:
         if place is None:
             return read(self.function.run.result, keys)
         one = self.calls[place]
-        if keys == (WHEN,):
-            return one.progress.status is not CallStatus.SKIPPED
         if keys[0] in ("_each", "_output") or not one.progress.items:
             written = read(one.raw, keys)
             return MISSING if isinstance(written, Missing) or _refers(written) else _literal(written)
@@ -162,8 +161,8 @@ class AlignedRun:
         if operand.kind == "input":
             return ValueSource(None, operand.path)
         if operand.kind == "results" and operand.path and operand.path[0].isdecimal():
-            path = self.paths.get(int(operand.path[0]))
-            return None if path is None else ValueSource(int(path[0]), (*path[1:], *operand.path[1:]))
+            place = self.places.get(int(operand.path[0]))
+            return None if place is None else ValueSource(place, operand.path[1:])
         writers = self._writers(operand.full)
         if operand.kind != "state" or len(writers) != 1:
             return None
@@ -209,7 +208,7 @@ def is_data_key(aligned: AlignedRun, source: ValueSource) -> bool:
             continue
         parent = aligned.value(ValueSource(source.place, source.path[:depth]))
         parent = parsed_text(parent) if isinstance(parent, str) else parent
-        if isinstance(parent, dict) and (_like_a_map(parent) or not _NAME.fullmatch(key)):
+        if isinstance(parent, dict) and (is_like_a_map(parent) or not _NAME.fullmatch(key)):
             return True
     return False
 
@@ -238,16 +237,6 @@ def _schema(aligned: AlignedRun, place: int | None) -> JSONObject | None:
         return aligned.function.input_schema
     tool = aligned.calls[place].progress.call.tool
     return tool.output if tool is not None else None
-
-
-def _like_a_map(value: JSONObject) -> bool:
-    if len(value) < 2:
-        return False
-    members = list(value.values())
-    if all(isinstance(one, int | float) and not isinstance(one, bool) for one in members):
-        return True
-    first = members[0]
-    return isinstance(first, dict) and all(isinstance(one, dict) and one.keys() == first.keys() for one in members)
 
 
 # -- leaves ---------------------------------------------------------------------------------------------------------
@@ -343,25 +332,26 @@ Whole = Callable[[int | None, Path, JSON], bool]
 """(place, keys, literal): whether a list or object is one leaf."""
 
 
-def leaves_of(calls: list[JSON], output: JSON, catalogue: Catalogue, whole: Whole) -> list[Leaf]:
-    """Return every leaf of the parameters and of the output.
+def leaves_of_call(call: JSON, place: int, catalogue: Catalogue, whole: Whole) -> Iterator[Leaf]:
+    """Yield every leaf of the parameters of a call. An empty array or object is a leaf.
 
-    An empty array or object is a leaf. `_each` over literal items and a latent `_output` count as parameters;
-    the other meta-properties are the plan's structure.
+    `_each` over literal items and a latent `_output` count as parameters; the other meta-properties are the plan's
+    structure.
     """
-    found: list[Leaf] = []
-    for place, call in enumerate(calls):
-        if not isinstance(call, dict):
-            continue
-        # A tool that is gone demands nothing; the plan's own check names it.
-        tool = catalogue.look_up(call)
-        schemas = catalogue.parameters_of(tool) if tool is not None else {}
-        for key, value in call.items():
-            if key not in META_PROPERTIES or key in ("_each", "_output"):
-                found += _leaves(value, place, (key,), schemas.get(key), whole)
+    if not isinstance(call, dict):
+        return
+    # A tool that is gone demands nothing; the plan's own check names it.
+    tool = catalogue.look_up(call)
+    schemas = catalogue.parameters_of(tool) if tool is not None else {}
+    for key, value in call.items():
+        if key not in META_PROPERTIES or key in ("_each", "_output"):
+            yield from _leaves(value, place, (key,), schemas.get(key), whole)
+
+
+def leaves_of_output(output: JSON, whole: Whole) -> Iterator[Leaf]:
+    """Yield every leaf of an output; null has none."""
     if output is not None:
-        found += _leaves(output, None, (), None, whole)
-    return found
+        yield from _leaves(output, None, (), None, whole)
 
 
 def names_of(place: int | None, keys: Path) -> list[str]:

@@ -1,24 +1,35 @@
-"""Draft: a lifted run as the plan that is published, with what the publisher decided."""
+"""Draft: a lifted run as the plan that is published, with what the publisher decided.
+
+`PlanDraft.literals` says of each literal what a reader of the draft needs to judge whether it is plain:
+
+- `explanations`: in the order in which they are taken; the constant alone if nothing else explains it;
+- `written`: its author wrote a reference;
+- `parameter`: the parameter that fills it, or that may be passed in its place (`followed`);
+- `seen`: the references of the input, the results and the earlier literals where the whole value stood before;
+- `changes`: its call may change something.
+
+`PlanDraft.lifted.left_out` has the calls that the plan leaves out, with the reason.
+"""
 
 from __future__ import annotations
 
 import copy
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
-from heapq import heappop, heappush
 from itertools import islice
 from typing import Final
 
-from ideabridge.bridge.context.errors import ExplanationError
 from ideabridge.bridge.context.explanations import (
+    RUNS_FOR_POSITION,
     Constant,
     Explained,
+    Explanation,
     PathTo,
     operand_path,
     read_explanation,
     references_of,
-    same,
 )
 from ideabridge.bridge.context.references import (
     Hole,
@@ -27,15 +38,14 @@ from ideabridge.bridge.context.references import (
     escaped,
     format_path,
     format_reference,
-    is_reference,
-    parse_reference,
 )
 from ideabridge.bridge.context.seen import grow
 from ideabridge.bridge.context.state import Missing, parsed_text
 from ideabridge.bridge.errors import PublicationError
-from ideabridge.bridge.lifting.aligned import AlignedRun, Leaf, ValueSource, contrast, has_field_names, names_of
-from ideabridge.bridge.lifting.function import plan_machine
-from ideabridge.bridge.lifting.lift import RECORDED, SETTLED, VARIES, Lifted
+from ideabridge.bridge.lifting.aligned import AlignedRun, Leaf, ValueSource, has_field_names, names_of
+from ideabridge.bridge.lifting.choices import KEEP, MIND, Choices
+from ideabridge.bridge.lifting.consistency import inconsistency
+from ideabridge.bridge.lifting.lifted import RECORDED, VARIES, Lifted
 from ideabridge.bridge.lifting.parameters import (
     Inputs,
     Parameter,
@@ -44,216 +54,42 @@ from ideabridge.bridge.lifting.parameters import (
     parameters_of,
     renamed_inputs,
 )
-from ideabridge.bridge.loop.catalogue import Catalogue
-from ideabridge.bridge.loop.effect import AskApproval, Execute, ExecutionKey
-from ideabridge.bridge.loop.event import (
-    AT_TERMINAL,
-    ApprovalAsked,
-    CallDecided,
-    CallFinished,
-    CallStarted,
-    JournalError,
-    MessageAdded,
-    SolutionProposed,
-)
-from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.plan import Plan, read_published
 from ideabridge.bridge.runs.pins import Pin, defined_in, pinned_tools, with_own_module
-from ideabridge.bridge.runs.recorded import RecordedRun
-from ideabridge.bridge.runs.values import given_by
 from ideabridge.tools.builtins import builtin_toolbox
 from ideabridge.tools.encoding import JSON, JSONObject
-from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.tool import PROGRAM_STEP
 from ideabridge.tools.toolbox import Toolbox
 
-# -- choices --------------------------------------------------------------------------------------------------------
+_WATCHED: Final = 200
+"""The most parts of results that the calls of a plan watch."""
 
-_KEYS = ("take", "runs")
-
-MIND: Final = "mind"
-"""What is taken for the `_output` that a mind wrote: ask a mind for it each time."""
-
-KEEP: Final = "keep"
-"""What is taken for a literal that stays as it is, for every input, and is no parameter; for a call that may have been
-a decision (`calls.2`): it is always made."""
-
-_NOBODY: Final = AT_TERMINAL
+_EXPLANATIONS: Final = 40_000
+"""The most explanations of one plan."""
 
 
 @dataclass(frozen=True, slots=True)
-class Choices:
-    """The choices of a person about a draft.
+class Literal:
+    """A part of a draft; see the module's docstring.
 
     Attributes:
-        take: by path, the replacement of a literal: a reference, an explanation, `keep`, or `mind` for an `_output`.
-        runs: other runs of the same task.
+        leaf: the part, with its recorded value.
+        explanations: what may have made it, in the order in which they are taken.
+        written: its author wrote a reference.
+        parameter: the name of the parameter that fills it, or that may be passed in its place; None: there is none.
+        followed: True if the parameter is only taken where it is passed.
+        seen: the references where the whole value stood before it was written.
+        changes: its call may do more than read.
     """
 
-    take: JSONObject = field(default_factory=dict[str, JSON])
-    runs: tuple[str, ...] = ()
-
-    def to_json(self) -> JSONObject:
-        """Return the choices in the form that `read_choices` reads."""
-        form: JSONObject = {}
-        if self.take:
-            form["take"] = self.take
-        if self.runs:
-            form["runs"] = list[JSON](self.runs)
-        return form
-
-
-def read_choices(raw: JSONObject | None) -> Choices:
-    """Read `{"take": {path: reference | explanation | "keep" | "mind"}, "runs": [ids]}`.
-
-    Raises:
-        PublicationError: the form is wrong; the message says where and what was expected.
-    """
-    raw = raw or {}
-    for key in raw:
-        if key not in _KEYS:
-            raise PublicationError(f"choices: unknown key {key!r}; expected 'take' or 'runs'")
-    take = raw.get("take", {})
-    if not isinstance(take, dict):
-        raise PublicationError("choices.take: expected an object from paths to references")
-    for path, value in take.items():
-        _check_take(path, value)
-    listed = raw.get("runs", [])
-    runs = [one for one in listed if isinstance(one, str)] if isinstance(listed, list) else []
-    if not isinstance(listed, list) or len(runs) != len(listed):
-        raise PublicationError("choices.runs: expected an array of texts")
-    return Choices(take, tuple(runs))
-
-
-def _check_take(path: str, value: JSON) -> None:
-    if value == KEEP or (value == MIND and path.endswith("._output")):
-        return
-    try:
-        if isinstance(value, str) and is_reference(value):
-            parse_reference(value)
-        else:
-            read_explanation(value, where=f"choices.take.{path}")
-    except ExplanationError as error:
-        raise PublicationError(f'{error}, or "keep"') from None
-    except IdeabridgeError as error:
-        raise PublicationError(f"choices.take.{path}: {error}") from None
-
-
-# -- self-consistency -----------------------------------------------------------------------------------------------
-
-
-def inconsistency(
-    run: RecordedRun,
-    plan: Plan,
-    places: Mapping[int, int | tuple[int, ...]] | None = None,
-    catalogue: Catalogue | None = None,
-) -> str | None:
-    """Return how the plan, with the input and the recorded results of the run, differs from the run in its calls or its
-    output; None if it does not differ. Nothing runs: every call is answered with its recorded result.
-
-    Args:
-        run: the run.
-        plan: the plan with the run's input.
-        places: the number in the run of each call of the plan, or the numbers of the calls that were folded into it, in
-            the order of its items. None: the plan is the run's own.
-        catalogue: the tools; None: the tools of the run.
-    """
-    machine = plan_machine(run, catalogue or run.machine.catalogue, plan)
-    calls, shared = plan.expanded()
-    errors = machine.check(calls, plan.output, shared)
-    if errors:
-        return f"it cannot run by itself: {errors[0]['error']}"
-    at = dict[int, int | tuple[int, ...]](enumerate(range(len(run.machine.history))) if places is None else places)
-    try:
-        machine.receive(SolutionProposed(calls, plan.output, None, shared, explained=plan.explained))
-        fault = _run(machine, run, at)
-    except JournalError as error:
-        return f"other calls would run than did: {error}"
-    if fault is not None:
-        return fault
-    if machine.phase != "ending" or (not machine.has_output and plan.output is not None):
-        told = machine.errors[0]["error"] if machine.errors else "calls still wait"
-        return f"other calls would run than did: {told}"
-    given = given_by(machine)
-    if run.is_done and not same(given, run.result):
-        return f"with the recorded results it gives another output than the recorded one: {contrast(given, run.result)}"
-    return None
-
-
-def _recorded(at: Mapping[int, int | tuple[int, ...]], key: ExecutionKey) -> ExecutionKey | None:
-    """Return the execution of the run that answers an execution of the plan."""
-    index, item = key
-    found = at.get(index)
-    if isinstance(found, tuple):
-        return (found[item], None) if item is not None and item < len(found) else None
-    return None if found is None else (found, item)
-
-
-def _run(machine: Machine, run: RecordedRun, at: Mapping[int, int | tuple[int, ...]]) -> str | None:
-    """Answer every call as in the run, in the order in which the calls ended."""
-    ended = run.ends()
-    order = {(event.call, event.item): number for number, event in enumerate(ended)}
-    added: dict[int, list[MessageAdded]] = {}
-    for event in run.events:
-        if isinstance(event, MessageAdded):
-            added.setdefault(event.call, []).append(event)
-    # By the place in that order; what the run did not do comes last, in the order in which it is due.
-    waiting: list[tuple[int, int, Execute]] = []
-    due_count = 0
-    answered: set[ExecutionKey] = set()
-    while True:
-        while due := machine.due():
-            for effect in due:
-                if isinstance(effect, AskApproval):
-                    # With the recorded data, what is assumed is what was recorded.
-                    index = effect.call.index
-                    machine.receive(ApprovalAsked(index, effect.approval, effect.digest))
-                    machine.receive(CallDecided(index, effect.digest, "approve", _NOBODY))
-                elif isinstance(effect, Execute):
-                    machine.receive(CallStarted(*effect.key))
-                    place = order.get(_recorded(at, effect.key) or (-1, None), len(order))
-                    heappush(waiting, (place, due_count, effect))
-                    due_count += 1
-            if not any(isinstance(one, AskApproval | Execute) for one in due):
-                break
-        if not waiting:
-            break
-        _, _, effect = heappop(waiting)
-        index = effect.call.index
-        label = f"calls.{effect.call.place} ({effect.call.name})"
-        key = _recorded(at, effect.key)
-        if key is None or key not in order:
-            return f"other calls would run than did: {label}"
-        fault = _other_parameters(run, effect, key)
-        if fault is not None:
-            return f"{label} {fault}"
-        done = ended[order[key]]
-        answered.add(key)
-        for one in added.pop(key[0], ()):
-            # What it added is read by others, as its result is.
-            machine.receive(MessageAdded(index, one.message))
-        machine.receive(CallFinished(index, effect.item, value=done.value, error=done.error, chosen=done.chosen))
-    wanted = {one for found in at.values() for one in (found if isinstance(found, tuple) else (found,))}
-    left = [key for key in order if key[0] in wanted and key not in answered]
-    if left:
-        return f"other calls would run than did: {run.machine.history[left[0][0]].call.label} would not"
-    return None
-
-
-def _other_parameters(run: RecordedRun, effect: Execute, key: ExecutionKey) -> str | None:
-    items = run.machine.history[key[0]].items
-    number = key[1] or 0
-    if number >= len(items):
-        return "would run more often than it did"
-    ran = items[number].parameters
-    for name in dict.fromkeys((*ran, *effect.parameters)):
-        if not same(ran.get(name), effect.parameters.get(name)) or (name in ran) != (name in effect.parameters):
-            return f"would be given another {name}: {contrast(effect.parameters.get(name), ran.get(name), 60)}"
-    return None
-
-
-# -- the draft ------------------------------------------------------------------------------------------------------
+    leaf: Leaf
+    explanations: tuple[Explanation, ...]
+    written: bool
+    parameter: str | None
+    followed: bool
+    seen: tuple[str, ...]
+    changes: bool
 
 
 @dataclass
@@ -266,7 +102,7 @@ class PlanDraft:
         calls: the calls of the plan.
         output: the output of the plan.
         inputs: the input of the tool.
-        parameters: the parameters made of constants.
+        parameters: the parameters made of literals.
         explained: the literals that several explanations may make.
         chosen: by path, what a person took in place of a literal.
         asks_mind: the places of calls for which a mind is asked each time.
@@ -284,13 +120,44 @@ class PlanDraft:
     asks_mind: list[int] = field(default_factory=list[int])
     strict: bool = False
 
+    @property
+    def literals(self) -> list[Literal]:
+        """Every part of the calls and of the output, in the order of the plan."""
+        lifted = self.lifted
+        by_leaf: dict[str, Parameter] = {}
+        for parameter in self.parameters:
+            if parameter.name not in self.inputs.unfilled:
+                by_leaf.update((leaf.path, parameter) for leaf in parameter.leaves)
+        found: list[Literal] = []
+        for leaf in lifted.leaves:
+            of_leaf = lifted.found.get(leaf.path)
+            by = tuple(of_leaf.by) if of_leaf is not None else ()
+            parameter = by_leaf.get(leaf.path)
+            name = None if parameter is None else self.inputs.renamed.get(parameter.name, parameter.name)
+            changes = leaf.place is not None and not lifted.reads_only(leaf.place)
+            found.append(
+                Literal(
+                    leaf,
+                    by or (() if leaf.reference is not None else (Constant(leaf.value),)),
+                    leaf.reference is not None,
+                    name,
+                    parameter is not None and parameter.followed,
+                    tuple(one.reference for one in by if isinstance(one, PathTo)),
+                    changes,
+                )
+            )
+        return found
+
+    # -- what the plan reads ---------------------------------------------------------------------------------------
+
     @cached_property
     def seen(self) -> JSONObject:
         """The profiles of the values that the plan reads, by the text of their references; see `context/seen.py`."""
+        texts = dict.fromkeys([*self._read_texts, *(text for texts in self.watch.values() for text in texts)])
         profiles: JSONObject = {}
         for run in (self.lifted.aligned, *self.lifted.others):
             arguments = self.arguments(run)
-            for text in self._profiled():
+            for text in texts:
                 value = run.read(text, arguments)
                 known = profiles.get(text)
                 if not isinstance(value, Missing):
@@ -305,34 +172,37 @@ class PlanDraft:
         may change something.
         """
         kept = self.lifted.aligned.calls
-        read = [operand_path(text) for text in self._read_texts()]
+        read = {operand_path(text) for text in self._read_texts}
+        order = sorted(range(len(kept)), key=lambda place: (kept[place].step, place))
+        steps = [kept[place].step for place in order]
         found: dict[int, list[str]] = {}
         count = 0
-        last_chosen = max((one.chosen for one in kept), default=-1)
-        # The author of a plan wrote it for any input.
-        places: list[int | None] = [None, *range(len(kept))] if self.lifted.requests else [*range(len(kept))]
+        # The author of a plan wrote it for any input, and had seen no results.
+        places: list[int | None] = [None, *range(len(kept))] if self.lifted.requests else []
         for place in places:
             step = -1 if place is None else kept[place].step
-            if last_chosen <= step:
-                # In a plan, whose calls were all chosen at once, this holds for every call.
-                continue
-            later = [other for other, then in enumerate(kept) if then.chosen > step]
+            later = order[bisect_right(steps, step) :] if step < steps[-1] else []
             root = self.lifted.aligned.reference_to(ValueSource(place, ()))
-            if root is None:
+            if root is None or not later:
                 continue
             parts = [
                 text
                 for text in _parts(root, self.lifted.aligned.document(place))
-                if not any(path == operand_path(text)[: len(path)] for path in read)
+                if not _is_read(operand_path(text), read)
             ]
-            first = min(later, key=lambda other: (kept[other].step, other))
-            for other in [first, *(other for other in later if other != first and not kept[other].reads_only)]:
+            if not parts:
+                continue
+            after = (other for other in later if kept[other].chosen > step)
+            for number, other in enumerate(after):
+                if number and kept[other].reads_only:
+                    continue
                 if count + len(parts) > _WATCHED:
-                    break
+                    return found
                 count += len(parts)
                 found.setdefault(other, []).extend(parts)
-        return {place: texts for place, texts in found.items() if texts}
+        return found
 
+    @cached_property
     def _read_texts(self) -> list[str]:
         """The references with one operand that calls, the output and explanations read."""
         holes: list[Hole] = []
@@ -340,19 +210,18 @@ class PlanDraft:
         written: list[str] = []
         for hole in holes:
             operands = list(hole.expression.operands())
-            if (
-                len(operands) == 1
-                and operands[0].instance is None
-                and operands[0].kind in ("input", "results", "state")
-            ):
+            if len(operands) == 1 and operands[0].instance is None and operands[0].kind in _READABLE:
                 written.append(hole.expression.text)
         return list(dict.fromkeys([*written, *references_of(self.explained)]))
 
-    def _profiled(self) -> list[str]:
-        return list(dict.fromkeys([*self._read_texts(), *(text for texts in self.watch.values() for text in texts)]))
+    # -- the plan --------------------------------------------------------------------------------------------------
 
     def plan(self) -> JSONObject:
         """Return the plan in the form of a publication, with the modules of its tools; see `read_published`."""
+        return dict(self._plan)
+
+    @cached_property
+    def _plan(self) -> JSONObject:
         catalogue = self.lifted.catalogue
         calls = [with_own_module(call, catalogue) for call in self.calls]
         plan: JSONObject = {**self.lifted.function.plan(), "calls": calls, "output": self.output}
@@ -373,11 +242,13 @@ class PlanDraft:
         return plan
 
     def arguments(self, run: AlignedRun) -> JSONObject:
-        """Return the arguments with which the tool repeats a run: its input, and its values of the parameters."""
+        """Return the arguments with which the tool repeats a run: its input, and its values of the parameters that have
+        a default. What the plan follows need not be passed.
+        """
         given = run.function.input or {}
         found: JSONObject = {key: value for key, value in given.items() if key not in self.inputs.fixed}
         for one in self.parameters:
-            if one.name not in self.inputs.unfilled:
+            if one.name not in self.inputs.unfilled and not one.followed:
                 leaf = one.leaves[0]
                 value = run.leaf(leaf.place, leaf.keys) if run.calls else one.value
                 if not isinstance(value, Missing):
@@ -387,7 +258,9 @@ class PlanDraft:
 
     def with_input(self, given: JSONObject) -> Plan:
         """The plan with an input."""
-        return read_published(self.plan(), given, self.inputs.schema, self.lifted.function.output_schema, name="it")
+        return read_published(self._plan, given, self.inputs.schema, self.lifted.function.output_schema, name="it")
+
+    # -- self-consistency ------------------------------------------------------------------------------------------
 
     def difference(self) -> str | None:
         """Return why the plan is not self-consistent; None if it is."""
@@ -398,7 +271,8 @@ class PlanDraft:
 
     def _differs(self, aligned: AlignedRun) -> str | None:
         plan = self.with_input(self.arguments(aligned))
-        return inconsistency(aligned.function.run, plan, aligned.recorded, self.lifted.catalogue)
+        unmade = [place for place, call in enumerate(aligned.calls) if not call.is_made]
+        return inconsistency(aligned.function.run, plan, aligned.recorded, self.lifted.catalogue, unmade)
 
     def confirmations(self) -> tuple[list[str], list[str]]:
         """Return (the runs with other data that it reproduces, why it does not reproduce others)."""
@@ -413,58 +287,11 @@ class PlanDraft:
         return agree, different
 
 
-def make_draft(
-    lifted: Lifted, choices: Choices, decisions: Mapping[str, ParameterDecision], *, strict: bool = False
-) -> PlanDraft:
-    """Turn a lifted run into a plan with explained literals and parameters.
-
-    Args:
-        lifted: the run.
-        choices: what a person takes in place of literals.
-        decisions: what a person decides about parameters.
-        strict: see `PlanDraft`.
-
-    Raises:
-        PublicationError: a choice or decision names a path or parameter that does not exist, or does not fit it.
-    """
-    making = _Making(lifted, choices, decisions)
-    draft = PlanDraft(
-        lifted,
-        choices,
-        making.calls,
-        making.output,
-        Inputs(lifted.function.input_schema),
-        making.parameters,
-        making.explained,
-        making.chosen,
-        strict=strict,
-    )
-    function = lifted.function
-    inputs = inputs_of(function.input_schema, function.input or {}, making.parameters, decisions)
-    draft.inputs = inputs
-    if inputs.renamed:
-        draft.calls = [renamed_inputs(call, inputs.renamed) for call in draft.calls]
-        draft.output = renamed_inputs(draft.output, inputs.renamed)
-        draft.explained = [_renamed(one, inputs.renamed) for one in draft.explained]
-    draft.asks_mind = _asking(draft)
-    return draft
+_READABLE: Final = ("input", "results", "state")
 
 
-def folds_well(lifted: Lifted) -> bool:
-    """Return whether the calls of a run that were folded are explained, and whether the plan does what the run did."""
-    leaves = {leaf.at: leaf for leaf in lifted.leaves}
-    for place in lifted.folded:
-        leaf = leaves.get(("calls", str(place), "_each"))
-        if leaf is None or lifted.explained(leaf) is None:
-            return False
-    try:
-        return not lifted.folded or make_draft(lifted, Choices(), {}).difference() is None
-    except PublicationError:
-        return False
-
-
-_WATCHED: Final = 200
-"""The most parts of results that the calls of a plan watch."""
+def _is_read(path: Path, read: set[Path]) -> bool:
+    return any(path[:length] in read for length in range(1, len(path) + 1))
 
 
 def _parts(root: str, value: JSON | Missing) -> Iterator[str]:
@@ -484,60 +311,132 @@ def _parts(root: str, value: JSON | Missing) -> Iterator[str]:
         yield root
 
 
+# -- making a draft -------------------------------------------------------------------------------------------------
+
+
+def make_draft(
+    lifted: Lifted, choices: Choices, decisions: Mapping[str, ParameterDecision], *, strict: bool = False
+) -> PlanDraft:
+    """Turn a lifted run into a plan with explained literals and parameters.
+
+    Args:
+        lifted: the run.
+        choices: what a person takes in place of literals.
+        decisions: what a person decides about parameters.
+        strict: see `PlanDraft`.
+
+    Raises:
+        PublicationError: a choice or decision names a path or parameter that does not exist, or does not fit it.
+    """
+    making = _Making(lifted, choices, decisions)
+    function = lifted.function
+    inputs = inputs_of(function.input_schema, function.input or {}, making.parameters, decisions)
+    names = {**making.names, **inputs.renamed}
+    for path, name in making.names.items():
+        names[path] = inputs.renamed.get(name, name)
+    draft = PlanDraft(
+        lifted,
+        choices,
+        [renamed_inputs(call, inputs.renamed) for call in making.calls],
+        renamed_inputs(making.output, inputs.renamed),
+        inputs,
+        making.parameters,
+        _bounded([_renamed(one, names) for one in making.explained]),
+        making.chosen,
+        strict=strict,
+    )
+    draft.asks_mind = _asking(draft)
+    return draft
+
+
+def _renamed(one: Explained, names: Mapping[str, str]) -> Explained:
+    if not names:
+        return one
+    by: dict[Explanation, None] = {}
+    for each in one.by:
+        reads_input = any(reference.startswith("†input") for reference in each.references)
+        renamed = read_explanation(renamed_inputs(each.to_json(), names)) if reads_input else each
+        by[renamed] = None
+    return replace(one, by=tuple(by))
+
+
+def _bounded(explained: list[Explained]) -> list[Explained]:
+    """Keep so many explanations of each literal that a plan of many calls can be read."""
+    if sum(len(one.by) for one in explained) <= _EXPLANATIONS:
+        return explained
+    most = max(1, _EXPLANATIONS // len(explained))
+    return [replace(one, by=one.by[:most], cut=True) if len(one.by) > most else one for one in explained]
+
+
 class _Making:
-    """Decides for each literal of a lifted run what the plan has in its place."""
+    """Decides for each literal of a lifted run what the plan has in its place.
+
+    Attributes:
+        calls, output: those of the plan.
+        explained: the literals with their explanations.
+        chosen: by path, what a person took.
+        parameters: the parameters made of literals.
+        names: by the path of an earlier literal that explains later ones, the name of its parameter.
+    """
 
     def __init__(self, lifted: Lifted, choices: Choices, decisions: Mapping[str, ParameterDecision]) -> None:
         self._lifted = lifted
         self.calls = copy.deepcopy(lifted.calls)
         self.output = copy.deepcopy(lifted.output)
-        self.explained: list[Explained] = [
-            tests.explained(place)
-            for place, tests in lifted.tests.items()
-            if choices.take.get(f"calls.{place}") != KEEP
-        ]
+        self.explained: list[Explained] = []
         self.chosen: dict[str, str] = {}
+        self.names: dict[str, str] = {}
         taken = self._take(choices)
-        placed = {path for one in decisions.values() for path in one.at}
-        open_: list[tuple[Leaf, str]] = []
+        self._placed = {path for one in decisions.values() for path in one.at}
+        self._open: list[tuple[Leaf, str]] = []
         for leaf in lifted.leaves:
-            if any(leaf.path == path or leaf.path.startswith(f"{path}.") for path in taken):
-                continue
-            explained = lifted.explained(leaf)
-            if leaf.path in placed and leaf.reference is None:
-                open_.append((leaf, self._tool(leaf)))
-            elif explained is not None:
-                self._put(leaf.place, leaf.keys, escaped(leaf.value) if leaf.reference is None else self._value(leaf))
-                self.explained.append(explained)
-            elif leaf.reference is not None or leaf.demanded:
-                continue
-            elif leaf.place is None:
-                self._explain_output(leaf)
-            elif leaf.keys[:1] == ("_output",):
-                if lifted.requests:
-                    # A mind wrote it for this input, so it is asked again for another.
-                    self._without_output(leaf)
-            elif not self._is_fixed(leaf):
-                open_.append((leaf, self._tool(leaf)))
-            elif (found := lifted.found.get(leaf.path)) is not None and (len(found.by) > 1 or found.contradicted):
-                # It stays as it is, and an answer says when it might not have.
-                why = VARIES if found.contradicted else None
-                self.explained.append(Explained(leaf.at, tuple(found.by), lifted.agreed[leaf.path], found.cut, why))
+            if not any(leaf.path == path or leaf.path.startswith(f"{path}.") for path in taken):
+                self._decide(leaf)
+
         fixed = {name for name, one in decisions.items() if one.fix}
-        self.parameters = parameters_of(open_, lifted.function.input or {}, decisions)
-        for one in self.parameters:
-            for leaf in one.leaves if one.name not in fixed else ():
-                self._put(leaf.place, leaf.keys, format_reference(("input", one.name)))
-                self._explain_parameter(one, leaf)
+        self.parameters = parameters_of(self._open, lifted.function.input or {}, decisions)
+        for parameter in self.parameters:
+            if parameter.name not in fixed:
+                self._fill(parameter)
+        self.explained = [one for one in map(self._with_named_literals, self.explained) if one is not None]
+
+    def _decide(self, leaf: Leaf) -> None:
+        """Decide what the plan has in the place of a literal."""
+        lifted = self._lifted
+        explained = lifted.explained(leaf)
+        if leaf.path in self._placed and leaf.reference is None:
+            self._open.append((leaf, self._tool(leaf)))
+        elif explained is not None and self._repeats(leaf, explained.by[0]):
+            # It is filled by the parameter of the earlier literal.
+            self._open.append((leaf, self._tool(leaf)))
+        elif explained is not None:
+            self._put(leaf.place, leaf.keys, escaped(leaf.value) if leaf.reference is None else self._value(leaf))
+            self.explained.append(explained)
+        elif leaf.reference is not None or leaf.demanded:
+            return
+        elif leaf.place is None:
+            self._explain_output(leaf)
+        elif leaf.keys[:1] == ("_output",):
+            if lifted.requests:
+                # A mind wrote it for this input, so it is asked again for another.
+                self._without_output(leaf)
+        elif not self._is_fixed(leaf):
+            self._open.append((leaf, self._tool(leaf)))
+        else:
+            self._explain_fixed(leaf)
+
+    def _repeats(self, leaf: Leaf, first: Explanation) -> bool:
+        """Return whether a literal is the same parameter of a call again as an earlier literal."""
+        literal = self._lifted.literal_of(first.reference) if isinstance(first, PathTo) else None
+        return literal is not None and not literal[1] and literal[0].keys[-1:] == leaf.keys[-1:]
 
     def _value(self, leaf: Leaf) -> JSON:
         found = self._lifted.aligned.leaf(leaf.place, leaf.keys)
         return None if isinstance(found, Missing) else escaped(found)
 
     def _tool(self, leaf: Leaf) -> str:
-        return (
-            self._lifted.aligned.calls[leaf.place].name if leaf.place is not None and self._lifted.aligned.calls else ""
-        )
+        calls = self._lifted.aligned.calls
+        return calls[leaf.place].name if leaf.place is not None and calls else ""
 
     def _is_fixed(self, leaf: Leaf) -> bool:
         """Return whether a constant is no parameter: it is empty, a program, or tells a built-in tool what to do."""
@@ -548,6 +447,13 @@ class _Making:
         if tool is not None and tool.key == PROGRAM_STEP and leaf.keys == ("program",):
             return True
         return tool is not None and tool.module is None and _builtins().tools.get(tool.name) == tool
+
+    def _explain_fixed(self, leaf: Leaf) -> None:
+        """Let a literal stay as it is; an answer says when it might not have."""
+        found = self._lifted.found.get(leaf.path)
+        if found is not None and (len(found.by) > 1 or found.contradicted):
+            why = VARIES if found.contradicted else None
+            self.explained.append(Explained(leaf.at, tuple(found.by), self._lifted.agreed[leaf.path], found.cut, why))
 
     def _explain_output(self, leaf: Leaf) -> None:
         if not self._lifted.requests:
@@ -560,21 +466,45 @@ class _Making:
         why = VARIES if contradicted else RECORDED
         self.explained.append(Explained(leaf.at, by, runs, found is not None and found.cut, why))
 
-    def _explain_parameter(self, parameter: Parameter, leaf: Leaf) -> None:
-        """Keep the explanations that are weaker than the constant: they show when the default may be wrong."""
-        found = self._lifted.found.get(leaf.path)
-        weak = [one for one in found.by if not isinstance(one, Constant)] if found is not None else []
-        if found is not None and (weak or found.contradicted):
-            by = (PathTo(format_reference(("input", parameter.name))), *weak)
-            why = VARIES if found.contradicted else None
-            self.explained.append(Explained(leaf.at, by, self._lifted.agreed[leaf.path], found.cut, why))
+    # -- parameters ------------------------------------------------------------------------------------------------
 
-    # -- what a person takes -----------------------------------------------------------------------------------
+    def _fill(self, parameter: Parameter) -> None:
+        """Put a parameter in the place of its literals."""
+        reference = format_reference(("input", parameter.name))
+        for leaf in parameter.leaves:
+            self.names[leaf.path] = parameter.name
+            self._put(leaf.place, leaf.keys, reference)
+            # What else may have made it shows when the default may be wrong.
+            found = self._lifted.found.get(leaf.path)
+            others = [one for one in found.by if not isinstance(one, Constant)] if found is not None else []
+            if found is not None and (others or found.contradicted):
+                by = (PathTo(reference), *(one for one in others if not self._is_literal(one)))
+                why = VARIES if found.contradicted else None
+                if len(by) > 1 or why is not None:
+                    runs = self._lifted.agreed[leaf.path]
+                    self.explained.append(Explained(leaf.at, by, runs, found.cut, why))
+
+    def _is_literal(self, one: Explanation) -> bool:
+        return isinstance(one, PathTo) and self._lifted.literal_of(one.reference) is not None
+
+    def _with_named_literals(self, one: Explained) -> Explained | None:
+        """Leave out the explanations by earlier literals that are no parameters; None if only the constant is left."""
+        by = [each for each in one.by if all(map(self._is_named, each.references))]
+        if len(by) == len(one.by):
+            return one
+        if one.at[0] == "calls" and all(isinstance(each, Constant) for each in by):
+            return None
+        return replace(one, by=tuple(by))
+
+    def _is_named(self, reference: str) -> bool:
+        literal = self._lifted.literal_of(reference)
+        return literal is None or literal[0].path in self.names
+
+    # -- what a person takes ---------------------------------------------------------------------------------------
 
     def _take(self, choices: Choices) -> list[str]:
         for path, value in choices.take.items():
-            always = (*self._lifted.decisions, *self._lifted.tests)
-            if value == KEEP and any(path == f"calls.{place}" for place in always):
+            if value == KEEP and any(path == f"calls.{place}" for place in self._lifted.decisions):
                 # The call is always made.
                 continue
             place, keys = self._where(path)
@@ -587,7 +517,7 @@ class _Making:
             else:
                 explanation = read_explanation(value, where=f"choices.take.{path}")
                 at = ("output", *keys) if place is None else ("calls", str(place), *keys)
-                self.explained.append(Explained(at, (explanation,), SETTLED))
+                self.explained.append(Explained(at, (explanation,), RUNS_FOR_POSITION))
             self.chosen[path] = value if isinstance(value, str) else read_explanation(value).shown
         return list(self.chosen)
 
@@ -626,11 +556,6 @@ def _with(document: JSON, keys: Path, value: JSON) -> JSON:
     if isinstance(document, list):
         return [_with(item, keys[1:], value) if str(n) == keys[0] else item for n, item in enumerate(document)]
     return document
-
-
-def _renamed(one: Explained, names: Mapping[str, str]) -> Explained:
-    by = tuple(read_explanation(renamed_inputs(each.to_json(), names)) for each in one.by)
-    return Explained(one.at, by, one.runs, one.cut, one.why)
 
 
 def _asking(draft: PlanDraft) -> list[int]:

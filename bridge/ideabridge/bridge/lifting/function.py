@@ -39,7 +39,7 @@ from ideabridge.bridge.store.store import Store
 from ideabridge.tools.compose import wrap_output
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.keywords import move_refs
-from ideabridge.tools.tool import META_PROPERTIES
+from ideabridge.tools.tool import META_PROPERTIES, ToolKey
 
 T = TypeVar("T")
 
@@ -287,49 +287,6 @@ def _walk(value: JSON, path: Path) -> Iterator[tuple[Path, JSON]]:
             yield from _walk(item, (*path, str(number)))
 
 
-def index_values(document: JSON, found: dict[str, list[Path]]) -> bool:
-    """Note the path of each value in a document that can identify its origin, by the digest of the value.
-
-    Returns:
-        True if the whole document was examined.
-    """
-    return _note(document, (), found, 0)[1] <= _NODES
-
-
-def _note(value: JSON, path: Path, found: dict[str, list[Path]], count: int) -> tuple[str, int]:
-    """Return (its digest, the number of values noted so far). Digests are made from the bottom up, each once."""
-    count += 1
-    if count > _NODES:
-        # Nothing that holds this is noted either.
-        return "", count
-    if len(path) >= _DEPTH:
-        own = digest(value)
-    elif isinstance(value, dict):
-        parts: list[str] = []
-        for key in sorted(value):
-            part, count = _note(value[key], (*path, key), found, count)
-            parts.append(f"{len(key)}:{key}{part}")
-        own = _hash("d", parts)
-    elif isinstance(value, list):
-        parts = []
-        for number, item in enumerate(value):
-            part, count = _note(item, (*path, str(number)), found, count)
-            parts.append(part)
-        own = _hash("l", parts)
-    else:
-        own = digest(value)
-        inner: JSON | Missing = parsed_text(value) if isinstance(value, str) else None
-        if isinstance(inner, dict):
-            for key, item in inner.items():
-                count = _note(item, (*path, key), found, count)[1]
-        elif isinstance(inner, list):
-            for number, item in enumerate(inner):
-                count = _note(item, (*path, str(number)), found, count)[1]
-    if count <= _NODES and is_distinctive(value):
-        found.setdefault(own, []).append(path)
-    return own, count
-
-
 # -- executed calls -------------------------------------------------------------------------------------------------
 
 _ERRORS: Final = "†data.error."
@@ -345,10 +302,6 @@ class Executed:
         chosen: the Request in which it was first proposed. A failed call that is proposed again unchanged counts once.
         raw: the call as it ran; changes by a person are literals in it.
         edited: who changed it; None: nobody.
-        members: the numbers in the run of the calls that were folded into it; empty: it is one call.
-        through: the path of the argument in which these differ.
-
-    A folded call has the Request of its last member as `step`, and that of its first as `chosen`; see fold.py.
     """
 
     progress: Progress
@@ -356,24 +309,27 @@ class Executed:
     chosen: int
     raw: JSONObject
     edited: str | None = None
-    members: tuple[int, ...] = ()
-    through: Path = ()
 
     @property
     def index(self) -> int:
-        """Its number in the run; that of the first member if calls were folded."""
+        """Its number in the run."""
         return self.progress.call.index
 
     @property
     def is_made(self) -> bool:
-        """False if another run made it; see alternatives.py."""
+        """False if only another run made it; see `not_made`."""
         return self.index >= 0
 
-    def paths(self, place: int) -> dict[int, Path]:
-        """Return, by number in the run, the path of each result below `results` if the plan has the call in a place."""
-        if not self.members:
-            return {self.index: (str(place),)}
-        return {index: (str(place), str(number)) for number, index in enumerate(self.members)}
+    def not_made(self) -> Executed:
+        """Return what stands for it in a run that did not make it: without parameters and without a result."""
+        call = dataclasses.replace(self.progress.call, index=-1)
+        return Executed(Progress(call, CallStatus.SKIPPED), self.step, self.chosen, {})
+
+    @property
+    def key(self) -> ToolKey | None:
+        """The key of its tool; None if the tool is unknown."""
+        tool = self.progress.call.tool
+        return None if tool is None else tool.key
 
     @property
     def name(self) -> str:
@@ -599,13 +555,13 @@ def reads_of(call: Call) -> set[int]:
     }
 
 
-def all_before(steps: Mapping[int, set[int]], start: set[int]) -> set[int]:
+def all_before(steps: Mapping[int, Iterable[int]], start: Iterable[int]) -> set[int]:
     """Return the calls that a set of calls leads to, in one step or several, with the set itself."""
     found: set[int] = set()
-    open_ = list(start)
-    while open_:
-        index = open_.pop()
+    waiting = list(start)
+    while waiting:
+        index = waiting.pop()
         if index not in found:
             found.add(index)
-            open_.extend(steps.get(index, ()))
+            waiting.extend(steps.get(index, ()))
     return found

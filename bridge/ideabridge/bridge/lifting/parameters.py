@@ -113,12 +113,14 @@ class Parameter:
         value: the recorded value, its default.
         leaves: the literals that it fills.
         tool: the tool of the first of them.
+        followed: it is only taken where it is passed; otherwise the plan follows where the value came from.
     """
 
     name: str
     value: JSON
     leaves: list[Leaf]
     tool: str = ""
+    followed: bool = False
 
     @property
     def schema(self) -> JSONObject:

@@ -19,7 +19,7 @@ from ideabridge.bridge.context.explanations import WHEN, Constant, Explained, Pa
 from ideabridge.bridge.context.references import parse_reference
 from ideabridge.bridge.lifting.aligned import Leaf, is_position, short
 from ideabridge.bridge.lifting.draft import PlanDraft
-from ideabridge.bridge.lifting.lift import RECORDED
+from ideabridge.bridge.lifting.lifted import RECORDED
 from ideabridge.tools.encoding import JSON, JSONObject
 
 OpenKind: TypeAlias = Literal[
@@ -111,7 +111,7 @@ def _repeated(draft: PlanDraft) -> Iterator[OpenPoint]:
     counts = Counter[str]()
     for place, call in enumerate(draft.lifted.aligned.calls):
         if place in copied:
-            counts[call.name] += len(call.members) or 1
+            counts[call.name] += 1
     for name, count in counts.items():
         if count >= REPEATED:
             yield OpenPoint(

@@ -10,9 +10,9 @@ from ideabridge.bridge.context.explanations import WHEN, Explained, read_explain
 from ideabridge.bridge.context.state import Missing, read
 from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.lifting.aligned import AlignedRun, Leaf, short
+from ideabridge.bridge.lifting.alike import runs_like
 from ideabridge.bridge.lifting.draft import PlanDraft
 from ideabridge.bridge.lifting.evidence import KINDS
-from ideabridge.bridge.lifting.lift import runs_like
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.bridge.store.store import Store
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -34,11 +34,9 @@ def report_of(draft: PlanDraft, store: Store | None = None, caller: str = "") ->
     Returns:
         `{"run", "requests", "calls": [{"place", "tool", "asks_mind"?, "decision"?, "after"?}],
         "parameters": [{"name", "default"?, "required", "description"?, "fills": [paths]}],
-        "alternatives": [{"place", "tool", "when", "instead": [text...], "more", "runs"}],
         "literals": [{"path", "recorded", "from", "instead": [text...], "runs", "why"?}], "references", "taken",
         "left_out": [text...], "consistent", "difference", "confirmed_by", "not_confirmed_by",
-        "offers": [{"run", "settles": [paths]}]}`. `alternatives` are the calls that only some runs made, with the tests
-        that say when they are made; `literals` are those that are not known for certain.
+        "offers": [{"run", "settles": [paths]}]}`. `literals` are those that are not known for certain.
     """
     lifted = draft.lifted
     calls: list[JSON] = []
@@ -62,8 +60,7 @@ def report_of(draft: PlanDraft, store: Store | None = None, caller: str = "") ->
         "requests": lifted.requests,
         "calls": calls,
         "parameters": list[JSON](_parameters(draft)),
-        "alternatives": [_alternative(one, draft.calls) for one in draft.explained if one.at[2:] == (WHEN,)],
-        "literals": [_literal(one, leaves.get(one.at)) for one in draft.explained if one.at[2:] != (WHEN,)],
+        "literals": [_literal(one, leaves.get(one.at)) for one in draft.explained],
         "references": sum(leaf.reference is not None for leaf in lifted.leaves),
         "taken": dict[str, JSON](draft.chosen),
         "left_out": list[JSON](one.shown for one in lifted.left_out),
@@ -130,8 +127,7 @@ def _more(one: JSONObject) -> str:
 
 def _offers(draft: PlanDraft, store: Store, caller: str) -> Iterator[JSONObject]:
     """Runs of the same shape, with the literals of which they would remove an explanation."""
-    named = [other.run_id for other in draft.lifted.others]
-    for run in runs_like(draft.lifted.aligned, store, caller, named):
+    for run in runs_like(draft.lifted, store, caller):
         settles = [".".join(one.at) for one in draft.explained if _contradicts(draft, run, one)]
         yield {"run": run.run_id, "settles": list[JSON](settles)}
 
@@ -172,10 +168,6 @@ def report_lines(report: JSONObject) -> list[tuple[str, str | None]]:
         needed = "" if default or one["required"] else ", may be left out"
         fills = f"  fills {_joined(one['fills'])}" if one["fills"] else ""
         lines.append((f"  {one['name']}{default}{needed}{fills}", None))
-    alternatives = _objects(report["alternatives"])
-    if alternatives:
-        lines.append(("calls that only some runs made, and when they are made", "cyan"))
-    lines += [(_alternative_line(one), "yellow" if one["instead"] else "green") for one in alternatives]
     literals = _objects(report["literals"])
     if literals:
         lines.append(("copied values: what is taken for other data, and what it may be instead", "cyan"))

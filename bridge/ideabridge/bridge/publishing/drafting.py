@@ -12,10 +12,12 @@ from typing import Any, cast
 
 from ideabridge.bridge.context.explanations import Explained, read_explained
 from ideabridge.bridge.errors import NoPlanError, PublicationError
-from ideabridge.bridge.lifting.draft import PlanDraft, folds_well, make_draft, read_choices
+from ideabridge.bridge.lifting.choices import read_choices
+from ideabridge.bridge.lifting.draft import PlanDraft, make_draft
 from ideabridge.bridge.lifting.evidence import Record, read_record
 from ideabridge.bridge.lifting.function import Function, read_function
 from ideabridge.bridge.lifting.lift import lift
+from ideabridge.bridge.lifting.lifted import arranged
 from ideabridge.bridge.lifting.parameters import read_decisions
 from ideabridge.bridge.lifting.plain import OpenPoint, open_points, read_open
 from ideabridge.bridge.lifting.report import report_of
@@ -141,8 +143,6 @@ def drafted(
     decisions = read_decisions(parameters)
     try:
         lifted = lift(store, ref, caller, chosen.runs)
-        if not folds_well(lifted):
-            lifted = lift(store, ref, caller, chosen.runs, folding=False)
     except PublicationError as error:
         if chosen.runs:
             raise
@@ -166,8 +166,7 @@ def draft_of(
         fault = str(error)
     places: list[JSON] | None = None
     if not lifted.function.instances:
-        recorded = [lifted.aligned.recorded.get(place) for place in range(len(lifted.aligned.calls))]
-        places = [list[JSON](one) if isinstance(one, tuple) else one for one in recorded]
+        places = [lifted.aligned.recorded.get(place) for place in range(len(lifted.aligned.calls))]
     return {
         "run": lifted.function.run.id,
         "runs": list[JSON](other.run_id for other in lifted.others),
@@ -190,7 +189,7 @@ def draft_of(
 def shape_of(store: Store, ref: str, caller: str) -> JSONObject | None:
     """See `Drafting.shape`."""
     try:
-        lifted = lift(store, ref, caller, folding=False)
+        lifted = arranged(read_function(store, ref, caller))
     except PublicationError:
         return None
     return {"calls": lifted.calls, "output": lifted.output}

@@ -45,7 +45,7 @@ from ideabridge.bridge.errors import (
     ProgramRefusedError,
     PublicationError,
 )
-from ideabridge.bridge.lifting.draft import Choices, read_choices
+from ideabridge.bridge.lifting.choices import Choices, read_choices
 from ideabridge.bridge.lifting.function import Function, reading_calls, without_reads
 from ideabridge.bridge.lifting.naming import first_sentence
 from ideabridge.bridge.lifting.parameters import ParameterDecision, read_decisions

@@ -9,7 +9,7 @@ from typing import Any
 from ideabridge.bridge.context.explanations import same
 from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.lifting.aligned import contrast
-from ideabridge.bridge.lifting.draft import inconsistency
+from ideabridge.bridge.lifting.consistency import inconsistency
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.solution import rejection
 from ideabridge.bridge.reading import are_small, read_beside

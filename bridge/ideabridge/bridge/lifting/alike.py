@@ -1,0 +1,221 @@
+"""Alike: further runs of a task, with their calls aligned to those of the run that is lifted.
+
+Of two runs, only what leads to a change or to the output is compared: a mind may look around in one run and not in the
+other. Runs whose other calls differ are of another shape. They are no evidence, and become a tool of their own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import Final
+
+from ideabridge.bridge.context.explanations import same
+from ideabridge.bridge.context.references import Hole, Path, compile_value, parse_reference
+from ideabridge.bridge.context.state import Missing
+from ideabridge.bridge.errors import PublicationError
+from ideabridge.bridge.lifting.aligned import AlignedRun, ValueSource
+from ideabridge.bridge.lifting.explaining import explain
+from ideabridge.bridge.lifting.function import Executed, read_function
+from ideabridge.bridge.lifting.lifted import Lifted, arranged, selects_by_data
+from ideabridge.bridge.loop.progress import CallStatus
+from ideabridge.bridge.store.idea import RunRecord
+from ideabridge.bridge.store.store import Store
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.tool import META_PROPERTIES, ToolKey
+
+_SEARCHED: Final = 200
+"""The latest runs that are looked through for others of the same shape."""
+
+_EXAMINED: Final = 5
+"""The most runs with the same tools that are read to find those of the same shape."""
+
+_OFFERED: Final = 5
+"""The most runs of the same shape that are offered."""
+
+
+class OtherShapeError(PublicationError):
+    """Another run made other calls than the lifted run."""
+
+
+def aligned_run(mine: Lifted, store: Store, run_id: str, caller: str) -> AlignedRun:
+    """Return another run of the same task, with its calls in the places of the plan.
+
+    Raises:
+        OtherShapeError: it made other calls; the message says which.
+        PublicationError: it had the same data, or cannot be examined.
+        UnknownRunError, UnknownIdeaError: this caller has no such run.
+    """
+    other = arranged(read_function(store, run_id, caller))
+    where = f"run {other.function.run.id}"
+    if mine.requests and not other.requests:
+        # A plan that was run again, by its name perhaps, agrees with itself.
+        raise PublicationError(f"{where} replays a plan; only runs of a mind are compared")
+    if mine.function.instances or other.function.instances:
+        raise PublicationError(f"{where} is over instances; such runs are not lifted together")
+
+    aligned = AlignedRun(other.function, _placed(mine, other, where))
+    fault = _contradiction(mine.aligned, aligned)
+    if fault is not None:
+        raise OtherShapeError(f"{where} has another shape, and becomes another tool: {fault}")
+    if not differ(mine.aligned, aligned):
+        raise PublicationError(
+            f"{where} had the same input, made the same calls and had the same results, so it shows nothing new"
+        )
+    return aligned
+
+
+def _placed(mine: Lifted, other: Lifted, where: str) -> list[Executed]:
+    """Return the calls of another run in the places of the plan: the n-th call of a tool there is the n-th here.
+
+    Raises:
+        OtherShapeError: the runs made other calls.
+    """
+    here, there = mine.aligned.calls, other.aligned.calls
+    if _counts(here) == _counts(there):
+        return _in_turn(here, range(len(here)), there, range(len(there)))
+
+    explain(mine)
+    explain(other)
+    needed_here, needed_there = sorted(mine.needed), sorted(other.needed)
+    if _counts(here[place] for place in needed_here) != _counts(there[place] for place in needed_there):
+        wanted, found = _counts(here), _counts(there)
+        key = next(key for key in (*wanted, *found) if wanted[key] != found[key])
+        name = next(call.name for call in (*here, *there) if call.key == key)
+        raise OtherShapeError(
+            f"{where} made other calls, and becomes another tool: it called {name} {_times(found[key])}, and this run"
+            f" {_times(wanted[key])}"
+        )
+    return _in_turn(here, needed_here, there, needed_there)
+
+
+def _counts(calls: Iterable[Executed]) -> Counter[ToolKey | None]:
+    return Counter(call.key for call in calls)
+
+
+def _times(count: int) -> str:
+    if count == 0:
+        return "not at all"
+    return "once" if count == 1 else f"{count} times"
+
+
+def _in_turn(
+    here: Sequence[Executed], places: Iterable[int], there: Sequence[Executed], others: Iterable[int]
+) -> list[Executed]:
+    waiting: dict[ToolKey | None, list[Executed]] = {}
+    for place in reversed(list(others)):
+        waiting.setdefault(there[place].key, []).append(there[place])
+    compared = set(places)
+    return [waiting[call.key].pop() if place in compared else call.not_made() for place, call in enumerate(here)]
+
+
+def differ(one: AlignedRun, other: AlignedRun) -> bool:
+    """Return whether two aligned runs had different data."""
+    if not same(one.function.input or {}, other.function.input or {}):
+        return True
+    for mine, theirs in zip(one.calls, other.calls, strict=True):
+        if not theirs.is_made:
+            continue
+        ran = list[JSON](item.parameters for item in mine.progress.items)
+        there = list[JSON](item.parameters for item in theirs.progress.items)
+        if not same(ran, there) or mine.progress.status is not theirs.progress.status:
+            return True
+        if mine.progress.status is CallStatus.DONE and not same(mine.progress.value, theirs.progress.value):
+            return True
+    return not same(one.function.run.result, other.function.run.result)
+
+
+# -- data flow ------------------------------------------------------------------------------------------------------
+
+
+def _contradiction(mine: AlignedRun, other: AlignedRun) -> str | None:
+    """Return where the data flow differs, as far as both runs were written with references."""
+    for place, (one, two) in enumerate(zip(mine.calls, other.calls, strict=True)):
+        if not two.is_made:
+            continue
+        if _parameters(one.raw) != _parameters(two.raw) or one.progress.call.has_each != two.progress.call.has_each:
+            return f"calls.{place} ({one.name}) has other parameters"
+        if (one.progress.status is CallStatus.DONE) != (two.progress.status is CallStatus.DONE):
+            return f"calls.{place} ({one.name}) took another branch"
+        for keys, text in _references_in(one.raw):
+            written = other.written_reference(place, keys)
+            if written is not None:
+                here = _fields(mine.sources_of(parse_reference(text)))
+                if here and here != _fields(other.sources_of(parse_reference(written))):
+                    return f"calls.{place}.{'.'.join(keys)} reads {written} there"
+            elif _differs(mine, other, place, keys, text):
+                return f"calls.{place}.{'.'.join(keys)} is not what {text} reads there"
+    return None
+
+
+def _parameters(raw: JSONObject) -> set[str]:
+    return {key for key in raw if key not in META_PROPERTIES}
+
+
+def _references_in(raw: JSONObject) -> Iterator[tuple[Path, str]]:
+    """(keys, text) of every well-formed reference in the parameters of a call, and in `_each`."""
+    for key, value in raw.items():
+        if key not in META_PROPERTIES or key == "_each":
+            holes: list[Hole] = []
+            compile_value(value, holes, [], (key,))
+            for hole in holes:
+                if not hole.expression.uses_item:
+                    yield hole.path, hole.expression.text
+
+
+def _fields(sources: list[ValueSource]) -> list[ValueSource]:
+    """Return sources without the positions in lists, because every run chooses these anew."""
+    return [ValueSource(one.place, tuple("*" if key.isdecimal() else key for key in one.path)) for one in sources]
+
+
+def _differs(mine: AlignedRun, other: AlignedRun, place: int, keys: Path, text: str) -> bool:
+    """Return whether the other run has a literal there that differs from the value my reference has in that run."""
+    sources = mine.sources_of(parse_reference(text))
+    there = other.leaf(place, keys)
+    if len(sources) != 1 or isinstance(there, Missing):
+        return False
+    if selects_by_data(mine, sources[0], mine.calls[place].chosen):
+        return False
+    value = other.value(sources[0])
+    return not isinstance(value, Missing) and not same(value, there)
+
+
+# -- runs that are offered ------------------------------------------------------------------------------------------
+
+
+def runs_like(mine: Lifted, store: Store, caller: str) -> list[AlignedRun]:
+    """Return a caller's latest runs that made the same calls with other data, at most five. None of them is taken by
+    itself: an unrelated task of the same shape shows nothing.
+    """
+    found: list[AlignedRun] = []
+    known = {mine.aligned.run_id, *(other.run_id for other in mine.others)}
+    tools = {call.name for call in mine.aligned.calls}
+    examined = 0
+    for record in _ended(store, caller):
+        if record.id in known or record.parent is not None or not tools <= _tools(store, record.id):
+            continue
+        examined += 1
+        # Otherwise it has another shape, the same data, or cannot be examined.
+        with suppress(IdeabridgeError):
+            found.append(aligned_run(mine, store, record.id, caller))
+        if len(found) >= _OFFERED or examined >= _EXAMINED:
+            break
+    return found
+
+
+def _tools(store: Store, run_id: str) -> set[str]:
+    return {name for step in store.ideas.of_run(run_id) for name in step.meta.tools}
+
+
+def _ended(store: Store, caller: str) -> list[RunRecord]:
+    found: list[RunRecord] = []
+    after: str | None = None
+    while len(found) < _SEARCHED:
+        page = store.runs.newest(caller, "done", min(100, _SEARCHED), after=after, rooms=False)
+        found += page
+        if len(page) < min(100, _SEARCHED):
+            break
+        after = page[-1].id
+    return found

@@ -1,0 +1,80 @@
+"""Choices: what a person decides about the copied values of a draft, and about its runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from ideabridge.bridge.context.errors import ExplanationError
+from ideabridge.bridge.context.explanations import read_explanation
+from ideabridge.bridge.context.references import is_reference, parse_reference
+from ideabridge.bridge.errors import PublicationError
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.errors import IdeabridgeError
+
+_KEYS: Final = ("take", "runs")
+
+MIND: Final = "mind"
+"""What is taken for the `_output` that a mind wrote: ask a mind for it each time."""
+
+KEEP: Final = "keep"
+"""What is taken for a literal that stays as it is, for every input, and is no parameter; for a call that may have been
+a decision (`calls.2`): it is always made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """The choices of a person about a draft.
+
+    Attributes:
+        take: by path, the replacement of a literal: a reference, an explanation, `keep`, or `mind` for an `_output`.
+        runs: other runs of the same task.
+    """
+
+    take: JSONObject = field(default_factory=dict[str, JSON])
+    runs: tuple[str, ...] = ()
+
+    def to_json(self) -> JSONObject:
+        """Return the choices in the form that `read_choices` reads."""
+        form: JSONObject = {}
+        if self.take:
+            form["take"] = self.take
+        if self.runs:
+            form["runs"] = list[JSON](self.runs)
+        return form
+
+
+def read_choices(raw: JSONObject | None) -> Choices:
+    """Read `{"take": {path: reference | explanation | "keep" | "mind"}, "runs": [ids]}`.
+
+    Raises:
+        PublicationError: the form is wrong; the message says where and what was expected.
+    """
+    raw = raw or {}
+    for key in raw:
+        if key not in _KEYS:
+            raise PublicationError(f"choices: unknown key {key!r}; expected 'take' or 'runs'")
+    take = raw.get("take", {})
+    if not isinstance(take, dict):
+        raise PublicationError("choices.take: expected an object from paths to references")
+    for path, value in take.items():
+        _check_take(path, value)
+    listed = raw.get("runs", [])
+    runs = [one for one in listed if isinstance(one, str)] if isinstance(listed, list) else []
+    if not isinstance(listed, list) or len(runs) != len(listed):
+        raise PublicationError("choices.runs: expected an array of texts")
+    return Choices(take, tuple(runs))
+
+
+def _check_take(path: str, value: JSON) -> None:
+    if value == KEEP or (value == MIND and path.endswith("._output")):
+        return
+    try:
+        if isinstance(value, str) and is_reference(value):
+            parse_reference(value)
+        else:
+            read_explanation(value, where=f"choices.take.{path}")
+    except ExplanationError as error:
+        raise PublicationError(f'{error}, or "keep"') from None
+    except IdeabridgeError as error:
+        raise PublicationError(f"choices.take.{path}: {error}") from None

@@ -1,0 +1,161 @@
+"""Consistency: whether a plan, fed with the recorded results of a run, does what the run did."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from heapq import heappop, heappush
+from typing import Final
+
+from ideabridge.bridge.context.explanations import same
+from ideabridge.bridge.lifting.aligned import contrast
+from ideabridge.bridge.lifting.function import plan_machine
+from ideabridge.bridge.loop.catalogue import Catalogue
+from ideabridge.bridge.loop.effect import AskApproval, Execute, ExecutionKey
+from ideabridge.bridge.loop.event import (
+    AT_TERMINAL,
+    ApprovalAsked,
+    CallDecided,
+    CallFinished,
+    CallStarted,
+    JournalError,
+    MessageAdded,
+    SolutionProposed,
+)
+from ideabridge.bridge.loop.machine import Machine
+from ideabridge.bridge.plan import Plan
+from ideabridge.bridge.runs.recorded import RecordedRun
+from ideabridge.bridge.runs.values import given_by
+
+_NOBODY: Final = AT_TERMINAL
+
+
+def inconsistency(
+    run: RecordedRun,
+    plan: Plan,
+    places: Mapping[int, int] | None = None,
+    catalogue: Catalogue | None = None,
+    unmade: Collection[int] = (),
+) -> str | None:
+    """Return how the plan, with the input and the recorded results of the run, differs from the run in its calls or its
+    output; None if it does not differ. Nothing runs: every call is answered with its recorded result.
+
+    Args:
+        run: the run.
+        plan: the plan with the run's input.
+        places: the number in the run of each call of the plan. None: the plan is the run's own.
+        catalogue: the tools; None: the tools of the run.
+        unmade: the places of reading calls that the run did not make. They are answered with null.
+    """
+    machine = plan_machine(run, catalogue or run.machine.catalogue, plan)
+    calls, shared = plan.expanded()
+    errors = machine.check(calls, plan.output, shared)
+    if errors:
+        return f"it cannot run by itself: {errors[0]['error']}"
+    at = dict(enumerate(range(len(run.machine.history)))) if places is None else places
+    try:
+        machine.receive(SolutionProposed(calls, plan.output, None, shared, explained=plan.explained))
+        fault = _Comparison(machine, run, at, unmade).run()
+    except JournalError as error:
+        return f"other calls would run than did: {error}"
+    if fault is not None:
+        return fault
+    if machine.phase != "ending" or (not machine.has_output and plan.output is not None):
+        told = machine.errors[0]["error"] if machine.errors else "calls still wait"
+        return f"other calls would run than did: {told}"
+    given = given_by(machine)
+    if run.is_done and not same(given, run.result):
+        return f"with the recorded results it gives another output than the recorded one: {contrast(given, run.result)}"
+    return None
+
+
+class _Comparison:
+    """Answers every call of a plan as in a run, in the order in which the calls ended there."""
+
+    def __init__(self, machine: Machine, run: RecordedRun, at: Mapping[int, int], unmade: Collection[int]) -> None:
+        self._machine = machine
+        self._run = run
+        self._at = at
+        self._unmade = unmade
+        self._ended = run.ends()
+        self._order = {(event.call, event.item): number for number, event in enumerate(self._ended)}
+        # By the place in that order; what the run did not do comes last, in the order in which it is due.
+        self._waiting: list[tuple[int, int, Execute]] = []
+        self._due_count = 0
+        self._added: dict[int, list[MessageAdded]] = {}
+        for event in run.events:
+            if isinstance(event, MessageAdded):
+                self._added.setdefault(event.call, []).append(event)
+
+    def run(self) -> str | None:
+        """Return the first difference."""
+        answered: set[ExecutionKey] = set()
+        while True:
+            self._start()
+            if not self._waiting:
+                break
+            _, _, effect = heappop(self._waiting)
+            fault = self._answer(effect, answered)
+            if fault is not None:
+                return fault
+        wanted = set(self._at.values())
+        left = [key for key in self._order if key[0] in wanted and key not in answered]
+        if left:
+            return f"other calls would run than did: {self._run.machine.history[left[0][0]].call.label} would not"
+        return None
+
+    def _start(self) -> None:
+        """Start all calls that are due."""
+        while due := self._machine.due():
+            for effect in due:
+                if isinstance(effect, AskApproval):
+                    # With the recorded data, what is assumed is what was recorded.
+                    index = effect.call.index
+                    self._machine.receive(ApprovalAsked(index, effect.approval, effect.digest))
+                    self._machine.receive(CallDecided(index, effect.digest, "approve", _NOBODY))
+                elif isinstance(effect, Execute):
+                    self._machine.receive(CallStarted(*effect.key))
+                    recorded = self._recorded(effect.key)
+                    place = len(self._order) if recorded is None else self._order.get(recorded, len(self._order))
+                    heappush(self._waiting, (place, self._due_count, effect))
+                    self._due_count += 1
+            if not any(isinstance(effect, AskApproval | Execute) for effect in due):
+                break
+
+    def _recorded(self, key: ExecutionKey) -> ExecutionKey | None:
+        """Return the execution of the run that answers an execution of the plan."""
+        index, item = key
+        number = self._at.get(index)
+        return None if number is None else (number, item)
+
+    def _answer(self, effect: Execute, answered: set[ExecutionKey]) -> str | None:
+        """Answer a call as the run did; returns why that is not possible."""
+        index = effect.call.index
+        if index in self._unmade:
+            self._machine.receive(CallFinished(index, effect.item, value=None))
+            return None
+        label = f"calls.{effect.call.place} ({effect.call.name})"
+        key = self._recorded(effect.key)
+        if key is None or key not in self._order:
+            return f"other calls would run than did: {label}"
+        fault = _other_parameters(self._run, effect, key)
+        if fault is not None:
+            return f"{label} {fault}"
+        done = self._ended[self._order[key]]
+        answered.add(key)
+        for added in self._added.pop(key[0], ()):
+            # What it added is read by others, as its result is.
+            self._machine.receive(MessageAdded(index, added.message))
+        self._machine.receive(CallFinished(index, effect.item, value=done.value, error=done.error, chosen=done.chosen))
+        return None
+
+
+def _other_parameters(run: RecordedRun, effect: Execute, key: ExecutionKey) -> str | None:
+    items = run.machine.history[key[0]].items
+    number = key[1] or 0
+    if number >= len(items):
+        return "would run more often than it did"
+    ran = items[number].parameters
+    for name in dict.fromkeys((*ran, *effect.parameters)):
+        if not same(ran.get(name), effect.parameters.get(name)) or (name in ran) != (name in effect.parameters):
+            return f"would be given another {name}: {contrast(effect.parameters.get(name), ran.get(name), 60)}"
+    return None

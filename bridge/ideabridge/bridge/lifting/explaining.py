@@ -1,0 +1,161 @@
+"""Explaining: the explanations of every literal of a lifted run, in all runs that were named."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from functools import partial
+
+from ideabridge.bridge.context.explanations import Constant, Explanation, PathTo, Read
+from ideabridge.bridge.context.references import DAGGER, Path, format_reference, parse_reference
+from ideabridge.bridge.context.state import Missing
+from ideabridge.bridge.lifting.aligned import Leaf, ValueSource, leaves_of_call, leaves_of_output
+from ideabridge.bridge.lifting.function import is_distinctive
+from ideabridge.bridge.lifting.index import Values
+from ideabridge.bridge.lifting.lifted import Lifted, selects_by_data
+from ideabridge.bridge.lifting.search import Found, selects
+from ideabridge.bridge.lifting.search import explain as explain_literal
+from ideabridge.tools.encoding import JSON
+
+
+def explain(lifted: Lifted) -> None:
+    """List the leaves of a lifted run, and find the explanations of its literals in all runs that were named."""
+    lifted.leaves, lifted.found, lifted.agreed, lifted.literals = [], {}, {}, {}
+    _Explaining(lifted).run()
+
+
+class _Explaining:
+    """Goes through the calls in the order in which they were written, and indexes what each author had seen."""
+
+    def __init__(self, lifted: Lifted) -> None:
+        self._lifted = lifted
+        self._aligned = lifted.aligned
+        self._values = Values()
+        self._looked: dict[tuple[int | None, Path], Found] = {}
+        # The author of a plan had seen no results.
+        places = range(len(self._aligned.calls)) if lifted.requests else range(0)
+        self._unseen = sorted(places, key=lambda place: self._aligned.calls[place].step, reverse=True)
+        # The literals of a Request explain those of later ones.
+        self._literals: deque[Leaf] = deque()
+        self._readers: list[Read] = [partial(lifted.read, other) for other in lifted.others]
+
+    def run(self) -> None:
+        """Fill `leaves`, `found`, `agreed` and `literals` of the lifted run."""
+        lifted = self._lifted
+        calls = self._aligned.calls
+        if lifted.function.input:
+            self._values.add(f"{DAGGER}input", lifted.function.input)
+        leaves: dict[int, list[Leaf]] = {}
+        for place in sorted(range(len(calls)), key=lambda place: (calls[place].chosen, place)):
+            self._see(calls[place].chosen)
+            leaves[place] = list(leaves_of_call(lifted.calls[place], place, lifted.catalogue, self._is_whole))
+            for leaf in leaves[place]:
+                self._explain(leaf)
+            self._looked.clear()
+        self._see(lifted.function.run.machine.step)
+        output = list(leaves_of_output(lifted.output, self._is_whole))
+        for leaf in output:
+            self._explain(leaf)
+        lifted.leaves = [leaf for place in range(len(calls)) for leaf in leaves[place]] + output
+
+    def _see(self, step: int) -> None:
+        """Index the results and the literals of the Requests before one."""
+        calls = self._aligned.calls
+        while self._literals and calls[self._literals[0].place or 0].chosen < step:
+            leaf = self._literals.popleft()
+            self._lifted.literals[leaf.path] = leaf
+            self._values.add(format_reference(("input", leaf.path)), leaf.value, literal=True)
+        while self._unseen and self._aligned.calls[self._unseen[-1]].step < step:
+            place = self._unseen.pop()
+            root = self._aligned.reference_to(ValueSource(place, ()))
+            document = self._aligned.document(place)
+            if root is not None and not isinstance(document, Missing):
+                self._values.add(root, document)
+
+    # -- one literal -----------------------------------------------------------------------------------------------
+
+    def _explain(self, leaf: Leaf) -> None:
+        found: Found | None = None
+        if leaf.reference is not None:
+            found = self._chosen_reference(leaf)
+        elif not leaf.demanded and leaf.keys[:1] != ("_output",):
+            found = self._look(leaf.place, leaf.keys, leaf.value)
+            if leaf.place is not None and not found.is_explained and is_distinctive(leaf.value):
+                self._note_literal(leaf)
+        if found is not None:
+            self._lifted.found[leaf.path] = found
+            self._lifted.agreed[leaf.path] = self._agreeing(leaf, found.by[0])
+
+    def _look(self, place: int | None, keys: Path, value: JSON) -> Found:
+        """Return the explanations of a literal that fit all runs."""
+        known = self._looked.get((place, keys))
+        if known is not None:
+            return known
+        name = next((key for key in reversed(keys) if not key.isdecimal()), "")
+        found = explain_literal(value, self._values, name)
+        fitting: list[tuple[JSON, Read]] = []
+        for other, read in zip(self._lifted.others, self._readers, strict=True):
+            there = other.leaf(place, keys)
+            if not isinstance(there, Missing):
+                fitting.append((there, read))
+        found = found.fitting(fitting)
+        self._looked[place, keys] = found
+        return found
+
+    def _is_whole(self, place: int | None, keys: Path, value: JSON) -> bool:
+        """Return whether a list or object is one leaf: if it is explained as a whole, or a list of constants."""
+        if self._look(place, keys, value).is_explained:
+            return True
+        return isinstance(value, list) and not self._has_explained(place, keys, value)
+
+    def _has_explained(self, place: int | None, keys: Path, value: JSON) -> bool:
+        """Return whether something inside a list or object is explained."""
+        if isinstance(value, dict | list) and value:
+            members = value.items() if isinstance(value, dict) else ((str(n), one) for n, one in enumerate(value))
+            return any(self._has_explained(place, (*keys, key), item) for key, item in members)
+        return self._look(place, keys, value).is_explained
+
+    def _note_literal(self, leaf: Leaf) -> None:
+        """Let an unexplained literal explain later ones. Its reference is a name that no input has; the draft puts that
+        of a parameter in its place.
+        """
+        if self._lifted.requests and leaf.path not in (self._lifted.function.input or {}):
+            self._literals.append(leaf)
+
+    def _chosen_reference(self, leaf: Leaf) -> Found | None:
+        """Return the explanations of a reference that selects from values its writer had seen, the reference first."""
+        aligned = self._aligned
+        expression = parse_reference(str(leaf.reference))
+        operands = list(expression.operands())
+        if not self._lifted.requests or expression.uses_item or len(operands) != 1 or operands[0].instance is not None:
+            return None
+        source = aligned.source_in_plan(operands[0])
+        step = aligned.function.run.machine.step if leaf.place is None else aligned.calls[leaf.place].chosen
+        value = aligned.leaf(leaf.place, leaf.keys)
+        if source is None or isinstance(value, Missing) or not selects_by_data(aligned, source, step):
+            return None
+        found = self._look(leaf.place, leaf.keys, value)
+        written = PathTo(format_reference(operands[0].full))
+        if found.contradicted:
+            # Each run chose another place.
+            return Found([written], found.cut, contradicted=True)
+        by: list[Explanation] = [one for one in found.by if not isinstance(one, Constant) and one != written]
+        if written in found.by:
+            by.insert(0, written)
+        return Found(by, found.cut) if by else None
+
+    # -- several runs ----------------------------------------------------------------------------------------------
+
+    def _agreeing(self, leaf: Leaf, first: Explanation) -> int:
+        """Return how many of the runs have a value there; if its first explanation selects by a position: how many of
+        them had a choice, at least 1.
+        """
+        readers = [partial(self._lifted.read, self._aligned), *self._having(leaf)]
+        if not selects(first):
+            return len(readers)
+        return max(1, sum(first.positions(read) for read in readers))
+
+    def _having(self, leaf: Leaf) -> Iterator[Read]:
+        for other, read in zip(self._lifted.others, self._readers, strict=True):
+            if not isinstance(other.leaf(leaf.place, leaf.keys), Missing):
+                yield read

@@ -1,0 +1,204 @@
+"""Lifted: a run with the calls of all its Requests in one list, and the explanations of its literals."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final
+
+from ideabridge.bridge.context.explanations import MAYBE_DATA, Explained, PathTo, operand_path
+from ideabridge.bridge.context.references import Path, Reference, parse_reference
+from ideabridge.bridge.context.state import Missing, read
+from ideabridge.bridge.errors import PublicationError
+from ideabridge.bridge.lifting.aligned import AlignedRun, Leaf, ValueSource, is_data_key, is_position, leaves_of_call
+from ideabridge.bridge.lifting.function import Function, LeftOut, all_before, executed_calls, graph_of, waits_of
+from ideabridge.bridge.lifting.order import arrange, in_data_order, keep_order
+from ideabridge.bridge.lifting.search import Found
+from ideabridge.bridge.loop.catalogue import Catalogue
+from ideabridge.tools.encoding import JSON
+
+MOST_CALLS: Final = 10_000
+"""The most calls of a run of several Requests that are lifted."""
+
+VARIES: Final = "it differed between the runs, and nothing explains it"
+
+RECORDED: Final = "recorded text"
+"""Why a part of the output that only its constant explains is never determined."""
+
+
+@dataclass
+class Lifted:
+    """A run as a plan, with the explanations of its literals.
+
+    Attributes:
+        function: the run as a function.
+        aligned: its calls in the places of the plan.
+        calls: the calls as the plan lists them.
+        output: the output of the plan.
+        left_out: the calls that the plan does not contain.
+        catalogue: the tools of the run.
+        kept_order: by place, the calls that it follows only because it followed them in the run.
+        others: the runs of the same task that were named, with their calls in the same places.
+        leaves: every part of the calls and the output.
+        found: by the path of a literal, its explanations that fit all runs, the cheapest first.
+        agreed: by the path of a literal, how many runs agree.
+        literals: by its path, each literal that may explain later ones; see `literal_of`.
+    """
+
+    function: Function
+    aligned: AlignedRun
+    calls: list[JSON]
+    output: JSON
+    left_out: list[LeftOut]
+    catalogue: Catalogue
+    kept_order: list[set[int]] = field(default_factory=list[set[int]])
+    others: list[AlignedRun] = field(default_factory=list[AlignedRun])
+    leaves: list[Leaf] = field(default_factory=list[Leaf])
+    found: dict[str, Found] = field(default_factory=dict[str, Found])
+    agreed: dict[str, int] = field(default_factory=dict[str, int])
+    literals: dict[str, Leaf] = field(default_factory=dict[str, Leaf])
+
+    @property
+    def requests(self) -> int:
+        """The number of Requests of the run; 0 if it was a plan."""
+        return 0 if self.function.run.machine.mode == "plan" else self.function.run.machine.step + 1
+
+    def reads_only(self, place: int) -> bool:
+        """Return whether the call in a place declares that it only reads."""
+        return bool(self.aligned.calls) and self.aligned.calls[place].reads_only
+
+    def explained(self, leaf: Leaf) -> Explained | None:
+        """Return a literal with its explanations; None if only its constant, or what is weaker, explains it."""
+        found = self.found.get(leaf.path)
+        if found is None or not found.is_explained:
+            return None
+        first = found.by[0]
+        source = self._source_of(first.reference) if isinstance(first, PathTo) else None
+        why: str | None = None
+        if found.contradicted:
+            why = VARIES
+        elif source is not None and is_data_key(self.aligned, source):
+            why = MAYBE_DATA
+        return Explained(leaf.at, tuple(found.by), self.agreed[leaf.path], found.cut, why)
+
+    def literal_of(self, reference: str) -> tuple[Leaf, Path] | None:
+        """Return the earlier literal that a reference of an explanation reads, and the keys below it; None if it reads
+        something else. Such a reference is `†input."PATH OF THE LITERAL"`, until the draft has named its parameter.
+        """
+        kind, *keys = operand_path(reference)
+        leaf = self.literals.get(keys[0]) if kind == "input" and keys else None
+        return None if leaf is None else (leaf, tuple(keys[1:]))
+
+    def read(self, run: AlignedRun, reference: str) -> JSON | Missing:
+        """Return what a reference of an explanation reads in one of the runs."""
+        literal = self.literal_of(reference)
+        if literal is None:
+            return run.read(reference)
+        leaf, keys = literal
+        value = run.leaf(leaf.place, leaf.keys)
+        return value if isinstance(value, Missing) else read(value, keys)
+
+    def _source_of(self, reference: str) -> ValueSource | None:
+        if self.literal_of(reference) is not None:
+            return None
+        return self.aligned.source_in_plan(next(parse_reference(reference).operands()))
+
+    @cached_property
+    def decisions(self) -> list[int]:
+        """The places of calls that were made after results had been seen, and that read none of these.
+
+        Such a call may have been made because of a result. The places are found once, after `explain`.
+        """
+        kept = self.aligned.calls
+        first = min((call.step for call in kept), default=0)
+        places: list[int] = []
+        for place, call in enumerate(kept):
+            reads_earlier = any(kept[other].step < call.chosen for other in self._reads.get(place, ()))
+            if first < call.chosen and not reads_earlier:
+                places.append(place)
+        return places
+
+    @cached_property
+    def needed(self) -> set[int]:
+        """The places of the calls that lead to a change or to the output, by their cheapest explanations. They are
+        found once, after `explain`.
+        """
+        changes = {place for place, call in enumerate(self.aligned.calls) if not call.reads_only}
+        reads = {place: read for place, read in self._reads.items() if place is not None}
+        return all_before(reads, changes | self._reads.get(None, set()))
+
+    @cached_property
+    def _reads(self) -> dict[int | None, set[int]]:
+        """By place (None: the output), the calls whose results it reads, or may have read."""
+        reads: dict[int | None, set[int]] = {}
+        for leaf in self.leaves:
+            for operand in self._operands(leaf):
+                source = self.aligned.source_in_plan(operand)
+                if source is not None and source.place is not None:
+                    reads.setdefault(leaf.place, set()).add(source.place)
+        return reads
+
+    def _operands(self, leaf: Leaf) -> Iterator[Reference]:
+        if leaf.reference is not None:
+            yield from parse_reference(leaf.reference).operands()
+            return
+        found = self.found.get(leaf.path)
+        for text in found.by[0].references if found is not None and found.is_explained else ():
+            if self.literal_of(text) is None:
+                yield from parse_reference(text).operands()
+
+
+def selects_by_data(aligned: AlignedRun, source: ValueSource, step: int) -> bool:
+    """Return whether a source was selected by a position, or by a key that is data, after its writer had seen it."""
+    if source.place is not None and aligned.calls[source.place].step >= step:
+        return False
+    return is_position(aligned, source) or is_data_key(aligned, source)
+
+
+def arranged(function: Function) -> Lifted:
+    """Return a run with its calls in one list, and without explanations.
+
+    Raises:
+        PublicationError: it cannot be a plan; the message says why.
+    """
+    run = function.run
+    changed = run.not_as_listed()
+    catalogue = run.machine.catalogue
+    if function.instances:
+        if changed:
+            raise PublicationError(f"its calls did not all run as listed: {_some(changed)}")
+        _expect(function.calls, function.faults, [])
+        lifted = Lifted(function, AlignedRun(function, []), function.calls, function.output, [], catalogue)
+        for place, call in enumerate(function.calls):
+            lifted.leaves += leaves_of_call(call, place, catalogue, _is_list)
+        return lifted
+
+    kept, left_out = executed_calls(run)
+    _expect(kept, function.faults, changed)
+    if run.machine.step > 0 and len(kept) > MOST_CALLS:
+        raise PublicationError(f"it made {len(kept):,} calls over several Requests; at most {MOST_CALLS:,} are lifted")
+    calls, written, output = arrange(in_data_order(kept), copy.deepcopy(function.output))
+    written = copy.deepcopy(written)
+    _expect(calls, [], changed)
+    lifted = Lifted(function, AlignedRun(function, calls), written, output, left_out, catalogue)
+    if run.machine.step > 0:
+        lifted.kept_order = keep_order(calls, written, waits_of(graph_of(function, catalogue, written, output)))
+    return lifted
+
+
+def _is_list(place: int | None, keys: Path, value: JSON) -> bool:
+    return isinstance(value, list)
+
+
+def _expect(calls: Iterable[object], faults: list[str], changed: list[str]) -> None:
+    if not list(calls):
+        why = f": {_some(changed)}" if changed else ""
+        raise PublicationError(f"it has no calls to replay{why}")
+    if faults:
+        raise PublicationError("; ".join(faults))
+
+
+def _some(texts: list[str]) -> str:
+    return "; ".join(texts[:20]) + (f"; and {len(texts) - 20} more" if len(texts) > 20 else "")

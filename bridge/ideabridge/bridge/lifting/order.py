@@ -1,0 +1,270 @@
+"""Order: the calls of several Requests in one list, which keeps the order of their data and of their effects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final
+
+from ideabridge.bridge.context.errors import ReferenceSyntaxError
+from ideabridge.bridge.context.references import (
+    DAGGER,
+    Path,
+    Reference,
+    format_reference,
+    is_reference,
+    parse_reference,
+)
+from ideabridge.bridge.errors import PublicationError
+from ideabridge.bridge.lifting.function import Executed, reads_of
+from ideabridge.bridge.loop.graph import emission
+from ideabridge.bridge.loop.progress import CallStatus
+from ideabridge.tools.encoding import JSON, JSONObject
+
+_AT_ONCE: Final = 16
+"""The most calls with effects of one Request that the plan may run at once. Of more, each follows the one before."""
+
+_AS_WRITTEN: Final = frozenset({"_outputPath", "_id", "_after", "_tool", "_module", "_outputMethod", "_instance"})
+
+
+# -- order of data --------------------------------------------------------------------------------------------------
+
+
+def in_data_order(calls: Sequence[Executed]) -> list[Executed]:
+    """The calls, reordered so that each reads only earlier calls; otherwise in listing order."""
+    by_index = {call.index: call for call in calls}
+    data = {call.index: sorted(reads_of(call.progress.call) & by_index.keys()) for call in calls}
+    if all(index < reader for reader, read in data.items() for index in read):
+        return list(calls)
+    listed = {after: [before] for before, after in pairwise(by_index)}
+    return [by_index[index] for part in emission(data, listed) for index in part]
+
+
+def arrange(calls: Sequence[Executed], output: JSON) -> tuple[list[Executed], list[JSON], JSON]:
+    """Return the calls that the plan has, as it lists them, and its output. `†results.N` refers to places in the plan.
+
+    Args:
+        calls: the calls in the order of their data.
+        output: the output as it was written.
+
+    Raises:
+        PublicationError: a call or the output reads the result of a call that is left out.
+    """
+    kept: list[Executed] = []
+    written: list[JSON] = []
+    places: dict[int, int] = {}
+    for call in calls:
+        try:
+            listed = _renumbered_call(call.raw, places)
+        except _GoneError as error:
+            if call.progress.status is not CallStatus.SKIPPED:
+                raise PublicationError(f"{call.progress.call.label} reads {error}, which is left out") from None
+            # Its branch was not taken.
+            continue
+        places[call.index] = len(kept)
+        kept.append(call)
+        written.append(listed)
+    try:
+        return kept, written, renumbered(output, places)
+    except _GoneError as error:
+        raise PublicationError(f"the output reads {error}, which is left out") from None
+
+
+class _GoneError(Exception):
+    """Nothing supplies a reference, because the call that supplied it is left out."""
+
+
+def _renumbered_call(raw: JSONObject, places: Mapping[int, int]) -> JSONObject:
+    call: JSONObject = {}
+    for key, value in raw.items():
+        if key in _AS_WRITTEN:
+            call[key] = value
+        elif key == "_imports" and isinstance(value, list):
+            call[key] = [renumbered(_with_dagger(item), places) for item in value]
+        else:
+            call[key] = renumbered(value, places)
+    return call
+
+
+def _with_dagger(item: JSON) -> JSON:
+    return f"{DAGGER}{item}" if isinstance(item, str) and not item.startswith(DAGGER) else item
+
+
+def renumbered(value: JSON, places: Mapping[int, int]) -> JSON:
+    """Return a value as written, with the places of a plan in its references to results."""
+    if isinstance(value, list):
+        return [renumbered(item, places) for item in value]
+    if isinstance(value, dict):
+        return {key: renumbered(item, places) for key, item in value.items()}
+    if not isinstance(value, str) or not is_reference(value):
+        return value
+    try:
+        expression = parse_reference(value)
+    except ReferenceSyntaxError:
+        return value
+
+    if all(_is_in_place(operand, places) for operand in expression.operands()):
+        return value
+    alternatives: list[str] = []
+    for alternative in expression.alternatives:
+        texts = [_in_place(operand, places) for operand in alternative]
+        present = [text for text in texts if text is not None]
+        if len(present) == len(texts):
+            alternatives.append(" && ".join(present))
+    if not alternatives:
+        raise _GoneError(expression.text)
+    return " || ".join(alternatives)
+
+
+def _result_of(operand: Reference) -> int | None:
+    """The number in the run of the call whose result an operand reads; None if it reads none."""
+    if operand.kind != "results" or not operand.path or not operand.path[0].isdecimal():
+        return None
+    return int(operand.path[0])
+
+
+def _is_in_place(operand: Reference, places: Mapping[int, int]) -> bool:
+    number = _result_of(operand)
+    return number is None or places.get(number) == number
+
+
+def _in_place(operand: Reference, places: Mapping[int, int]) -> str | None:
+    """The operand with its place in the plan; None if its call is left out."""
+    number = _result_of(operand)
+    if number is None:
+        return operand.text
+    place = places.get(number)
+    if place is None:
+        return None
+    return format_reference(("results", str(place), *operand.path[1:]), operand.instance)
+
+
+# -- order of effects -----------------------------------------------------------------------------------------------
+
+
+def keep_order(calls: Sequence[Executed], written: list[JSON], waits: Mapping[int, Iterable[int]]) -> list[set[int]]:
+    """Keep the order of calls from different Requests if they may have effects or write to one path. This adds `_after`
+    to `written`, and `_id` if it is needed.
+
+    Args:
+        calls: the calls in the places of the plan.
+        written: the calls as the plan lists them.
+        waits: by place, the places that each call waits for already.
+
+    Returns:
+        By place, the additional places that the call now waits for.
+    """
+    ids = _Ids(calls, written)
+    added: list[set[int]] = [set() for _ in calls]
+    past = _Past()
+    by_step: dict[int, list[int]] = {}
+    for place, call in enumerate(calls):
+        by_step.setdefault(call.step, []).append(place)
+    for _, places in sorted(by_step.items()):
+        effects = [place for place in places if not calls[place].reads_only]
+        for place in places:
+            added[place] = past.before(calls[place])
+        if len(effects) > _AT_ONCE:
+            for before, after in pairwise(effects):
+                added[after] = {before}
+            effects = effects[-1:]
+        past.add(calls, places, effects)
+
+    for place, wanted in enumerate(added):
+        wanted -= set(waits.get(place, ()))
+        call = written[place]
+        if wanted and isinstance(call, dict):
+            after = call.get("_after", [])
+            names = [after] if isinstance(after, str) else list(after) if isinstance(after, list) else []
+            call["_after"] = [*names, *(ids.of(other) for other in sorted(wanted))]
+    return added
+
+
+@dataclass
+class _Past:
+    """The calls of earlier Requests that a later call has to wait for; all others are before one of these.
+
+    Attributes:
+        effects: the calls with effects of the last Request that had any.
+        reads: the reading calls of that Request, and of those after it.
+        writers: by path of the state, the last calls that wrote to it or below it.
+    """
+
+    effects: set[int] = field(default_factory=set[int])
+    reads: set[int] = field(default_factory=set[int])
+    writers: dict[Path, set[int]] = field(default_factory=dict[Path, set[int]])
+
+    def before(self, call: Executed) -> set[int]:
+        """Return the calls that a call has to wait for."""
+        found = set(self.effects)
+        if not call.reads_only:
+            found |= self.reads
+        for path in call.progress.call.writes:
+            found |= self._writers_of(path)
+        return found
+
+    def _writers_of(self, path: Path) -> set[int]:
+        found = set(self.writers.get(path, ()))
+        for length in range(len(path)):
+            # What was written above it, as a whole.
+            found.update(self.writers.get((*path[:length], _WHOLE), ()))
+        return found
+
+    def add(self, calls: Sequence[Executed], places: Iterable[int], effects: Sequence[int]) -> None:
+        """Add the calls of the next Request; `effects` are those on which later calls wait."""
+        reads = {place for place in places if calls[place].reads_only}
+        if effects:
+            self.effects = set(effects)
+            self.reads = reads
+        else:
+            self.reads |= reads
+        for place in places:
+            for path in calls[place].progress.call.writes:
+                for length in range(1, len(path)):
+                    self.writers.setdefault(path[:length], set()).add(place)
+                self.writers[path] = {place}
+                self.writers[*path, _WHOLE] = {place}
+
+
+_WHOLE: Final = "†whole"
+"""A key that no path has: below it are the calls that wrote to the path itself."""
+
+
+class _Ids:
+    """Gives each call a unique id, and keeps the meaning of `_after`."""
+
+    def __init__(self, calls: Sequence[Executed], written: list[JSON]) -> None:
+        self._written = written
+        self._taken: set[str] = set()
+        names: dict[tuple[int, str], str] = {}
+        latest: dict[str, str] = {}
+        for call, listed in zip(calls, written, strict=True):
+            own = call.progress.call.id
+            if own is not None and isinstance(listed, dict):
+                listed["_id"] = names[call.step, own] = self._free(own)
+        waiting = [(call, listed) for call, listed in zip(calls, written, strict=True) if call.progress.call.after]
+        before = sorted(names.items())
+        for call, listed in sorted(waiting, key=lambda pair: pair[0].step):
+            while before and before[0][0][0] < call.step:
+                (_, own), name = before.pop(0)
+                latest[own] = name
+            found = [names.get((call.step, own), latest.get(own)) for own in call.progress.call.after]
+            if isinstance(listed, dict):
+                # A call of an earlier Request that is left out has ended: nothing waits for it.
+                listed["_after"] = [name for name in found if name is not None]
+
+    def _free(self, wanted: str) -> str:
+        name, number = wanted, 2
+        while name in self._taken:
+            name, number = f"{wanted}_{number}", number + 1
+        self._taken.add(name)
+        return name
+
+    def of(self, place: int) -> str:
+        """Return the id of the call in a place."""
+        call = self._written[place]
+        assert isinstance(call, dict)
+        if "_id" not in call:
+            call["_id"] = self._free(f"call_{place}")
+        return str(call["_id"])
