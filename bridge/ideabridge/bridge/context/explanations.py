@@ -844,8 +844,15 @@ class Explained:
         return form
 
 
-def read_explained(raw: JSON, *, where: str = "explained") -> Explained:
+def read_explained(
+    raw: JSON, *, where: str = "explained", reader: Callable[[JSON, str], Explanation] | None = None
+) -> Explained:
     """Read the form that `Explained.to_json` returns.
+
+    Args:
+        raw: the form.
+        where: what it is called in messages.
+        reader: reads an explanation, given its form and what it is called; None: `read_explanation`.
 
     Raises:
         ExplanationError: the form is wrong; the message says where and what was expected.
@@ -871,9 +878,10 @@ def read_explained(raw: JSON, *, where: str = "explained") -> Explained:
     given = raw.get("given")
     if given is not None and not (isinstance(given, str) and operand_path(given)[0] == "input"):
         raise ExplanationError(f"{where}.given: expected a reference to †input, found {show(given)}")
-    found = [read_explanation(one, where=f"{where}.by.{number}") for number, one in enumerate(by)]
-    if at[2:] == (WHEN,) and at[0] == "calls" and not all(isinstance(one, Condition | Constant) for one in found):
-        raise ExplanationError(f"{where}.by: expected tests, because {WHEN} says whether a call is made")
+    found: list[Explanation] = []
+    for number, one in enumerate(by):
+        name = f"{where}.by.{number}"
+        found.append(read_explanation(one, where=name) if reader is None else reader(one, name))
     return Explained(at, tuple(found), runs, raw.get("cut") is True, why, given)
 
 

@@ -40,6 +40,7 @@ from ideabridge.bridge.context.explanations import (
     settle,
 )
 from ideabridge.bridge.context.references import Path, format_reference
+from ideabridge.bridge.context.removed import read_earlier_explained
 from ideabridge.bridge.context.seen import unseen
 from ideabridge.bridge.context.state import Missing
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode
@@ -143,7 +144,7 @@ class Assumptions:
         for key, wanted in (("values", list), ("seen", dict), ("watch", dict), ("decisions", list), ("strict", bool)):
             if raw.get(key) is not None and not isinstance(raw[key], wanted):
                 self._refuse(f"explained.{key}: expected {_KINDS[wanted]}, found {show(raw[key])}")
-        for one in _read_all(listed if isinstance(listed, list) else []):
+        for one in _read_all(listed if isinstance(listed, list) else [], self._earlier):
             if isinstance(one, str):
                 self._refuse(one)
             else:
@@ -280,7 +281,7 @@ class Assumptions:
         if place in self._decisions:
             at = f"calls.{place}"
             other_case = any(one["at"] in watched and not one.get("mild") for one in new)
-            if self._earlier or not only_reads or other_case:
+            if self._earlier or self.strict or not only_reads or other_case:
                 doubts.assumed.append({"at": at, "why": DECISION})
             else:
                 doubts.notes.append({"at": at, "what": DECISION, "mild": True})
@@ -346,20 +347,21 @@ class Assumptions:
         return found
 
 
-def _read_all(listed: list[JSON]) -> Sequence[Explained | str]:
+def _read_all(listed: list[JSON], earlier: bool) -> Sequence[Explained | str]:
     """The explained literals, and the problems of malformed ones."""
     text = encode(listed)
-    return _read_text(text) if len(text) <= _CACHED else _read_new(listed)
+    return _read_text(text, earlier) if len(text) <= _CACHED else _read_new(listed, earlier)
 
 
-def _read_new(listed: list[JSON]) -> Sequence[Explained | str]:
+def _read_new(listed: list[JSON], earlier: bool) -> Sequence[Explained | str]:
     if _parts(listed) > MOST_PARTS:
         return [f"explained: the explanations have more than {MOST_PARTS:,} parts"]
     found: list[Explained | str] = []
     problems = 0
     for number, one in enumerate(listed):
         try:
-            found.append(read_explained(one, where=f"explained.{number}"))
+            where = f"explained.{number}"
+            found.append(read_earlier_explained(one, where=where) if earlier else read_explained(one, where=where))
         except ExplanationError as error:
             found.append(str(error))
             problems += 1
@@ -369,10 +371,10 @@ def _read_new(listed: list[JSON]) -> Sequence[Explained | str]:
 
 
 @lru_cache(maxsize=8)
-def _read_text(text: bytes) -> Sequence[Explained | str]:
+def _read_text(text: bytes, earlier: bool) -> Sequence[Explained | str]:
     # The plan of a tool is read again for each of its calls.
     listed = decode_trusted(text)
-    return _read_new(listed if isinstance(listed, list) else [])
+    return _read_new(listed if isinstance(listed, list) else [], earlier)
 
 
 def _parts(listed: list[JSON]) -> int:

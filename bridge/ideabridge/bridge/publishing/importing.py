@@ -11,12 +11,12 @@ from ideabridge.bridge.context.explanations import (
     WHEN,
     Explanation,
     operand_path,
-    read_explained,
     read_explanation,
     same,
 )
 from ideabridge.bridge.context.messages import read_context
 from ideabridge.bridge.context.references import escaped, is_reference
+from ideabridge.bridge.context.removed import read_earlier_explained
 from ideabridge.bridge.context.state import MISSING, Missing, read
 from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.loop.catalogue import Catalogue
@@ -118,7 +118,9 @@ def check_explained(document: Document) -> None:
         return
     written: JSONObject = {"calls": plan.calls, "output": plan.output}
     try:
-        explained = [read_explained(one, where=f"publication.plan.explained.{n}") for n, one in enumerate(listed)]
+        explained = [
+            read_earlier_explained(one, where=f"publication.plan.explained.{n}") for n, one in enumerate(listed)
+        ]
     except ExplanationError as error:
         raise PublicationError(str(error)) from None
     # A call that the recorded run may not have made has literals of another run.

@@ -124,6 +124,7 @@ from ideabridge.bridge.store.errors import PublicationNameError
 from ideabridge.bridge.store.idea import ANSWERS, Answer, Publication
 from ideabridge.bridge.store.portable import Checks, read_document
 from ideabridge.bridge.store.publications import RESERVED, check_name
+from ideabridge.bridge.store.removed_kinds import with_present_kinds
 from ideabridge.bridge.store.results import Copies
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import EVERYBODY, LOCAL, SEES_ALL, Viewer, user_of
@@ -238,8 +239,14 @@ class Publisher:
         known = find_published(self.store, name, caller)
         if known is not None and known.idea_id == read.idea.id and self._is_export_of(name, document):
             return SavedIdea(known.idea_id, known, known)
-        plan = offered_plan(read)
         check_explained(read)
+        # The digest of the document was checked above.
+        written = with_present_kinds(document)
+        if written is not document and checks == "whole":
+            checks = "idea"
+        document = written
+        read = read_document(document, checks)
+        plan = offered_plan(read)
         check_guide(self.store, read)
         annotations = await self.check_plan(plan, name, caller, where="publication.plan")
         owner = None if caller == LOCAL else caller

@@ -58,6 +58,7 @@ from ideabridge.bridge.store.errors import (
 from ideabridge.bridge.store.postgres import schema
 from ideabridge.bridge.store.postgres.dialect import bind, bind_many
 from ideabridge.bridge.store.postgres.words import PostgresWords
+from ideabridge.bridge.store.removed_kinds import convert_publications
 from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.errors import InvalidJSONError
 
@@ -245,8 +246,14 @@ class PostgresDatabase(Database):
             for step in range(version, schema.VERSION):
                 for statement in schema.MIGRATIONS[step]:
                     run(statement.encode())
+            if version < schema.KINDS:
+                convert_publications(self._rows, "%s")
             if version < schema.VERSION:
                 run("UPDATE counters SET value = %s WHERE key = 'schema'", (schema.VERSION,))
+
+    def _rows(self, sql: str, values: tuple[Any, ...]) -> list[Any]:
+        cursor = self._write.execute(sql.encode(), values)
+        return cursor.fetchall() if cursor.description is not None else []
 
     def _key(self, name: str) -> int:
         """The number of an advisory lock of this store."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ideabridge.bridge.store.database import SOLUTION_OF
+from ideabridge.bridge.store.removed_kinds import convert_publications
 from ideabridge.bridge.store.sqlite import sqlite3
 
 if TYPE_CHECKING:
@@ -33,7 +34,12 @@ def _add_shown_and_ropes(database: Database) -> None:
     database.conn.execute("CREATE INDEX contents_ropes ON contents(number) WHERE substr(body, 1, 1) = '~'")
 
 
-MIGRATIONS: Final[Sequence[Migration]] = (_add_shown_and_ropes,)
+def _convert_removed_kinds(database: Database) -> None:
+    connection = database.conn
+    convert_publications(lambda sql, values: connection.execute(sql, values).fetchall(), "?")
+
+
+MIGRATIONS: Final[Sequence[Migration]] = (_add_shown_and_ropes, _convert_removed_kinds)
 """The steps from `FIRST` on, in order; new ones are added at the end."""
 
 VERSION: Final = FIRST + len(MIGRATIONS)
