@@ -3,7 +3,8 @@
     python -m venv DATA
     DATA/bin/pip install agentdojo inspect-ai toml mpmath backoff jinja2 typer
     DATA/bin/pip install --no-deps inspect-evals bfcl-eval
-    python -m benchmarks.lifting.public --data DATA/lib/python3.11/site-packages [--tasks N] [--suite TEXT] [--json]
+    python -m benchmarks.lifting.public --data DATA/lib/python3.11/site-packages [--tasks N] [--seed N]
+        [--suite TEXT] [--prepared FILE] [--rows FILE] [--json]
 
 A scripted mind makes the true calls of each task one by one, and writes each value as a literal: with the entities
 that the user names as an input, and without an input. The runs are in worlds 0, 1 and 2 (see `worlds.py`), the calls of
@@ -11,7 +12,7 @@ the published tool in worlds 3, 4 and 5. Every call is executed in the environme
 the environment got exactly the true calls, and the output is the true one.
 
 A caller fills in the parameters whose values the user names; all others keep their defaults. A person approves whatever
-asks, as it is proposed. An answer is silently wrong if it is wrong, and names nothing as assumed or unseen. By its
+asks, as it is proposed. An answer is silently wrong if it is wrong, and names nothing as assumed. By its
 cause this is counted twice: if each wrong value is the default of a parameter that the caller did not fill in, nothing
 explains the value, and the search does not cover the true function; and all others. The exit code is 1 if
 there are such others, or if one run of a task cannot be published.
@@ -22,6 +23,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -29,7 +31,7 @@ from functools import partial
 from pathlib import Path
 
 import anyio
-from benchmarks.lifting.suites import load
+from benchmarks.lifting.suites import Prepared, drawn, load
 from benchmarks.lifting.worlds import CallError, Case, Environment, Renaming, Step, ToolShape, leaves
 
 from ideabridge.bridge import Bridge
@@ -90,9 +92,11 @@ class Row:
 
     Attributes:
         published: `plan`, or why there is none.
+        seconds: processor time of publishing.
         values: the number of literals with explanations.
+        open: what a program would settle, by kind.
         counts: the answers and values by kind.
-        why: what the answers named as assumed or unseen, by its reason.
+        why: what the answers named as assumed or noted, by its reason.
         wrong: for each wrong or failed answer its kind, and what differs.
     """
 
@@ -102,7 +106,9 @@ class Row:
     with_input: bool
     runs: int
     published: str = ""
+    seconds: float = 0.0
     values: int = 0
+    open: list[str] = field(default_factory=list[str])
     counts: Counter[str] = field(default_factory=Counter[str])
     why: Counter[str] = field(default_factory=Counter[str])
     wrong: list[list[str]] = field(default_factory=list[list[str]])
@@ -116,7 +122,9 @@ class Row:
             "with_input": self.with_input,
             "runs": self.runs,
             "published": self.published,
+            "seconds": self.seconds,
             "values": self.values,
+            "open": list[JSON](self.open),
             "counts": dict[str, JSON](self.counts),
             "why": dict[str, JSON](self.why),
             "wrong": [list[JSON](one) for one in self.wrong],
@@ -140,11 +148,14 @@ async def looked_at(case: Case) -> list[Row]:
     return rows
 
 
-async def by_hand(bridge: Bridge, stage: Stage, case: Case, world: Renaming, with_input: bool) -> Run:
-    """A run in which a mind makes the true calls one by one, and copies all values."""
+async def by_hand(
+    bridge: Bridge, stage: Stage, case: Case, world: Renaming, with_input: bool, task: str | None = None
+) -> Run:
+    """A run in which a mind makes the true calls one by one, and copies all values. `task` None: only its name."""
     stage.enter(case.start(world))
     given = case.given(world) if with_input else None
-    run = await bridge.solve(f"{case.suite} {case.name}", input=given, output_schema=ANY, mind="turns")
+    told = task or f"{case.suite} {case.name}"
+    run = await bridge.solve(told, input=given, output_schema=ANY, mind="turns")
     for turn, step in enumerate(case.true_steps(world)):
         run.submit(turn, {"calls": [{"_tool": step.tool, **step.arguments}]})
         await approved(run)
@@ -178,17 +189,23 @@ async def published(bridge: Bridge, stage: Stage, case: Case, ids: Sequence[str]
     """Publish from some runs, and call the tool in the new worlds."""
     row = Row(case.suite, case.name, case.part, with_input, len(ids))
     name = f"task_{'with' if with_input else 'without'}_{len(ids)}"
+    began = time.process_time()
     try:
         made = await bridge.publish(ids[0], name, choices={"runs": list[JSON](ids[1:])})
     except PublicationError as error:
         row.published = f"refused: {error}"[:300]
         return row
+    finally:
+        row.seconds = time.process_time() - began
     if made.plan is None:
         row.published = "solved anew" if made.guide is not None else "recorded"
         return row
     row.published = "plan"
     explained = made.plan.get("explained")
     row.values = len(explained) if isinstance(explained, list) else 0
+    points = (made.report or {}).get("open")
+    if isinstance(points, list):
+        row.open = sorted({str(point.get("kind")) for point in points if isinstance(point, dict)})
     schema = made.input_schema or {}
     properties = schema.get("properties")
     for number in NEW:
@@ -227,7 +244,7 @@ async def replayed(
     for one in run.assumed:
         instead = one.get("instead")
         row.why[str(one.get("why")) if one.get("why") else "other values" if instead else "one value"] += 1
-    row.why["unseen"] += len(run.unseen)
+    row.why["noted"] += len(run.noted)
     differs = differences(truth, [step for step, _ in stage.made])
     try:
         output = await run.result()
@@ -238,7 +255,7 @@ async def replayed(
     told = first_leaf(results[-1])
     if not differs and not same(output, told) and same(first_leaf(stage.made[-1][1]), told):
         differs = [("output", output, told)]
-    said = bool(run.assumed or run.unseen)
+    said = bool(run.assumed)
     if not differs:
         row.counts["right, assumed" if said else "right"] += 1
         return
@@ -303,6 +320,17 @@ def table(rows: list[Row]) -> list[str]:
         lines.append(f"{label:28}{f'{done}/{len(of)}':>9} {line}")
     other = sum(row.counts["wrong, another value named"] for row in rows)
     defaults = sum(row.counts["wrong by defaults alone"] for row in rows)
+    for runs in range(1, RUNS + 1):
+        counts = sum((row.counts for row in rows if row.runs == runs), Counter[str]())
+        seconds = sorted(row.seconds for row in rows if row.runs == runs)
+        needing = sum(bool(row.open) for row in rows if row.runs == runs)
+        right = counts["right"] + counts["right, assumed"]
+        if right:
+            quiet = f"of {right} right answers {counts['right']} say nothing ({counts['right'] / right:.0%})"
+            middle = seconds[len(seconds) // 2]
+            lines.append(f"{runs} runs: {quiet}")
+            lines.append(f"  a program is wanted for {needing} of {len(seconds)}")
+            lines.append(f"  publishing takes {middle:.3f} s, at most {seconds[-1]:.3f} s")
     lines.append(f"wrong answers whose first wrong value is not among the assumed ones: {other}")
     lines.append(f"wrong answers in which each wrong value is a default: {defaults}")
     return lines
@@ -313,23 +341,24 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="What publishing makes of public data.")
     parser.add_argument("--data", type=Path, required=True, help="the folder into which the packages are installed")
     parser.add_argument("--suite", default="", help="only suites whose name contains this")
-    parser.add_argument("--tasks", type=int, default=10_000, help="at most so many tasks of each suite")
+    parser.add_argument("--tasks", type=int, default=10_000, help="at most so many tasks of each data set")
+    parser.add_argument("--seed", type=int, default=1, help="draws the tasks of each data set")
+    parser.add_argument("--prepared", type=Path, help="a file that keeps what preparing the tasks found")
+    parser.add_argument("--rows", type=Path, help="a file to which each row is appended at once, as a line of JSON")
     parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
     options = parser.parse_args()
     rows: list[Row] = []
     used: Counter[str] = Counter()
     left: Counter[str] = Counter()
-    for case in load(options.data, options.suite):
-        if used[case.suite] >= options.tasks:
-            continue
-        if not case.prepare(1 + max(NEW)):
-            left["fewer than two calls that succeed"] += 1
-        elif not case.words:
-            left["no entity can be renamed"] += 1
-        else:
-            used[case.suite] += 1
-            rows += anyio.run(partial(looked_at, case))
-            print(f"\r{sum(used.values())} tasks", end="", file=sys.stderr, flush=True)
+    prepared = Prepared(options.prepared)
+    for case in drawn(load(options.data, options.suite), options.tasks, options.seed, prepared, left):
+        used[case.suite] += 1
+        made = anyio.run(partial(looked_at, case))
+        rows += made
+        if options.rows is not None:
+            with options.rows.open("a", encoding="utf-8") as file:
+                file.writelines(json.dumps(row.to_json()) + "\n" for row in made)
+        print(f"\r{sum(used.values())} tasks", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
     if options.json:
         report: JSONObject = {

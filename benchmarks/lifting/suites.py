@@ -9,12 +9,15 @@ from __future__ import annotations
 import ast
 import copy
 import gzip
+import hashlib
 import importlib
 import inspect
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -31,6 +34,9 @@ ticket_get_login_status trading_get_login_status
 """
 _READS = _READING.split()
 """Tools that change nothing, by their names; a name that ends in an underscore is a beginning."""
+WORLDS = 6
+"""The worlds of a task: three for its runs, three for the calls of its tool."""
+
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 
 
@@ -48,6 +54,72 @@ def load(folder: Path, suite: str = "") -> Iterator[Case]:
         ("bfcl", _bfcl),
     ]
     return (case for name, cases in found if suite in name for case in cases())
+
+
+@dataclass
+class Prepared:
+    """What preparing cases found, in a file: it takes longer than all that is measured.
+
+    Attributes:
+        file: where it is kept; None: nowhere.
+    """
+
+    file: Path | None
+    _known: dict[str, JSONObject] = field(default_factory=dict[str, JSONObject])
+
+    def __post_init__(self) -> None:
+        if self.file is not None and self.file.exists():
+            self._known = json.loads(self.file.read_text(encoding="utf-8"))
+
+    def prepare(self, case: Case) -> bool:
+        """As `Case.prepare`."""
+        written = json.dumps([[step.tool, step.arguments] for step in case.steps])
+        rules = Path(inspect.getfile(Case)).read_text(encoding="utf-8")
+        key = hashlib.sha256(f"{case.suite} {case.name} {WORLDS} {written} {rules}".encode()).hexdigest()
+        known = self._known.get(key)
+        if known is not None:
+            case.steps = [case.steps[place] for place in cast("list[int]", known["steps"])]
+            case.words = frozenset(cast("list[str]", known["words"]))
+            return len(case.steps) > 1
+        places = {id(step): place for place, step in enumerate(case.steps)}
+        is_usable = case.prepare(WORLDS)
+        kept = [places[id(step)] for step in case.steps]
+        self._known[key] = {"steps": list[JSON](kept), "words": list[JSON](sorted(case.words))}
+        if self.file is not None:
+            self.file.write_text(json.dumps(self._known), encoding="utf-8")
+        return is_usable
+
+
+def drawn(cases: Iterable[Case], tasks: int, seed: int, prepared: Prepared, left_out: Counter[str]) -> Iterator[Case]:
+    """Cases that are prepared, at most so many of each data set, in an order that the seed draws.
+
+    Args:
+        cases: all cases.
+        tasks: the most cases of each data set: agentdojo, each part of tau2, bfcl.
+        seed: draws the order.
+        prepared: prepares them.
+        left_out: counts the cases that cannot be used, by the reason.
+    """
+    data_sets: dict[str, list[Case]] = {}
+    for case in cases:
+        name = "agentdojo" if case.suite.startswith("agentdojo") else case.suite
+        data_sets.setdefault(name, []).append(case)
+
+    def place(case: Case) -> bytes:
+        return hashlib.sha256(f"{seed} {case.suite} {case.name}".encode()).digest()
+
+    for listed in data_sets.values():
+        used = 0
+        for case in sorted(listed, key=place):
+            if used == tasks:
+                break
+            if not prepared.prepare(case):
+                left_out["fewer than two calls that succeed"] += 1
+            elif not case.words:
+                left_out["no entity can be renamed"] += 1
+            else:
+                used += 1
+                yield case
 
 
 def _module(name: str) -> Any:

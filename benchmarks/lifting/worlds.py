@@ -77,6 +77,9 @@ class Renaming:
         """The text in this world."""
         if not self.number:
             return text
+        lowered = text.lower()
+        if not any(word in lowered for word in self.words):
+            return text
         kept = {at for date in _DATE.finditer(text) for at in range(*date.span())}
         return _TOKENS.sub(lambda found: found[0] if found.start() in kept else self._word(found[0]), text)
 
