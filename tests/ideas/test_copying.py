@@ -32,34 +32,41 @@ def places(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str]:
 
 def fill(store: Store, runs: int = 40) -> None:
     """Runs with their events and ideas, of which some are published, tagged or by several runs."""
-    for number in range(runs):
-        run = f"run{number}"
-        store.runs.create(run, kind="solve", caller="local", title=f"Task {number}", fingerprint="f")
-        epoch = store.runs.acquire(run, "driver", 10, time.time())
-        assert epoch is not None
-        begun: JSONObject = {
-            "event": "run_started",
-            "context": [said(f"word{number} " * 30)],
-            "tools": [{"name": "t" * 200}],
-        }
-        store.runs.append(run, epoch, [begun, {"event": "call_finished", "call": 0, "value": "né\0e " * number}])
-        saved = ""
-        for step in range(3):
-            calls: list[Any] = [{"_tool": f"look_{number % 5}", "query": "x", "_outputPath": "found"}]
-            idea = Idea(
-                [said(f"message {one}") for one in range(number % 20 * 8)] + [said(f"Task {number} {step % 2}")],
-                {"title": f"schema {number % 3}"},
-                {"calls": calls, "output": None},
-            )
-            tags = ("kept",) if number % 7 == 0 else ()
-            saved = store.ideas.save(idea, IdeaMeta(title=f"Task {number}", run=run, step=step + 1, tags=tags))
-        store.runs.set_status(run, epoch, "done", {"idea": saved})
-        store.runs.release(run, epoch)
-        if number % 9 == 0:
-            publish(store, f"tool_{number}", saved, description=f"Looks for word{number}.")
-    store.settings.set("key", b"\x00\xff")
-    store.users.add("ann")
-    store.users.add_token("ann", "laptop")
+    with store.transaction():
+        for number in range(runs):
+            save_run(store, number)
+        store.settings.set("key", b"\x00\xff")
+        store.users.add("ann")
+        store.users.add_token("ann", "laptop")
+
+
+def save_run(store: Store, number: int) -> None:
+    run = f"run{number}"
+    store.runs.create(run, kind="solve", caller="local", title=f"Task {number}", fingerprint="f")
+    epoch = store.runs.acquire(run, "driver", 10, time.time())
+    assert epoch is not None
+    begun: JSONObject = {
+        "event": "run_started",
+        "context": [said(f"word{number} " * 30)],
+        "tools": [{"name": "t" * 200}],
+    }
+    store.runs.append(run, epoch, [begun, {"event": "call_finished", "call": 0, "value": "né\0e " * number}])
+    # Some share the beginning of long contexts.
+    messages = number % 20 * 8 if number % 4 == 3 else number % 5
+    saved = ""
+    for step in range(3):
+        calls: list[Any] = [{"_tool": f"look_{number % 5}", "query": "x", "_outputPath": "found"}]
+        idea = Idea(
+            [said(f"message {one}") for one in range(messages)] + [said(f"Task {number} {step % 2}")],
+            {"title": f"schema {number % 3}"},
+            {"calls": calls, "output": None},
+        )
+        tags = ("kept",) if number % 7 == 0 else ()
+        saved = store.ideas.save(idea, IdeaMeta(title=f"Task {number}", run=run, step=step + 1, tags=tags))
+    store.runs.set_status(run, epoch, "done", {"idea": saved})
+    store.runs.release(run, epoch)
+    if number % 9 == 0:
+        publish(store, f"tool_{number}", saved, description=f"Looks for word{number}.")
 
 
 def told(store: Store) -> dict[str, Any]:

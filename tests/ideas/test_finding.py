@@ -10,7 +10,7 @@ import pytest
 from ideabridge.bridge.store import ideas as table
 from ideabridge.bridge.store.errors import FilterError
 from ideabridge.bridge.store.idea import Idea, IdeaMeta
-from ideabridge.bridge.store.ideas import LAG, IdeaFilter, read_time
+from ideabridge.bridge.store.ideas import IdeaFilter, read_time
 from ideabridge.bridge.store.shapes import CallIndex, is_literal, shape_of
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
@@ -172,11 +172,12 @@ def test_a_plan_with_its_values_is_done_again_where_they_are_given_as_input(stor
     assert store.ideas.repeated() == []
 
 
-def test_saving_takes_shapes_up_before_too_many_wait(store: Store) -> None:
+def test_saving_takes_shapes_up_before_too_many_wait(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table, "LAG", 100)
     with store.transaction():
-        for number in range(LAG + 10):
+        for number in range(110):
             saved(store, f"text {number}", call("send", text=str(number)))
-    assert store.ideas.repeated()[0].times == LAG + 10
+    assert store.ideas.repeated()[0].times == 110
 
 
 def test_tags_are_given_taken_away_and_searched_for(filled: Store) -> None:

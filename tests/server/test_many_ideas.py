@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -43,11 +45,20 @@ def fill(store: Store) -> None:
             )
 
 
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("many") / "ideas.sqlite"
+    with Store.open(path) as store:
+        fill(store)
+    return path
+
+
 @pytest.mark.parametrize("mode", ERAS)
-async def test_the_list_stays_short_and_everything_is_found(mode: str) -> None:
+async def test_the_list_stays_short_and_everything_is_found(filled: Path, tmp_path: Path, mode: str) -> None:
     configuration = Configuration(listed_ideas=120)
-    async with Bridge(configuration, store=":memory:") as bridge, anyio.create_task_group() as group:
-        fill(bridge.store)
+    path = tmp_path / "ideas.sqlite"
+    shutil.copy(filled, path)
+    async with Bridge(configuration, store=path) as bridge, anyio.create_task_group() as group:
         front = Front(bridge, group, "0")
         async with Client(front.server, mode=mode) as client:
             tools = await all_tools(client)
