@@ -3,8 +3,8 @@
 import json
 import time
 from contextlib import closing
+from itertools import count
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 import pytest
@@ -137,21 +137,28 @@ EVENTS: st.SearchStrategy[list[JSONObject]] = st.lists(
 )
 
 
-@settings(deadline=None)
-@given(st.lists(EVENTS, min_size=1, max_size=3))
-def test_events_are_read_as_they_were_journaled(many: list[list[JSONObject]]) -> None:
-    with TemporaryDirectory() as folder, Store.open(Path(folder) / "ideas.db") as store:
-        for number, events in enumerate(many):
-            journal(store, f"run {number}", *events)
-        for number, events in enumerate(many):
-            assert [event for _, event in store.runs.events(f"run {number}")] == events
-            told = rows(store.path, f"SELECT event FROM journal WHERE run = 'run {number}' ORDER BY sequence")
+def test_events_are_read_as_they_were_journaled(tmp_path: Path) -> None:
+    numbers = count()
+
+    @settings(deadline=None)
+    @given(st.lists(EVENTS, min_size=1, max_size=3))
+    def check(many: list[list[JSONObject]]) -> None:
+        journals = {f"run {next(numbers)}": events for events in many}
+        for run, events in journals.items():
+            journal(store, run, *events)
+        for run, events in journals.items():
+            assert [event for _, event in store.runs.events(run)] == events
+            told = rows(store.path, f"SELECT event FROM journal WHERE run = '{run}' ORDER BY sequence")
             shown = [json.loads(text) for (text,) in told]
             for event, one in zip(events, shown, strict=True):
                 if event["event"] == "solution_proposed":
                     one = {"output": None, **one}
                     event = {"output": None, **event}
                 assert one == event
+
+    # One store: to make one takes longer than to write some events into it.
+    with Store.open(tmp_path / "ideas.db") as store:
+        check()
 
 
 def test_pruning_keeps_what_journals_refer_to_and_nothing_else(store: Store) -> None:

@@ -1,9 +1,11 @@
 """The store is copied while it is written to, and written anew; others read it without our code."""
 
 import random
+import shutil
 import stat
 import subprocess
 import threading
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -69,29 +71,43 @@ print(saved, flush=True)
 """
 
 
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of more than SQLite copies in one step, did it not do it at once: every write would begin it again."""
+    path = tmp_path_factory.mktemp("large") / "ideas.db"
+    with Store.open(path) as store:
+        for number in range(40):
+            text = random.Random(number).randbytes(250_000).hex()
+            store.ideas.save(idea_of(text), IdeaMeta(time="2020-01-01T00:00:00.000+00:00"))
+    return path
+
+
+@pytest.fixture
+def large_store(large: Path, tmp_path: Path) -> Generator[Store]:
+    shutil.copy(large, tmp_path / "ideas.db")
+    with Store.open(tmp_path / "ideas.db") as store:
+        yield store
+
+
 @pytest.mark.parametrize("work", ["back_up", "vacuum", "prune"])
-def test_another_process_writes_all_the_while(file_store: Store, tmp_path: Path, work: str) -> None:
-    # More than SQLite copies in one step, did it not do it at once: every write would begin the copy again.
-    for number in range(40):
-        text = random.Random(number).randbytes(250_000).hex()
-        file_store.ideas.save(idea_of(text), IdeaMeta(time="2020-01-01T00:00:00.000+00:00"))
-    other = child(Path(file_store.path), f"import select\n{WRITER}")
+def test_another_process_writes_all_the_while(large_store: Store, tmp_path: Path, work: str) -> None:
+    other = child(Path(large_store.path), f"import select\n{WRITER}")
     assert other.stdout is not None
     assert other.stdout.readline() == "writes\n"
     if work == "back_up":
-        assert file_store.back_up(tmp_path / "copy") > 20_000_000
+        assert large_store.back_up(tmp_path / "copy") > 20_000_000
         check(tmp_path / "copy")
     elif work == "vacuum":
-        file_store.vacuum()
+        large_store.vacuum()
     else:
-        assert file_store.prune(file_store.prunable(before="2021-01-01")).ideas >= 39
-        file_store.vacuum()
+        assert large_store.prune(large_store.prunable(before="2021-01-01")).ideas >= 39
+        large_store.vacuum()
     saved = int(other.communicate("enough\n")[0])
     assert other.returncode == 0
-    assert file_store.ideas.search(f"while {saved - 1}", 1, caller=SEES_ALL)
-    titles = [one.meta.title for one in file_store.ideas.page(1000).items]
+    assert large_store.ideas.search(f"while {saved - 1}", 1, caller=SEES_ALL)
+    titles = [one.meta.title for one in large_store.ideas.page(1000).items]
     assert titles.count("while") == min(saved, 1000)
-    check(Path(file_store.path))
+    check(Path(large_store.path))
 
 
 @pytest.mark.skipif(bool(REASON), reason=REASON)
