@@ -10,7 +10,7 @@ from ideabridge.bridge.lifting.draft import PlanDraft
 from ideabridge.bridge.lifting.report import report_lines, report_of, report_text
 from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSON, JSONObject
-from ideabridge.tools.errors import ActivityError
+from ideabridge.tools.errors import ActivityError, IdeabridgeError
 from ideabridge.tools.toolbox import Toolbox
 from tests.asking import ASKS
 from tests.lifting.runs import SHORTEN, Seen, Shortener, Turn, answered, approved, called, solved, turn
@@ -140,9 +140,82 @@ async def test_a_tool_repeats_its_run_without_arguments(bridge: Bridge) -> None:
         published = await bridge.publish(run.id, "owner_length")
         assert published.input_schema is not None
         properties = published.input_schema["properties"]
-        assert properties == {"name": {"type": "string", "description": "name of owner", "default": "ann"}}
+        told = "title of pages. Left out, it is taken from †results.0."
+        assert properties == {
+            "name": {"type": "string", "description": "name of owner", "default": "ann"},
+            "title": {"type": "string", "description": told},
+        }
         assert await called(bridge, "owner_length", {}) == len("ann-owner")
         assert await called(bridge, "owner_length", {"name": "benjamin"}) == len("benjamin-owner")
+
+
+async def test_a_followed_value_that_is_passed_is_taken_and_nothing_about_it_is_assumed(bridge: Bridge) -> None:
+    async with bridge:
+        run = await solved(bridge, "x", {"name": "ann"}, COPIED, NUMBER)
+        await bridge.publish(run.id, "owner_length")
+        answer = await answered(bridge, "owner_length", {"name": "benjamin", "title": "four"})
+        assert answer.value == 4
+        assert "calls.1.title" not in answer.assumed
+        # A wrong type is refused as for any parameter.
+        with pytest.raises(IdeabridgeError):
+            await called(bridge, "owner_length", {"name": "benjamin", "title": 4})
+
+
+async def test_an_earlier_literal_of_another_name_is_followed_until_its_own_parameter_is_passed(bridge: Bridge) -> None:
+    turns: list[Turn] = [
+        lambda _: turn({"_tool": "owner", "name": "benjamin"}),
+        lambda _: turn({"_tool": "pages", "title": "benjamin"}, output="†results.1"),
+    ]
+    async with bridge:
+        run = await solved(bridge, "x", {}, turns, NUMBER)
+        assert explained(bridge.lift(run.id)) == {"calls.1.title": ["†input.name", 'always "benjamin"']}
+        await bridge.publish(run.id, "both")
+        answer = await answered(bridge, "both", {"name": "al"})
+        assert (answer.value, answer.assumed) == (2, ["calls.1.title"])
+        assert (await answered(bridge, "both", {"name": "al", "title": "four"})).value == 4
+
+
+async def test_followed_values_beyond_eight_are_under_one_object_those_of_the_task_first(bridge: Bridge) -> None:
+    turns: list[Turn] = [
+        lambda _: turn(*({"_tool": "owner", "name": f"name{number}"} for number in range(10))),
+        lambda seen: turn(*({"_tool": "pages", "title": seen.result(number)} for number in range(10))),
+        lambda _: turn(output="†results.19"),
+    ]
+    async with bridge:
+        run = await solved(bridge, "How long name9-owner is", {}, turns, NUMBER)
+        published = await bridge.publish(run.id, "many")
+        assert published.input_schema is not None
+        properties = published.input_schema["properties"]
+        assert isinstance(properties, dict)
+        also = properties["also"]
+        assert isinstance(also, dict)
+        draft = bridge.lift(run.id)
+        followed = {one.leaf.path: one.parameter for one in draft.literals if one.followed}
+        assert len(followed) == 10
+        under = also["properties"]
+        assert isinstance(under, dict)
+        assert [path for path, name in followed.items() if name in under] == ["calls.17.title", "calls.18.title"]
+        value = {"also": {str(followed["calls.18.title"]): "four"}}
+        replay = await bridge.start_idea("many", value)
+        assert replay.run is not None
+        await replay.run.result()
+        assert [call.value for call in replay.run.calls()][17:] == [11, 4, 11]
+
+
+async def test_of_equal_costs_the_source_with_the_likest_name_is_taken(bridge: Bridge) -> None:
+    @tool(read_only=True)
+    def pair(name: str) -> JSONObject:
+        """Two names of one value."""
+        return {"alias": f"{name}-x", "title": f"{name}-x" if name == "ann" else f"{name}-y"}
+
+    turns: list[Turn] = [
+        lambda _: turn({"_tool": "pair", "name": "†input.name"}),
+        lambda seen: turn({"_tool": "pages", "title": seen.result(0, "alias")}),
+        lambda _: turn(output="†results.1"),
+    ]
+    async with Bridge(ASKS, toolbox=Toolbox(pair, pages)) as here:
+        run = await solved(here, "x", {"name": "ann"}, turns, NUMBER)
+        assert explained(here.lift(run.id))["calls.1.title"][:2] == ["†results.0.title", "†results.0.alias"]
 
 
 async def test_parameters_are_renamed_merged_fixed_described_and_made(bridge: Bridge) -> None:
@@ -152,7 +225,7 @@ async def test_parameters_are_renamed_merged_fixed_described_and_made(bridge: Br
     ]
     async with bridge:
         run = await solved(bridge, "x", {}, turns, None)
-        assert [one.name for one in bridge.lift(run.id).parameters] == ["name", "shelf", "key", "value"]
+        assert [one.name for one in bridge.lift(run.id).parameters] == ["name", "key", "value", "shelf"]
         decided: JSONObject = {
             "name": {"rename": "who", "description": "Whose.", "required": True},
             "shelf": {"merge": "name"},
@@ -170,7 +243,10 @@ async def test_parameters_are_renamed_merged_fixed_described_and_made(bridge: Br
         calls = published.plan["calls"]
         assert isinstance(calls, list)
         first, second, third = (call for call in calls if isinstance(call, dict))
-        assert (first["name"], second["shelf"]) == ("†input.who", "†input.who")
+        assert (first["name"], second["shelf"]) == ("†input.who", "ann")
+        # The shelf followed the name, and follows what is passed in its place.
+        draft = bridge.lift(run.id, parameters=decided)
+        assert [(one.at, one.given) for one in draft.explained] == [(("calls", "1", "shelf"), "†input.who")]
         assert (third["key"], third["value"]) == ("k", "†input.value")
         assert await called(bridge, "keep", {"who": "bo"}) == "bo-owner"
 

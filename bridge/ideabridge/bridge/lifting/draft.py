@@ -50,6 +50,7 @@ from ideabridge.bridge.lifting.parameters import (
     Inputs,
     Parameter,
     ParameterDecision,
+    Slot,
     inputs_of,
     parameters_of,
     renamed_inputs,
@@ -330,6 +331,9 @@ def make_draft(
     """
     making = _Making(lifted, choices, decisions)
     function = lifted.function
+    first = {one.at: _renamed(one, making.names).by[0] for one in making.explained if one.given is not None}
+    for parameter in making.parameters:
+        parameter.source = first.get(parameter.leaves[0].at, parameter.source)
     inputs = inputs_of(function.input_schema, function.input or {}, making.parameters, decisions)
     names = {**making.names, **inputs.renamed}
     for path, name in making.names.items():
@@ -352,12 +356,17 @@ def make_draft(
 def _renamed(one: Explained, names: Mapping[str, str]) -> Explained:
     if not names:
         return one
-    by: dict[Explanation, None] = {}
+    by: list[Explanation] = []
     for each in one.by:
         reads_input = any(reference.startswith("†input") for reference in each.references)
         renamed = read_explanation(renamed_inputs(each.to_json(), names)) if reads_input else each
-        by[renamed] = None
-    return replace(one, by=tuple(by))
+        if renamed not in by:
+            by.append(renamed)
+    given = one.given
+    if given is not None:
+        path = operand_path(given)
+        given = format_reference(("input", names.get(path[1], path[1]), *path[2:]))
+    return replace(one, by=tuple(by), given=given)
 
 
 def _bounded(explained: list[Explained]) -> list[Explained]:
@@ -388,16 +397,21 @@ class _Making:
         self.names: dict[str, str] = {}
         taken = self._take(choices)
         self._placed = {path for one in decisions.values() for path in one.at}
-        self._open: list[tuple[Leaf, str]] = []
+        self._slots: list[Slot] = []
         for leaf in lifted.leaves:
             if not any(leaf.path == path or leaf.path.startswith(f"{path}.") for path in taken):
                 self._decide(leaf)
 
         fixed = {name for name, one in decisions.items() if one.fix}
-        self.parameters = parameters_of(self._open, lifted.function.input or {}, decisions)
+        task = "\n".join(str(message.value) for message in lifted.function.run.machine.messages)
+        self.parameters = parameters_of(self._slots, lifted.function.input or {}, decisions, task)
+        given: dict[Path, str] = {}
         for parameter in self.parameters:
-            if parameter.name not in fixed:
+            if parameter.followed and parameter.name not in fixed:
+                given.update((leaf.at, parameter.reference) for leaf in parameter.leaves)
+            elif parameter.name not in fixed:
                 self._fill(parameter)
+        self.explained = [replace(one, given=given.get(one.at)) for one in self.explained]
         self.explained = [one for one in map(self._with_named_literals, self.explained) if one is not None]
 
     def _decide(self, leaf: Leaf) -> None:
@@ -405,13 +419,15 @@ class _Making:
         lifted = self._lifted
         explained = lifted.explained(leaf)
         if leaf.path in self._placed and leaf.reference is None:
-            self._open.append((leaf, self._tool(leaf)))
+            self._slots.append(Slot(leaf, self._tool(leaf)))
         elif explained is not None and self._repeats(leaf, explained.by[0]):
             # It is filled by the parameter of the earlier literal.
-            self._open.append((leaf, self._tool(leaf)))
+            self._slots.append(Slot(leaf, self._tool(leaf)))
         elif explained is not None:
             self._put(leaf.place, leaf.keys, escaped(leaf.value) if leaf.reference is None else self._value(leaf))
             self.explained.append(explained)
+            if self._is_followed(leaf, explained.by[0]):
+                self._slots.append(Slot(leaf, self._tool(leaf), explained.by[0]))
         elif leaf.reference is not None or leaf.demanded:
             return
         elif leaf.place is None:
@@ -421,7 +437,7 @@ class _Making:
                 # A mind wrote it for this input, so it is asked again for another.
                 self._without_output(leaf)
         elif not self._is_fixed(leaf):
-            self._open.append((leaf, self._tool(leaf)))
+            self._slots.append(Slot(leaf, self._tool(leaf)))
         else:
             self._explain_fixed(leaf)
 
@@ -429,6 +445,14 @@ class _Making:
         """Return whether a literal is the same parameter of a call again as an earlier literal."""
         literal = self._lifted.literal_of(first.reference) if isinstance(first, PathTo) else None
         return literal is not None and not literal[1] and literal[0].keys[-1:] == leaf.keys[-1:]
+
+    def _is_followed(self, leaf: Leaf, first: Explanation) -> bool:
+        """Return whether a literal of a call follows an earlier result or literal, and no member of the input alone."""
+        if leaf.place is None or leaf.reference is not None or not self._lifted.requests:
+            return False
+        return not all(
+            operand_path(text)[0] == "input" and self._lifted.literal_of(text) is None for text in first.references
+        )
 
     def _value(self, leaf: Leaf) -> JSON:
         found = self._lifted.aligned.leaf(leaf.place, leaf.keys)
@@ -492,7 +516,7 @@ class _Making:
         by = [each for each in one.by if all(map(self._is_named, each.references))]
         if len(by) == len(one.by):
             return one
-        if one.at[0] == "calls" and all(isinstance(each, Constant) for each in by):
+        if one.at[0] == "calls" and one.given is None and all(isinstance(each, Constant) for each in by):
             return None
         return replace(one, by=tuple(by))
 

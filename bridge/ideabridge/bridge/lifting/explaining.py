@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 from functools import partial
 
@@ -35,8 +34,6 @@ class _Explaining:
         # The author of a plan had seen no results.
         places = range(len(self._aligned.calls)) if lifted.requests else range(0)
         self._unseen = sorted(places, key=lambda place: self._aligned.calls[place].step, reverse=True)
-        # The literals of a Request explain those of later ones.
-        self._literals: deque[Leaf] = deque()
         self._readers: list[Read] = [partial(lifted.read, other) for other in lifted.others]
 
     def run(self) -> None:
@@ -59,12 +56,7 @@ class _Explaining:
         lifted.leaves = [leaf for place in range(len(calls)) for leaf in leaves[place]] + output
 
     def _see(self, step: int) -> None:
-        """Index the results and the literals of the Requests before one."""
-        calls = self._aligned.calls
-        while self._literals and calls[self._literals[0].place or 0].chosen < step:
-            leaf = self._literals.popleft()
-            self._lifted.literals[leaf.path] = leaf
-            self._values.add(format_reference(("input", leaf.path)), leaf.value, literal=True)
+        """Index the results of the Requests before one."""
         while self._unseen and self._aligned.calls[self._unseen[-1]].step < step:
             place = self._unseen.pop()
             root = self._aligned.reference_to(ValueSource(place, ()))
@@ -120,7 +112,8 @@ class _Explaining:
         of a parameter in its place.
         """
         if self._lifted.requests and leaf.path not in (self._lifted.function.input or {}):
-            self._literals.append(leaf)
+            self._lifted.literals[leaf.path] = leaf
+            self._values.add(format_reference(("input", leaf.path)), leaf.value, literal=True)
 
     def _chosen_reference(self, leaf: Leaf) -> Found | None:
         """Return the explanations of a reference that selects from values its writer had seen, the reference first."""

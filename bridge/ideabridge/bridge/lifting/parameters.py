@@ -1,22 +1,40 @@
-"""Parameters: the input of a tool that a run becomes, made of the run's input and of its constants.
+"""Parameters: the input of a tool that a run becomes, made of the run's input and of its literals.
 
-A literal of a call that neither the input nor an earlier result explains becomes an optional parameter, named after the
+A literal of a call that neither the input nor an earlier value explains becomes an optional parameter, named after the
 parameter that it fills, with the recorded value as its default. So the tool repeats its run when it is called without
 arguments, and everything that is constant is visible and can be changed. Equal literals of one name are one parameter.
+
+A literal that is *followed* (an earlier result, or an earlier literal of another name, explains it) becomes an optional
+parameter without a default: where it is left out, the value is followed; where it is passed, it is taken, and nothing
+about it is assumed. The first eight are members of the input, those first whose recorded value stands in the text of
+the task; the others are members of one object `also`, so that schemas stay small. What follows a member of the input
+needs none: whoever passes that member has changed it.
+
+In the plan, the place of a parameter with a default has the reference `†input.NAME`. The place of a followed literal
+keeps the recorded literal, and its entry in `explained` names the parameter as `given`: `{"at": ["calls", "2",
+"owner"], "by": [...], "given": "†input.owner"}`, or `"†input.also.owner"`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from ideabridge.bridge.context.errors import ReferenceSyntaxError
-from ideabridge.bridge.context.explanations import same
-from ideabridge.bridge.context.references import Reference, format_reference, is_reference, parse_reference
+from ideabridge.bridge.context.explanations import Explanation, PathTo, operand_path, same
+from ideabridge.bridge.context.references import (
+    Path,
+    Reference,
+    clipped,
+    format_reference,
+    is_reference,
+    parse_reference,
+)
 from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.lifting.aligned import Leaf
+from ideabridge.bridge.lifting.function import digest
 from ideabridge.bridge.lifting.naming import Filled, own_name, parameter_names
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.keywords import show
@@ -25,6 +43,18 @@ from ideabridge.tools.tool import META_PROPERTIES
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _LONGEST: Final = 64
+_SOURCE: Final = 80
+_WORD: Final = re.compile(r"[\w.-]*\w")
+
+ALSO: Final = "also"
+"""The member of the input that has the followed values beyond the first."""
+
+_FIRST: Final = 8
+"""The most followed values that are members of the input themselves, unless the publisher decides about more."""
+
+_MOST_ALSO: Final = 200
+"""The most members of `also`."""
+
 _KEYS: Final = ("rename", "merge", "fix", "description", "required", "default", "at")
 
 _COPIED: Final = (
@@ -113,18 +143,32 @@ class Parameter:
         value: the recorded value, its default.
         leaves: the literals that it fills.
         tool: the tool of the first of them.
-        followed: it is only taken where it is passed; otherwise the plan follows where the value came from.
+        source: where a followed value comes from; None: the parameter has a default.
+        also: it is a member of the object `also`.
     """
 
     name: str
     value: JSON
     leaves: list[Leaf]
     tool: str = ""
-    followed: bool = False
+    source: Explanation | None = None
+    also: bool = False
+
+    @property
+    def followed(self) -> bool:
+        """True if it is only taken where it is passed."""
+        return self.source is not None
+
+    @property
+    def reference(self) -> str:
+        """The reference that reads it."""
+        return format_reference(("input", ALSO, self.name) if self.also else ("input", self.name))
 
     @property
     def schema(self) -> JSONObject:
-        """Its JSON Schema: that of the tool's parameter, as far as it can be copied, with the recorded default."""
+        """Its JSON Schema: that of the tool's parameter, as far as it can be copied, with the recorded default, or with
+        what is followed where it is left out.
+        """
         leaf = self.leaves[0]
         known = leaf.schema or {}
         schema: JSONObject = {key: known[key] for key in _COPIED if key in known}
@@ -136,7 +180,12 @@ class Parameter:
                 schema["items"] = items
         if "description" not in schema and self.tool:
             schema["description"] = f"{leaf.keys[-1] if leaf.keys else 'a value'} of {self.tool}"
-        return {**schema, "default": self.value}
+        if self.source is None:
+            return {**schema, "default": self.value}
+        told = f"Left out, it is taken from {clipped(self.source.shown, _SOURCE)}."
+        if "description" in schema:
+            told = f"{str(schema['description']).rstrip('. ')}. {told}"
+        return {**schema, "description": told}
 
 
 def _type_of(value: JSON) -> JSONObject:
@@ -151,45 +200,88 @@ def _type_of(value: JSON) -> JSONObject:
     return {"type": "object"} if isinstance(value, dict) else {}
 
 
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A literal that a parameter fills.
+
+    Attributes:
+        leaf: the literal.
+        tool: the name of its tool.
+        source: where it is followed from; None: nothing explains it.
+    """
+
+    leaf: Leaf
+    tool: str
+    source: Explanation | None = None
+
+
 def parameters_of(
-    leaves: Iterable[tuple[Leaf, str]], taken: Iterable[str], decisions: Mapping[str, ParameterDecision]
+    slots: Iterable[Slot], taken: Collection[str], decisions: Mapping[str, ParameterDecision], task: str
 ) -> list[Parameter]:
     """Return a parameter for each group of equal literals of one name.
 
     Args:
-        leaves: the literals that nothing explains, each with the name of its tool.
+        slots: the literals.
         taken: the names of the members of the run's input.
         decisions: those with `at` name literals that become one parameter.
+        task: the text of the task.
     """
     placed = {path: name for name, one in decisions.items() for path in one.at}
     by_decision: dict[str, Parameter] = {}
-    unnamed: list[Parameter] = []
-    by_key: dict[str, list[Parameter]] = {}
-    for leaf, tool in leaves:
+    unnamed: dict[tuple[str, str, bool], Parameter] = {}
+    for slot in slots:
+        leaf = slot.leaf
         wanted = placed.get(leaf.path)
         if wanted is not None:
-            _fill(by_decision, wanted, leaf, tool)
+            _fill(by_decision, wanted, leaf, slot.tool)
             continue
-        alike = by_key.setdefault(own_name(leaf.keys), [])
-        equal = next((one for one in alike if same(one.value, leaf.value)), None)
-        if equal is not None:
+        key = own_name(leaf.keys), digest(leaf.value), slot.source is not None
+        equal = unnamed.get(key)
+        if equal is None:
+            unnamed[key] = Parameter("", leaf.value, [leaf], slot.tool, slot.source)
+        else:
             equal.leaves.append(leaf)
-            continue
-        parameter = Parameter("", leaf.value, [leaf], tool)
-        alike.append(parameter)
-        unnamed.append(parameter)
 
-    every = [*by_decision.values(), *unnamed]
-    paths = [leaf.path for parameter in every for leaf in parameter.leaves]
+    every = [*by_decision.values(), *unnamed.values()]
+    paths = {leaf.path for parameter in every for leaf in parameter.leaves}
     for path, name in placed.items():
         if path not in paths:
             raise PublicationError(f"parameters.{name}.at: no constant is at {path!r}.{did_you_mean(path, paths)}")
 
-    filled = [Filled(one.tool, one.leaves[0].keys, one.value) for one in unnamed]
-    reserved = {*taken, *by_decision}
-    for one, name in zip(unnamed, parameter_names(filled, reserved), strict=True):
+    # Those with a default come first, and have the plainest names.
+    ordered = sorted(unnamed.values(), key=lambda parameter: parameter.followed)
+    filled = [Filled(one.tool, one.leaves[0].keys, one.value, _keys_of(one.source)) for one in ordered]
+    for one, name in zip(ordered, parameter_names(filled, {*taken, *by_decision, ALSO}), strict=True):
         one.name = name
-    return every
+    left = _put_under_also([one for one in ordered if one.followed], taken, decisions, task)
+    return [one for one in (*by_decision.values(), *ordered) if one.name not in left]
+
+
+def _keys_of(source: Explanation | None) -> Path:
+    """The keys below the input or a result that lead to a value."""
+    return operand_path(source.reference)[1:] if isinstance(source, PathTo) else ()
+
+
+def _put_under_also(
+    followed: Sequence[Parameter], taken: Collection[str], decisions: Mapping[str, ParameterDecision], task: str
+) -> set[str]:
+    """Put all but the first followed parameters under `also`; returns the names of those for which nothing is left."""
+    words = set(_WORD.findall(task))
+    open_ = [one for one in followed if one.name not in decisions]
+    open_.sort(key=lambda one: not _stands_in(one.value, task, words))
+    free = max(0, _FIRST - (len(followed) - len(open_)))
+    under = open_[free:] if ALSO not in taken else []
+    for one in under[:_MOST_ALSO]:
+        one.also = True
+    return {one.name for one in open_[free:] if not one.also}
+
+
+def _stands_in(value: JSON, task: str, words: Collection[str]) -> bool:
+    if isinstance(value, bool) or value in (None, ""):
+        return False
+    if isinstance(value, int | float):
+        return str(value) in words
+    return isinstance(value, str) and value in task
 
 
 def _fill(by_decision: dict[str, Parameter], name: str, leaf: Leaf, tool: str) -> None:
@@ -247,8 +339,9 @@ def inputs_of(
     required = [one for one in needed if isinstance(one, str)] if isinstance(needed, list) else []
     values: JSONObject = {**given, **{one.name: one.value for one in parameters}}
     made = {one.name for one in parameters}
+    also: JSONObject = {}
     for one in parameters:
-        properties[one.name] = one.schema
+        (also if one.also else properties)[one.name] = one.schema
     for name in decisions:
         if name not in properties and name not in values:
             known = [*properties, *values]
@@ -291,6 +384,9 @@ def inputs_of(
     for name in properties:
         if name in META_PROPERTIES:
             raise PublicationError(f"parameters.{name}: calls have a property of this name themselves; rename it")
+    if also:
+        told = "More values of the calls that are taken from earlier results where they are left out."
+        properties[ALSO] = {"type": "object", "description": told, "properties": also, "additionalProperties": False}
     result.schema = {**schema, "type": "object", "properties": properties}
     result.schema.pop("required", None)
     if required:

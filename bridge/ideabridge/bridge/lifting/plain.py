@@ -179,7 +179,7 @@ def _own_words(draft: PlanDraft) -> Iterator[OpenPoint]:
     first = min((call.step for call in calls), default=0)
     task = "\n".join(str(message.value) for message in draft.lifted.function.run.machine.messages)
     for parameter in draft.parameters:
-        for leaf in parameter.leaves:
+        for leaf in parameter.leaves if not parameter.followed else ():
             if leaf.place is None or leaf.place >= len(calls) or calls[leaf.place].chosen <= first:
                 continue
             if _is_own_words(leaf.value) and str(leaf.value) not in task:

@@ -104,7 +104,7 @@ def difference_of(store: Store, members: dict[str, Any], run_id: str) -> str | N
     does not.
 
     Raises:
-        PublicationError, UnknownRunError: the run is not in this store.
+        PublicationError, UnknownRunError: the run is not in this store, or cannot be compared.
     """
     publication = Publication(**members)
     run = read_run(store, run_id)
@@ -115,14 +115,12 @@ def difference_of(store: Store, members: dict[str, Any], run_id: str) -> str | N
     recorded = publication.recorded if isinstance(publication.recorded, dict) else {}
     given = recorded.get("input")
     listed = held.get("places")
-    places: dict[int, int | tuple[int, ...]] | None = None
+    places: dict[int, int] | None = None
     if isinstance(listed, list):
-        places = {}
-        for place, one in enumerate(listed):
-            if isinstance(one, int):
-                places[place] = one
-            elif isinstance(one, list):
-                places[place] = tuple(member for member in one if isinstance(member, int))
+        places = {place: one for place, one in enumerate(listed) if isinstance(one, int)}
+        if any(isinstance(one, list) for one in listed):
+            # An earlier version published it.
+            raise PublicationError("several of its calls are one call of the plan, so they are not compared")
     return inconsistency(run, plan_of(publication, given if isinstance(given, dict) else {}), places)
 
 
