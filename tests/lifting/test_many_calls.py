@@ -5,11 +5,14 @@ from __future__ import annotations
 import pytest
 
 from ideabridge.bridge import Bridge, report_of
+from ideabridge.bridge.loop.settings import Settings
+from ideabridge.bridge.publishing.drafting import draft_of
+from ideabridge.bridge.runs.stretch import EndedCall, ended_run, keep_ended
 from ideabridge.bridge.store.store import Store
+from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSON
+from ideabridge.tools.toolbox import Toolbox
 from tests.instructions import instructions_of
-
-pytestmark = pytest.mark.anyio
 
 
 async def _steps_of_lifting(calls: int) -> int:
@@ -24,6 +27,7 @@ async def _steps_of_lifting(calls: int) -> int:
         return instructions_of(lambda: report_of(bridge.lift(run.id), bridge.store, "local"))
 
 
+@pytest.mark.anyio
 async def test_lifting_twice_as_many_calls_takes_about_twice_the_work() -> None:
     # The first lifting in a process also fills caches.
     await _steps_of_lifting(2)
@@ -31,4 +35,39 @@ async def test_lifting_twice_as_many_calls_takes_about_twice_the_work() -> None:
     many = await _steps_of_lifting(240)
 
     # Four times the calls: linear work gives 4, quadratic work gives up to 16.
+    assert many < 5 * few, (few, many)
+
+
+@tool(read_only=True)
+def look(key: str) -> JSON:
+    """Look something up."""
+    return {"next": f"{key}+", "name": key}
+
+
+@tool
+def change(key: str, text: str) -> str:
+    """Change something."""
+    return f"{key}: {text}"
+
+
+def _steps_of_a_session(calls: int) -> int:
+    """Return how many instructions it takes to publish a session of so many calls, each copied from the one before."""
+    tools = {one.name: one for one in Toolbox(look, change).tools.values()}
+    made: list[EndedCall] = []
+    for number in range(calls):
+        key = f"key-{number // 2}"
+        if number % 2:
+            made.append(EndedCall(tools["change"], {"key": key, "text": f"About {key}"}, number, "ok"))
+        else:
+            made.append(EndedCall(tools["look"], {"key": key}, number, {"next": f"key-{number // 2 + 1}", "name": key}))
+    with Store.open(":memory:") as store:
+        ended = ended_run(made, Settings(), "x", "nobody")
+        keep_ended(store, "run_many", ended, caller="local", title="x", fingerprint="x", origin={})
+        return instructions_of(lambda: draft_of(store, "run_many", "local", None, None, False))
+
+
+def test_publishing_a_session_of_twice_as_many_calls_takes_about_twice_the_work() -> None:
+    _steps_of_a_session(2)
+    few = _steps_of_a_session(50)
+    many = _steps_of_a_session(200)
     assert many < 5 * few, (few, many)

@@ -265,6 +265,10 @@ class PlanDraft:
 
     def difference(self) -> str | None:
         """Return why the plan is not self-consistent; None if it is."""
+        return self._difference
+
+    @cached_property
+    def _difference(self) -> str | None:
         if self.lifted.function.instances:
             plan = self.with_input(self.arguments(self.lifted.aligned))
             return inconsistency(self.lifted.function.run, plan)
@@ -277,6 +281,10 @@ class PlanDraft:
 
     def confirmations(self) -> tuple[list[str], list[str]]:
         """Return (the runs with other data that it reproduces, why it does not reproduce others)."""
+        return self._confirmations
+
+    @cached_property
+    def _confirmations(self) -> tuple[list[str], list[str]]:
         agree: list[str] = []
         different: list[str] = []
         for other in self.lifted.others:

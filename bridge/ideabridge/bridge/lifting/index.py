@@ -189,14 +189,18 @@ class Values:
 
     def equal(self, value: JSON) -> list[Node]:
         """Return the nodes with an equal value, at most `PLACES`, in the order in which they were added."""
+        places = self._places(value)
+        if isinstance(value, str) or (isinstance(value, int | float) and not isinstance(value, bool)):
+            return [_node(place, value, value) for place in places]
+        return [_node(place, found, found) for place in places if same(found := _value_at(place), value)]
+
+    def _places(self, value: JSON) -> list[Place]:
+        """Return the places of values that may be equal."""
         if isinstance(value, str):
-            places = self._texts.get(value, [])
-        elif isinstance(value, int | float) and not isinstance(value, bool):
-            places = self._numbers.get(value, [])
-        else:
-            alike = self._others.get(_form(value), [])
-            places = [place for place in alike if same(_value_at(place), value)]
-        return [_node(place, _value_at(place), _value_at(place)) for place in places]
+            return self._texts.get(value, [])
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return self._numbers.get(value, [])
+        return self._others.get(_form(value), [])
 
     def loose(self, value: JSON) -> list[Node]:
         """Return the nodes with an equal value to which no position leads."""
@@ -204,7 +208,7 @@ class Values:
 
     def is_cut(self, value: JSON) -> bool:
         """Return whether a value may have more places than `equal` returns."""
-        return not self.whole or len(self.equal(value)) >= PLACES
+        return not self.whole or len(self._places(value)) >= PLACES
 
     def notations(self, text: str) -> list[str]:
         """Return the texts that are equal to a text without regard to case and to spaces around it."""

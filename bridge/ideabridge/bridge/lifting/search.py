@@ -283,7 +283,7 @@ class _Search:
             nodes = [*nodes, *self._values.equal(number)]
         if len(part) < 3:
             nodes = [node for node in nodes if node.root == INPUT]
-        return sorted(nodes, key=lambda node: -self._likeness(node))
+        return sorted(nodes, key=lambda node: -self._likeness(node)) if len(nodes) > 1 else nodes
 
 
 def _spans(text: str) -> Iterator[tuple[int, list[int]]]:
