@@ -295,6 +295,11 @@ class Configuration(BaseModel):
     programs: bool = Field(
         default=True, description="false: programs are offered to no mind, and refused wherever they are given."
     )
+    program_mind: Literal["caller", "model"] = Field(
+        default="caller",
+        description="Who writes the program for a published run whose copied values are open. caller: the mind that saw"
+        " the run, which the answer asks. model: the configured model is asked, and is sent the run's results.",
+    )
     own_tools: Literal["core", "all"] = Field(
         default="core",
         description="Which tools of ideabridge itself hosts see. core: those that most tasks need; all: every tool with"

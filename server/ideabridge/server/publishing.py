@@ -200,6 +200,8 @@ class Publishing:
         wants_program = arguments.get("program") is None and how == "auto" and self._bridge.configuration.programs
         if not wants_program or not report.get("open"):
             return self._shown(publication)
+        if self._bridge.configuration.program_mind == "model" and self._bridge.mind is not None:
+            return await self._by_model(task, self._bridge.mind.name, publication, arguments)
         if await self._was_sampled(publication, request):
             run = await self._rounds.ask(task, _BY_SAMPLING)
             return await self._sampled(task, run, arguments, request, publication)
@@ -209,7 +211,8 @@ class Publishing:
     def _shown(self, publication: Publication, wanted: ProgramRequest | None = None) -> ToolAnswer:
         """The answer about a new version, with the Request for a program if one is wanted."""
         result, text = self._published(publication)
-        if publication.report is not None:
+        if publication.report is not None and wanted is None:
+            # A Request names what is open itself.
             result["report"] = report_text(publication.report)
             text += f"\n{result['report']}"
         text += self._note_changes(publication, result)
@@ -316,6 +319,24 @@ class Publishing:
         )
         return answer({"name": name, "judging": True}, text)
 
+    async def _by_model(self, task: ProgramTask, mind: str, version: Publication, arguments: Arguments) -> ToolAnswer:
+        """Let the configured model write programs until one is accepted, and answer about the last version."""
+        choice = Choice(mind, "program_mind in the configuration says so")
+
+        async def write() -> Publication:
+            found, _ = await self._bridge.publisher.distill(
+                task.refs, task.name, to=task.to, mind=choice, caller=task.caller
+            )
+            return found
+
+        try:
+            judged = await self._judged(task, {"mind": mind}, write, arguments.get("wait_s", WAIT_S))
+        except PublicationError as error:
+            return self._noted(self._shown(version), f"the configured model wrote no program: {error}")
+        if judged is None:
+            return self._noted(self._shown(version), "the configured model writes a program for the next version")
+        return self._shown(judged)
+
     # -- sampling ----------------------------------------------------------------------------------------------
 
     async def _was_sampled(self, publication: Publication, request: ToolRequest) -> bool:
@@ -356,18 +377,22 @@ class Publishing:
                 if len(self._rounds.refused(task)) >= ROUNDS:
                     return await self._without_program(task, version, run, str(error))
             run = await self._rounds.ask(task, _BY_SAMPLING)
+            # The rounds so far belong to another run.
+            request.round = None
 
     async def _without_program(self, task: ProgramTask, version: Publication | None, run: Run, why: str) -> ToolAnswer:
         """The answer if the client's model wrote no program that the recordings accept."""
         if run.status == "needs_solution":
             await run.patiently(lambda: run.cancel("the client's model wrote no program in time"))
         publication = version or self._bridge.store.publications.named(task.name, caller=task.caller)
-        shown = self._shown(publication)
-        content = shown["content"]
         note = f"the client's model wrote no program that does what the run did: {why}"
-        shown["structuredContent"]["program_refused"] = note
-        content[0]["text"] += f"\n{note}"
-        return shown
+        return self._noted(self._shown(publication), note)
+
+    def _noted(self, shown: ToolAnswer, note: str) -> ToolAnswer:
+        """An answer about a version, with a note on its program."""
+        first, *others = shown["content"]
+        content = [{**first, "text": f"{first['text']}\n{note}"}, *others]
+        return {**shown, "content": content, "structuredContent": {**shown["structuredContent"], "note": note}}
 
     # -- who decides -------------------------------------------------------------------------------------------
 

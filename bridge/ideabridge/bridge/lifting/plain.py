@@ -11,12 +11,12 @@ What is open is for the author of a program: it says what to settle, and proves 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, cast
 
-from ideabridge.bridge.context.explanations import WHEN, Constant, Explained, PathTo
-from ideabridge.bridge.context.references import parse_reference
+from ideabridge.bridge.context.explanations import WHEN, Constant, Explained, Explanation, PathTo
+from ideabridge.bridge.context.references import Path, parse_reference
 from ideabridge.bridge.lifting.aligned import Leaf, is_position, short
 from ideabridge.bridge.lifting.draft import PlanDraft
 from ideabridge.bridge.lifting.lifted import RECORDED
@@ -79,7 +79,7 @@ def read_open(raw: JSON) -> list[OpenPoint]:
     for entry in raw if isinstance(raw, list) else []:
         match entry:
             case {"kind": str(kind), "at": str(at), "why": str(why)}:
-                points.append(OpenPoint(kind, at, why))  # pyright: ignore[reportArgumentType]
+                points.append(OpenPoint(cast("OpenKind", kind), at, why))
             case _:
                 continue
     return points
@@ -122,6 +122,7 @@ def _repeated(draft: PlanDraft) -> Iterator[OpenPoint]:
 def _explained(draft: PlanDraft) -> Iterator[OpenPoint]:
     """Copied values of calls that not one earlier place explains, and those of the output that only a mind wrote."""
     leaves = {leaf.at: leaf for leaf in draft.lifted.leaves}
+    yield from _positions(draft)
     for explained in draft.explained:
         leaf = leaves.get(explained.at)
         if leaf is None or explained.at[2:] == (WHEN,):
@@ -156,14 +157,50 @@ def _of_call(draft: PlanDraft, explained: Explained, leaf: Leaf) -> OpenPoint | 
     if len(whole) > 1:
         places = ", ".join(one.reference for one in whole[:3])
         return OpenPoint("several_places", leaf.path, f"{shown} stands in several places: {places}")
-    if _changes(draft, leaf) and _has_position(draft, cheapest):
-        return OpenPoint("position", leaf.path, f"{shown} is only known by its position: {cheapest.reference}")
     return None
 
 
-def _changes(draft: PlanDraft, leaf: Leaf) -> bool:
+def _positions(draft: PlanDraft) -> Iterator[OpenPoint]:
+    """Calls that change something and take a value from a position in a list, also by way of other calls."""
+    explained = {one.at: one.by[0] for one in draft.explained if one.at[2:] != (WHEN,)}
     calls = draft.lifted.aligned.calls
-    return leaf.place is not None and leaf.place < len(calls) and not calls[leaf.place].reads_only
+    # By place, the position that the call was made for.
+    chosen: dict[int, str] = {}
+    for leaf in draft.lifted.leaves:
+        if leaf.place is None or leaf.place >= len(calls):
+            continue
+        position = _position_behind(draft, leaf, explained.get(leaf.at), chosen)
+        if position is None:
+            continue
+        chosen.setdefault(leaf.place, position)
+        if not calls[leaf.place].reads_only:
+            yield OpenPoint("position", leaf.path, f"what is taken is only known by its position: {position}")
+
+
+def _position_behind(
+    draft: PlanDraft, leaf: Leaf, cheapest: Explanation | None, chosen: Mapping[int, str]
+) -> str | None:
+    """The position on which a value depends; None if on none."""
+    if isinstance(cheapest, PathTo):
+        if _has_position(draft, cheapest):
+            return cheapest.reference
+        return chosen.get(_place_read(cheapest.path))
+    if leaf.reference is None:
+        return None
+    for operand in parse_reference(leaf.reference).operands():
+        position = chosen.get(_place_read(operand.full))
+        if position is not None:
+            return position
+    return None
+
+
+def _place_read(path: Path) -> int:
+    """The place of the call whose result a path reads; -1: it reads something else."""
+    match path:
+        case ("results", place, *_) if place.isdecimal():
+            return int(place)
+        case _:
+            return -1
 
 
 def _has_position(draft: PlanDraft, path: PathTo) -> bool:
