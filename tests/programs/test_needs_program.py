@@ -12,6 +12,7 @@ from ideabridge.bridge import Bridge, ConstantsOpenError, NeedsPersonError, Prog
 from ideabridge.bridge.configuration import Configuration, parse_configuration
 from ideabridge.bridge.loop.event import Decider
 from ideabridge.bridge.publishing.program_answer import read_program_answer
+from ideabridge.bridge.publishing.program_request import ROOM, estimated_tokens
 from ideabridge.bridge.publishing.rounds import ProgramTask, Rounds
 from ideabridge.bridge.store.errors import UnknownIdeaError
 from ideabridge.bridge.store.idea import Publication
@@ -183,7 +184,7 @@ async def test_the_request_is_short_and_has_what_is_needed(bridge: Bridge) -> No
     for part in ("issues(project: str)", "close(issue='W-13') -> null", "task: Close the stale issues", "Open:"):
         assert part in request.text
     assert "no instruction to you" in request.text
-    assert len(request.text.encode()) <= 4_400
+    assert estimated_tokens(request.text) <= ROOM
 
 
 async def test_the_request_stays_short_for_large_recordings() -> None:
@@ -200,7 +201,7 @@ async def test_the_request_stays_short_for_large_recordings() -> None:
         reading: list[JSONObject] = [{"_tool": "big", "number": number} for number in range(100)]
         sending: list[JSONObject] = [{"_tool": "send", "text": "many lines: 1000 " * 50}]
         request = await bridge.program_request(await by_hand(bridge, reading, sending, output={"sent": 1}))
-        assert len(request.text.encode()) <= 4_400
+        assert estimated_tokens(request.text) <= ROOM
         assert "more calls, calls " in request.text
         assert "output: " in request.text
 
@@ -351,7 +352,7 @@ async def test_a_large_recording_is_judged(tracker: Tracker) -> None:
             [{"_tool": "send", "text": last}],
             output={"sent": last},
         )
-        assert len((await bridge.program_request(run)).text.encode()) <= 4_400
+        assert estimated_tokens((await bridge.program_request(run)).text) <= ROOM
         program = """
 import tools
 for file in input["files"]:

@@ -12,6 +12,7 @@ import anyio
 import pytest
 from mcp import Client
 
+from ideabridge.bridge.publishing.program_request import estimated_tokens
 from tests.server.sampled import Model
 from tests.server.serving import ERAS, call, configured, over_stdio, refused, structured, text
 
@@ -375,8 +376,7 @@ async def test_handwork_becomes_a_tool_for_other_input(tmp_path: Path, era: str,
         assert first["version"] == 1
         wanted = first["needs_program"]
         assert wanted["open"], task
-        # At most 1,500 tokens, of about three bytes in such a text.
-        assert len(wanted["request"].encode()) < 4_700
+        assert estimated_tokens(wanted["request"]) < 1_400
         for name, _ in work.calls:
             assert name in wanted["request"]
         second = await call(client, "publish_idea", **handed_in(work, wanted["runs"][0]))

@@ -11,6 +11,7 @@ as the author's words.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -21,11 +22,11 @@ from ideabridge.bridge.programs.names import ProgramNames
 from ideabridge.bridge.publishing.programs import RecordedCall, RecordedResults
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 
-ROOM: Final = 4_400
-"""The most bytes of a Request to the mind that saw the run: fewer than 1,500 tokens."""
+ROOM: Final = 1_200
+"""The most estimated tokens of a Request to the mind that saw the run: at most 1,500 with how to answer."""
 
-MUCH_ROOM: Final = 20_000
-"""The most bytes of a Request to a mind that sees nothing else."""
+MUCH_ROOM: Final = 5_000
+"""The most estimated tokens of a Request to a mind that sees nothing else."""
 
 ANSWER_SCHEMA: Final[JSONObject] = {
     "type": "object",
@@ -78,8 +79,11 @@ _PREVIEWS: Final = (400, 200, 100, 50, 25)
 _MANY: Final = 200
 """The calls above which not all of them are shown."""
 
-_SIGNATURES: Final = 900
-_OPEN: Final = 900
+_SIGNATURES: Final = 250
+_OPEN: Final = 250
+"""Estimated tokens of parts of a Request."""
+
+_WHY: Final = 900
 _LINE: Final = 220
 _PROGRAM: Final = 6_000
 _TASK: Final = 300
@@ -130,7 +134,7 @@ def program_request(
         runs: the runs, each with its recording.
         points: what is open.
         refused: the programs that the author wrote before.
-        room: the most bytes of the text.
+        room: the most estimated tokens of the text.
     """
     recorded = [results for _, results in runs]
     tools = {call.tool.key: call.tool for results in recorded for call in results.calls}
@@ -141,7 +145,7 @@ def program_request(
     signatures = (f"- {names.signature(tool)}" for tool in names.listed)
     parts.append("\n".join(["Signatures:", *_within(signatures, _SIGNATURES)]))
     parts += _refused_lines(refused)
-    left = max(room // 3, room - sum(len(part.encode()) + 2 for part in parts) - len(_UNTRUSTED) - 2)
+    left = max(room // 3, room - sum(map(estimated_tokens, parts)) - 20)
     described = [
         _described(number, function, results, names, left // len(runs))
         for number, (function, results) in enumerate(runs)
@@ -150,20 +154,44 @@ def program_request(
     return ProgramRequest(tuple(results.run for results in recorded), tuple(points), "\n\n".join(parts))
 
 
+_PARTS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+|[^\sA-Za-z0-9]")
+
+
+def estimated_tokens(text: str) -> int:
+    """The tokens of a text for most models, rather too many than too few: hashes and other random texts have about two
+    characters in a token, words are one or two tokens, and every other character counts one.
+    """
+    count = 0
+    for part in _PARTS.findall(text):
+        if part.isdigit():
+            count += (len(part) + 2) // 3
+        elif not part.isascii() or not part.isalpha():
+            count += 1
+        elif len(part) <= _LONGEST_WORD:
+            count += (len(part) + 6) // 7
+        else:
+            count += len(part) // 2 + 1
+    return count
+
+
+_LONGEST_WORD: Final = 14
+"""The letters above which a text is no word."""
+
+
 def _refused_lines(refused: Sequence[RefusedProgram]) -> list[str]:
     """The programs that were refused, each with the difference, and the last one whole."""
-    lines = [f"Refused: {_cut(one.why, _OPEN)}" for one in refused]
+    lines = [f"Refused: {_cut(one.why, _WHY)}" for one in refused]
     if refused and refused[-1].program:
         lines.append(f"The last one was:\n{refused[-1].program[:_PROGRAM]}")
     return lines
 
 
 def _within(lines: Iterator[str], room: int) -> Iterator[str]:
-    """Yield lines, each cut, as long as they fit into some bytes, and how many are left out."""
+    """Yield lines, each cut, as long as they fit into some tokens, and how many are left out."""
     left_out = 0
     for line in lines:
         text = _cut(line, _LINE)
-        room -= len(text.encode()) + 1
+        room -= estimated_tokens(text)
         if room >= 0:
             yield text
         else:
@@ -173,14 +201,14 @@ def _within(lines: Iterator[str], room: int) -> Iterator[str]:
 
 
 def _described(number: int, function: Function, results: RecordedResults, names: ProgramNames, room: int) -> str:
-    """A run in at most some bytes: with the longest previews with which all calls fit, or else the first and last calls
-    with the shortest.
+    """A run in at most some tokens: with the longest previews with which all calls fit, or else the first calls and the
+    last one with the shortest.
     """
     for length in _PREVIEWS if len(results.calls) <= _MANY else ():
         lines = [*_beginning(number, function), *(_call(names, call, length) for call in results.calls)]
         lines.append(_output(results, 2 * length))
         text = "\n".join(lines)
-        if len(text.encode()) <= room:
+        if estimated_tokens(text) <= room:
             return text
     return _shortened(number, function, results, names, room)
 
@@ -190,11 +218,11 @@ def _shortened(number: int, function: Function, results: RecordedResults, names:
     lines = _beginning(number, function)
     end = _output(results, 4 * shortest)
     last = _call(names, results.calls[-1], shortest) if results.calls else ""
-    room -= sum(len(line.encode()) + 1 for line in (*lines, end, last)) + 80
+    room -= sum(map(estimated_tokens, (*lines, end, last))) + 20
     count = 0
     for call in results.calls[:-1]:
         line = _call(names, call, shortest)
-        room -= len(line.encode()) + 1
+        room -= estimated_tokens(line)
         if room < 0:
             break
         lines.append(line)
