@@ -510,7 +510,7 @@ def _literal(node: ast.expr) -> _Default | None:
 
 
 @dataclass(frozen=True, slots=True)
-class CopiedValue:
+class RecordedLiteral:
     """A literal of a program that is also a value of a recorded result.
 
     Attributes:
@@ -529,7 +529,7 @@ class CopiedValue:
         return f"line {self.line}: {encode_text(self.value)[:80]} is also in the result of {self.place}"
 
 
-def copied_values(program: str, given: JSON, recordings: Iterable[RecordedResults]) -> list[CopiedValue]:
+def copied_values(program: str, given: JSON, recordings: Iterable[RecordedResults]) -> list[RecordedLiteral]:
     """The literals of a program that are also values of recorded results, and not of the input; at most 20.
 
     The key with which a program reads a member, as in `row["name"]` and `row.get("name")`, is no such literal.
@@ -550,7 +550,7 @@ def copied_values(program: str, given: JSON, recordings: Iterable[RecordedResult
                     place = f"calls.{call.index} ({call.tool.label}) at {'.'.join(path) or 'its top'}"
                     places.setdefault(digest(value), place)
     found = [
-        CopiedValue(node.lineno, node.value, places[digest(node.value)])
+        RecordedLiteral(node.lineno, node.value, places[digest(node.value)])
         for node in literals
         if digest(node.value) in places
     ]

@@ -81,8 +81,8 @@ from ideabridge.bridge.publishing.program_request import (
     program_request,
 )
 from ideabridge.bridge.publishing.programs import (
-    CopiedValue,
     Judgement,
+    RecordedLiteral,
     RecordedResults,
     copied_values,
     declared_calls,
@@ -876,7 +876,7 @@ def _written_program(
     return ProgramAnswer(program, None if inputs is None else tuple(inputs))
 
 
-def _expect_confirmed(copied: Sequence[CopiedValue], constants: Sequence[JSON]) -> None:
+def _expect_confirmed(copied: Sequence[RecordedLiteral], constants: Sequence[JSON]) -> None:
     """Raise ConstantsOpenError if a mind's program has recorded values that the mind did not name as constants.
 
     One run cannot show whether they are the same for other input: a program that only writes its values down does what
