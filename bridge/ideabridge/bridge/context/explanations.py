@@ -9,13 +9,9 @@ value is determined. If they differ, the cheapest one that has a value is taken,
 |---|---|---|
 | path | `"†results.0.items.0.id"` | what the reference reads; list positions are allowed |
 | item | `{"item_of": REF, "where": {FIELD: EXPLANATION}, "take": [KEY...]}` | of the first item whose FIELD is equal |
-| extreme | `{"item_of": REF, "largest": FIELD, "take": [KEY...]}`, or `"smallest"` | of the item with that FIELD |
-| items | `{"all_of": REF, "take": [KEY...], "where"?: {...}}` | a list: one member of every item |
-| conversion | `{"convert": EXPLANATION, "by": [NAME, ARGUMENT...]}` | see `STEPS` |
-| join | `{"join": [EXPLANATION...]}` | the texts, one after the other |
+| conversion | `{"convert": EXPLANATION, "by": [NAME]}` | see `STEPS` |
+| text | `{"join": [EXPLANATION...]}` | one value between constant texts |
 | constant | `{"constant": VALUE}` | the value |
-| test | `{"test": REF, KIND: ARGUMENT}` | true or false; see `TESTS` |
-| branch | `{"if": TEST, "then": EXPLANATION, "else": EXPLANATION}` | that of one of the two |
 
 FIELD is a key, or keys joined with dots; "" is the item itself. Everything here is pure: the value of an explanation
 depends only on what `read` returns. The work is linear in the data that an explanation names, and bounded by `ITEMS`
@@ -25,17 +21,17 @@ and `CHARACTERS`; beyond a bound an explanation has no value.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Final, TypeAlias
 
 from ideabridge.bridge.context.errors import ExplanationError
-from ideabridge.bridge.context.items import column_of, extreme_of, items_of
+from ideabridge.bridge.context.items import column_of, items_of
 from ideabridge.bridge.context.references import Path, format_path, format_reference, is_reference, parse_reference
 from ideabridge.bridge.context.state import MISSING, Missing, parsed_text
 from ideabridge.bridge.context.state import read as read_path
-from ideabridge.bridge.context.steps import CHARACTERS, STEPS, as_text, check_step, convert, shown_step
+from ideabridge.bridge.context.steps import CHARACTERS, STEPS, as_text, convert
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.keywords import show
@@ -59,36 +55,18 @@ COSTS: Final[dict[str, int]] = {
     "first or last position": 15,
     "other position": 30,
     "item by an explained value": 24,
-    "largest or smallest item": 42,
     "item by a constant": 46,
-    "items": 23,
     "number": 3,
     "text": 3,
     "lower": 3,
     "upper": 3,
     "title": 3,
     "strip": 3,
-    "date": 4,
-    "word": 9,
-    "part": 8,
-    "between": 7,
     "join": 30,
     "constant": 100,
-    "add": 200,
-    "multiply": 200,
-    "length": 200,
-    "present": 1,
-    "empty": 2,
-    "equals": 4,
-    "differs_from": 5,
-    "at_least": 7,
-    "above": 8,
-    "at_most": 7,
-    "below": 8,
-    "unlikely test": 40,
 }
 """The cost of each kind. A path costs `input` or `result`, and more for each list position in it; a conversion and a
-join add their cost to that of what they use, and so does a test. Below `constant`, a kind is taken before it."""
+text add their cost to that of what they use. Below `constant`, a kind is taken before it."""
 
 
 def same(left: JSON, right: JSON) -> bool:
@@ -154,16 +132,6 @@ class Explanation:
     def to_json(self) -> JSON:
         """The form that `read_explanation` reads."""
         raise NotImplementedError
-
-    @property
-    def label(self) -> int:
-        """The characters of the labels and separators of its conversions: a short label fits more texts."""
-        return 0
-
-    @property
-    def order(self) -> tuple[int, int, int, str]:
-        """A key for sorting: the cost, then the number of keys that are read, the length of labels, and the text."""
-        return self.cost, sum(text.count(".") for text in self.references), self.label, self.shown
 
 
 @dataclass(frozen=True)
@@ -269,20 +237,16 @@ class ItemOf(Explanation):
     Attributes:
         source: the reference of the list.
         take: the keys below the item.
-        where: field and explanation: the first item whose field equals the value; None with `by`.
-        by: ("largest" or "smallest", field); None with `where`.
+        where: field and explanation: the first item whose field equals the value.
     """
 
     source: str
     take: Path
-    where: tuple[str, Explanation] | None = None
-    by: tuple[str, str] | None = None
+    where: tuple[str, Explanation]
 
     @property
     def cost(self) -> int:
         """The cost of the kind of condition, and of the value that the condition compares."""
-        if self.where is None:
-            return COSTS["largest or smallest item"]
         inner = self.where[1]
         if isinstance(inner, Constant):
             return COSTS["item by a constant"]
@@ -291,109 +255,53 @@ class ItemOf(Explanation):
     @property
     def references(self) -> tuple[str, ...]:
         """The list, and the references of the condition."""
-        return (self.source, *(self.where[1].references if self.where is not None else ()))
+        return (self.source, *self.where[1].references)
 
     @property
     def family(self) -> str:
         """An item that a constant selects is of another kind than one that an explained value selects."""
-        return "ItemOf" if self.where is None else f"ItemOf {self.where[1].family}"
+        return f"ItemOf {self.where[1].family}"
 
     @property
-    def holder(self) -> str | None:
+    def holder(self) -> str:
         """The selected item."""
-        return None if self.where is None else f"{self.source} {self.where[0]} {self.where[1].shown}"
+        return f"{self.source} {self.where[0]} {self.where[1].shown}"
 
     @property
     def shown(self) -> str:
         """`id of the item of †results.0 with name = †input.name`."""
         what = ".".join(self.take) or "the item"
-        if self.where is not None:
-            return f"{what} of the item of {self.source} with {self.where[0]} = {_inner(self.where[1])}"
-        side, name = self.by or ("", "")
-        return f"{what} of the item of {self.source} with the {side} {name or 'value'}"
+        return f"{what} of the item of {self.source} with {self.where[0]} = {_inner(self.where[1])}"
 
     def value(self, read: Read) -> JSON | Missing:
         """Return the member of the selected item; MISSING if no item is selected."""
-        items = items_of(read(self.source))
-        if items is None or len(items) > ITEMS:
-            return MISSING
-        if self.where is not None:
-            wanted = self.where[1].value(read)
-            if isinstance(wanted, Missing):
-                return MISSING
-            number = _first_equal(column_of(items, self.where[0]), wanted)
-            chosen = MISSING if number is None else items[number]
-        else:
-            chosen = extreme_of(items, self.by or ("", ""))
+        chosen = next(iter(self._selected(read)), MISSING)
         return MISSING if isinstance(chosen, Missing) else read_path(chosen, self.take)
 
     def positions(self, read: Read) -> bool:
         """Return whether items with different members meet the condition, so that the first of them is taken, or the
         condition compares with something that a position selects.
         """
-        if self.where is None or self.where[1].positions(read):
-            return self.where is not None
-        found = AllOf(self.source, self.take, self.where).value(read)
-        return isinstance(found, list) and any(not same(one, found[0]) for one in found[1:])
+        if self.where[1].positions(read):
+            return True
+        members = [read_path(item, self.take) for item in self._selected(read)]
+        found = [one for one in members if not isinstance(one, Missing)]
+        return any(not same(one, found[0]) for one in found[1:])
 
-    def to_json(self) -> JSON:
-        """`{"item_of", "where" or "largest" or "smallest", "take"}`."""
-        form: JSONObject = {"item_of": self.source}
-        if self.where is not None:
-            form["where"] = {self.where[0]: self.where[1].to_json()}
-        elif self.by is not None:
-            form[self.by[0]] = self.by[1]
-        return {**form, "take": list(self.take)}
-
-
-@dataclass(frozen=True)
-class AllOf(Explanation):
-    """One member of every item of a list, or of every item that meets a condition."""
-
-    source: str
-    take: Path
-    where: tuple[str, Explanation] | None = None
-
-    @property
-    def cost(self) -> int:
-        """The cost of the kind, and of the value that the condition compares."""
-        return COSTS["items"] + (0 if self.where is None else min(self.where[1].cost, 40))
-
-    @property
-    def references(self) -> tuple[str, ...]:
-        """The list, and the references of the condition."""
-        return (self.source, *(self.where[1].references if self.where is not None else ()))
-
-    @property
-    def shown(self) -> str:
-        """`id of all items of †results.0 with state = "open"`."""
-        what = ".".join(self.take)
-        with_ = "" if self.where is None else f" with {self.where[0]} = {_inner(self.where[1])}"
-        return f"{f'{what} of ' if what else ''}all items of {self.source}{with_}"
-
-    def value(self, read: Read) -> JSON | Missing:
-        """Return the list; items without the member are left out."""
+    def _selected(self, read: Read) -> Iterable[JSON]:
+        """The items that meet the condition, in their order."""
         items = items_of(read(self.source))
-        if items is None or len(items) > ITEMS:
-            return MISSING
-        if self.where is not None:
-            wanted = self.where[1].value(read)
-            if isinstance(wanted, Missing):
-                return MISSING
-            column = column_of(items, self.where[0])
-            items = [item for item, value in zip(items, column, strict=True) if _equal(value, wanted)]
-        return [one for one in column_of(items, self.take) if not isinstance(one, Missing)]
-
-    def positions(self, read: Read) -> bool:
-        """Return whether the condition compares with something that a position selects."""
-        return self.where is not None and self.where[1].positions(read)
+        wanted = self.where[1].value(read)
+        if items is None or len(items) > ITEMS or isinstance(wanted, Missing):
+            return
+        for item, value in zip(items, column_of(items, self.where[0]), strict=True):
+            if not isinstance(value, Missing) and same(value, wanted):
+                yield item
 
     def to_json(self) -> JSON:
-        """`{"all_of", "where"?, "take"}`."""
-        form: JSONObject = {"all_of": self.source}
-        if self.where is not None:
-            form["where"] = {self.where[0]: self.where[1].to_json()}
-        return {**form, "take": list(self.take)}
+        """`{"item_of", "where", "take"}`."""
+        where: JSONObject = {self.where[0]: self.where[1].to_json()}
+        return {"item_of": self.source, "where": where, "take": list(self.take)}
 
 
 @dataclass(frozen=True)
@@ -402,7 +310,7 @@ class Converted(Explanation):
 
     Attributes:
         inner: the explanation that is converted.
-        by: the name of the step and its arguments; see `STEPS`.
+        by: the name of the step alone; see `STEPS`.
     """
 
     inner: Explanation
@@ -429,14 +337,9 @@ class Converted(Explanation):
         return self.inner.origin
 
     @property
-    def label(self) -> int:
-        """The characters of the arguments of its steps."""
-        return self.inner.label + sum(len(one) for one in self.by[1:] if isinstance(one, str))
-
-    @property
     def shown(self) -> str:
-        """`†input.day, date + 7 days`."""
-        return f"{self.inner.shown}, {shown_step(self.by)}"
+        """`†input.n, as text`."""
+        return f"{self.inner.shown}, {STEPS[str(self.by[0])]}"
 
     def value(self, read: Read) -> JSON | Missing:
         """Return the converted value."""
@@ -454,16 +357,15 @@ class Converted(Explanation):
 
 @dataclass(frozen=True)
 class Joined(Explanation):
-    """Texts, one after the other; numbers are written as text."""
+    """One value between constant texts; a number is written as text."""
 
     parts: tuple[Explanation, ...]
 
     @property
     def cost(self) -> int:
-        """The cost of the cheapest part that is no constant, and of the kind; less for each part."""
+        """The cost of the part that is no constant, and of the kind."""
         inner = [one.cost for one in self.parts if not isinstance(one, Constant)]
-        # Of two ways to write the same text, the one with fewer constant parts says more.
-        return min(inner, default=COSTS["constant"]) + COSTS["join"] - min(len(inner), 9)
+        return min(inner, default=COSTS["constant"]) + COSTS["join"]
 
     @property
     def references(self) -> tuple[str, ...]:
@@ -475,11 +377,6 @@ class Joined(Explanation):
         """That of the only part that is no constant."""
         parts = [one.origin for one in self.parts if not isinstance(one, Constant)]
         return parts[0] if len(parts) == 1 else None
-
-    @property
-    def label(self) -> int:
-        """The sum of its parts."""
-        return sum(one.label for one in self.parts)
 
     @property
     def shown(self) -> str:
@@ -506,159 +403,6 @@ class Joined(Explanation):
         return {"join": [one.to_json() for one in self.parts]}
 
 
-@dataclass(frozen=True)
-class Condition(Explanation):
-    """Whether a value meets a condition: true or false.
-
-    Attributes:
-        of: the value.
-        kind: the condition; see `TESTS`.
-        argument: what it compares with.
-    """
-
-    of: PathTo
-    kind: str
-    argument: JSON
-
-    @property
-    def cost(self) -> int:
-        """The cost of the path and of the condition. Few tasks depend on one long text or one number."""
-        cost = self.of.cost + COSTS[self.kind]
-        unlikely = self.kind in ("equals", "differs_from") and not all(map(_is_choice, self._constants))
-        return cost + (COSTS["unlikely test"] if unlikely else 0)
-
-    @property
-    def references(self) -> tuple[str, ...]:
-        """Those of the path."""
-        return self.of.references
-
-    @property
-    def shown(self) -> str:
-        """`†results.0.state = "open"`."""
-        if self.kind in ("present", "empty"):
-            return f"{self.of.shown} is {'' if self.argument is True else 'not '}{self.kind}"
-        return f"{self.of.shown} {TESTS[self.kind]} {' or '.join(show(one) for one in self._constants)}"
-
-    def value(self, read: Read) -> JSON | Missing:
-        """Return true or false; MISSING if it compares numbers and the value is no number."""
-        value = self.of.value(read)
-        return self.decides(None if isinstance(value, Missing) else value)
-
-    def decides(self, value: JSON) -> bool | Missing:
-        """Return whether a value meets the condition; an absent value counts as null."""
-        if self.kind == "present":
-            return (value is not None) is self.argument
-        if self.kind == "empty":
-            return (value is None or value in ("", [], {})) is self.argument
-        if self.kind in ("equals", "differs_from"):
-            return any(same(value, one) for one in self._constants) is (self.kind == "equals")
-        limit = self.argument
-        if isinstance(value, bool) or not isinstance(value, int | float) or not isinstance(limit, int | float):
-            return MISSING
-        if self.kind in ("above", "at_least"):
-            return value > limit or (value == limit and self.kind == "at_least")
-        return value < limit or (value == limit and self.kind == "at_most")
-
-    @property
-    def _constants(self) -> list[JSON]:
-        return self.argument if isinstance(self.argument, list) else [self.argument]
-
-    def positions(self, read: Read) -> bool:
-        """Return whether a position selects the value."""
-        return self.of.positions(read)
-
-    def to_json(self) -> JSON:
-        """`{"test", KIND}`."""
-        return {"test": self.of.reference, self.kind: self.argument}
-
-
-TESTS: Final[Mapping[str, str]] = {
-    "present": "is present",
-    "empty": "is empty",
-    "equals": "=",
-    "differs_from": "is not",
-    "above": ">",
-    "at_least": ">=",
-    "below": "<",
-    "at_most": "<=",
-}
-"""The conditions of tests, as they are shown.
-
-`present`, with true or false: the value exists and is not null; `empty`, with true or false: it is absent, null, or an
-empty text, list or object; `equals` and `differs_from` compare with a constant, or with each of a list; all others
-compare numbers.
-"""
-
-
-def _is_choice(value: JSON) -> bool:
-    """Return whether a constant looks like one of few values: true, false, null, or one word."""
-    return value is None or isinstance(value, bool) or (isinstance(value, str) and _WORD.fullmatch(value) is not None)
-
-
-_WORD = re.compile(r"[A-Za-z][A-Za-z_-]{0,30}")
-
-
-@dataclass(frozen=True)
-class Branch(Explanation):
-    """One of two explanations; a test decides which.
-
-    Attributes:
-        test: the test.
-        then: the explanation if it is true.
-        otherwise: the explanation if it is false.
-    """
-
-    test: Condition
-    then: Explanation
-    otherwise: Explanation
-
-    @property
-    def cost(self) -> int:
-        """The cost of the dearer explanation, and of the test."""
-        return max(self.then.cost, self.otherwise.cost) + self.test.cost
-
-    @property
-    def references(self) -> tuple[str, ...]:
-        """Those of the test and of both explanations."""
-        return tuple(dict.fromkeys((*self.test.references, *self.then.references, *self.otherwise.references)))
-
-    @property
-    def label(self) -> int:
-        """The sum of both explanations."""
-        return self.then.label + self.otherwise.label
-
-    @property
-    def shown(self) -> str:
-        """`†results.1 if †results.0.state = "open", else †results.0.id`."""
-        return f"{_inner(self.then)} if {self.test.shown}, else {_inner(self.otherwise)}"
-
-    @property
-    def has_constant(self) -> bool:
-        """Whether one of the two is a recorded value."""
-        return any(
-            isinstance(one, Constant) or (isinstance(one, Branch) and one.has_constant)
-            for one in (self.then, self.otherwise)
-        )
-
-    def value(self, read: Read) -> JSON | Missing:
-        """Return the value of the explanation that the test selects; MISSING without a result of the test."""
-        taken = self._taken(read)
-        return MISSING if taken is None else taken.value(read)
-
-    def positions(self, read: Read) -> bool:
-        """Return whether the test or the selected explanation reads a position."""
-        taken = self._taken(read)
-        return self.test.positions(read) or (taken is not None and taken.positions(read))
-
-    def _taken(self, read: Read) -> Explanation | None:
-        decided = self.test.value(read)
-        return None if isinstance(decided, Missing) else self.then if decided is True else self.otherwise
-
-    def to_json(self) -> JSON:
-        """`{"if", "then", "else"}`."""
-        return {"if": self.test.to_json(), "then": self.then.to_json(), "else": self.otherwise.to_json()}
-
-
 def _inner(one: Explanation) -> str:
     return show(one.constant) if isinstance(one, Constant) else one.shown
 
@@ -679,21 +423,6 @@ def operand_path(reference: str) -> Path:
             f"{show(reference)}: expected one reference to †input, †results or †state, without || and &&"
         )
     return operands[0].full
-
-
-def _equal(value: JSON | Missing, wanted: JSON) -> bool:
-    return not isinstance(value, Missing) and same(value, wanted)
-
-
-def _first_equal(column: Sequence[JSON | Missing], wanted: JSON) -> int | None:
-    """The number of the first value that equals another; None if none does."""
-    if not isinstance(wanted, str):
-        return next((number for number, value in enumerate(column) if _equal(value, wanted)), None)
-    try:
-        # No value of another type equals a text, so nothing else needs to be compared.
-        return column.index(wanted)
-    except ValueError:
-        return None
 
 
 # -- reading --------------------------------------------------------------------------------------------------------
@@ -718,53 +447,18 @@ def _read(raw: JSON, where: str, depth: int) -> Explanation:
             return Constant(value)
         case {"item_of": str(source), "where": condition, "take": take, **rest} if not rest:
             return ItemOf(_source(source, where), _keys(take, where), _condition(condition, where, depth))
-        case {"item_of": str(source), "largest": str(name), "take": take, **rest} if not rest:
-            return ItemOf(_source(source, where), _keys(take, where), by=("largest", name))
-        case {"item_of": str(source), "smallest": str(name), "take": take, **rest} if not rest:
-            return ItemOf(_source(source, where), _keys(take, where), by=("smallest", name))
-        case {"all_of": str(source), "where": condition, "take": take, **rest} if not rest:
-            return AllOf(_source(source, where), _keys(take, where), _condition(condition, where, depth))
-        case {"all_of": str(source), "take": take, **rest} if not rest:
-            return AllOf(_source(source, where), _keys(take, where))
-        case {"convert": inner, "by": [str(name), *arguments], **rest} if not rest and name in STEPS:
-            check_step(name, arguments, where)
-            return Converted(_read(inner, f"{where}.convert", depth + 1), (name, *arguments))
+        case {"convert": inner, "by": [str(name)], **rest} if not rest and name in STEPS:
+            return Converted(_read(inner, f"{where}.convert", depth + 1), (name,))
         case {"join": [*parts], **rest} if not rest and 0 < len(parts) <= _PARTS:
             read = [_read(part, f"{where}.join.{number}", depth + 1) for number, part in enumerate(parts)]
+            if sum(not isinstance(part, Constant) for part in read) != 1:
+                raise ExplanationError(f"{where}.join: expected one part that is no constant, found {show(raw)}")
             return Joined(tuple(read))
-        case {"test": str(source), **rest} if len(rest) == 1:
-            return _test(source, rest, where)
-        case {"if": test, "then": then, "else": otherwise, **rest} if not rest:
-            decides = _read(test, f"{where}.if", depth + 1)
-            if not isinstance(decides, Condition):
-                raise ExplanationError(f"{where}.if: expected a test, found {show(test)}")
-            return Branch(
-                decides,
-                _read(then, f"{where}.then", depth + 1),
-                _read(otherwise, f"{where}.else", depth + 1),
-            )
         case _:
             raise ExplanationError(
-                f"{where}: expected a reference such as †input.x, or an object with constant, item_of, all_of, convert,"
-                f" join, test or if, found {show(raw)}"
+                f"{where}: expected a reference such as †input.x, or an object with constant, item_of, convert or join,"
+                f" found {show(raw)}"
             )
-
-
-def _test(source: str, raw: JSONObject, where: str) -> Condition:
-    [(kind, argument)] = raw.items()
-    if kind not in TESTS:
-        raise ExplanationError(f"{where}: unknown test {show(kind)}; expected {', '.join(TESTS)}")
-    if kind in ("present", "empty"):
-        fits, wanted = isinstance(argument, bool), "true or false"
-    elif kind in ("equals", "differs_from"):
-        constants = argument if isinstance(argument, list) else [argument]
-        fits = 0 < len(constants) <= _PARTS and not any(isinstance(one, list | dict) for one in constants)
-        wanted = f"a text, a number, true, false or null, or an array of at most {_PARTS} of them"
-    else:
-        fits, wanted = isinstance(argument, int | float) and not isinstance(argument, bool), "a number"
-    if not fits:
-        raise ExplanationError(f"{where}.{kind}: expected {wanted}, found {show(argument)}")
-    return Condition(_path_to(source, where), kind, argument)
 
 
 def _path_to(reference: str, where: str) -> PathTo:

@@ -6,7 +6,6 @@ A field is a key, or keys joined with dots; "" is the item itself.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
 
 from ideabridge.bridge.context.references import Path
 from ideabridge.bridge.context.state import MISSING, Missing, parsed_text
@@ -27,14 +26,3 @@ def column_of(items: list[JSON], name: str | Path) -> Sequence[JSON | Missing]:
         return [read_path(item, keys) for item in items] if keys else items
     key = keys[-1]
     return [item.get(key, MISSING) if isinstance(item, dict) else read_path(item, keys) for item in items]
-
-
-def extreme_of(items: list[JSON], by: tuple[str, str]) -> JSON | Missing:
-    """Return the first item with the largest or smallest number or text; MISSING if the values cannot be compared."""
-    side, name = by
-    column = column_of(items, name)
-    types = set(map(type, column))
-    if not types or not (types <= {int, float} or types == {str}):
-        return MISSING
-    values = cast("Sequence[float]", column)
-    return items[values.index(max(values) if side == "largest" else min(values))]

@@ -374,7 +374,7 @@ def selects(one: Explanation) -> bool:
         case PathTo():
             return one.has_positions
         case ItemOf():
-            return one.where is not None
+            return True
         case Converted():
             return selects(one.inner)
         case Joined():

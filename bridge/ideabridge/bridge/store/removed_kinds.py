@@ -24,7 +24,7 @@ from ideabridge.tools.computing import MAX_CODE
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode_text
 from ideabridge.tools.errors import IdeabridgeError
 
-Run: TypeAlias = "Callable[[str, tuple[Any, ...]], Iterable[Any]]"
+RunStatement: TypeAlias = "Callable[[str, tuple[Any, ...]], Iterable[Any]]"
 
 NOT_CONVERTED: Final = "an earlier version explained it in a way that this one does not know"
 """Why a literal is never determined whose explanation did not become an expression."""
@@ -33,7 +33,7 @@ _KEPT_AS_WRITTEN: Final = ("_outputPath", "_id", "_after", "_tool", "_module", "
 
 
 @dataclass(frozen=True, slots=True)
-class Converted:
+class ConvertedPlan:
     """A plan without removed kinds, and what belongs to it.
 
     Attributes:
@@ -56,7 +56,7 @@ def has_removed(plan: JSON) -> bool:
 
 def converted(
     plan: JSONObject, learned: JSONObject | None = None, records: list[JSONObject] | None = None
-) -> Converted:
+) -> ConvertedPlan:
     """Return a plan in which no explanation is of a removed kind.
 
     Args:
@@ -65,11 +65,11 @@ def converted(
         records: the evidence of the version; see `lifting/evidence.py`.
     """
     if not has_removed(plan):
-        return Converted(plan, learned, records or [])
+        return ConvertedPlan(plan, learned, records or [])
     return _Conversion(plan).run(learned, records or [])
 
 
-def convert_publications(run: Run, mark: str) -> None:
+def convert_publications(run: RunStatement, mark: str) -> None:
     """Convert every publication of a store, inside a transaction of the caller.
 
     Args:
@@ -177,7 +177,7 @@ class _Conversion:
         for number, one in enumerate(ordered):
             self._results[one.before, encode_text(one.raw)] = one.before + number
 
-    def run(self, learned: JSONObject | None, records: list[JSONObject]) -> Converted:
+    def run(self, learned: JSONObject | None, records: list[JSONObject]) -> ConvertedPlan:
         """Return the converted plan."""
         listed = self._literals_of(self._plan)
         plan = self._moved_profiles({**self._plan, "explained": listed})
@@ -194,7 +194,7 @@ class _Conversion:
             plan["strict"] = True
         if learned is not None:
             learned = self._moved_profiles({**learned, "explained": self._literals_of(learned)})
-        return Converted(plan, learned, [self._record(one) for one in records])
+        return ConvertedPlan(plan, learned, [self._record(one) for one in records])
 
     def _is_test(self, literal: JSONObject) -> bool:
         at = literal.get("at")
