@@ -374,11 +374,9 @@ def test_a_call_that_may_have_been_a_decision_asks_before_it_changes_something()
 def test_a_call_that_reads_may_have_been_a_decision_if_what_was_seen_before_it_is_new(
     flag: bool, assumed: bool
 ) -> None:
-    more: JSONObject = {
-        "watch": {"1": ["†results.0.flag"]},
-        "seen": {"†results.0.flag": {"boolean": {"values": [True]}}},
-    }
-    run = driven([echo({"flag": flag}), echo(6)], decisions=[1], **more).finish_all()
+    watch: JSON = {"1": ["†results.0.flag"]}
+    seen: JSON = {"†results.0.flag": {"boolean": {"values": [True]}}}
+    run = driven([echo({"flag": flag}), echo(6)], decisions=[1], watch=watch, seen=seen).finish_all()
     assert told(run) == ([("calls.1", None)] if assumed else [])
 
 

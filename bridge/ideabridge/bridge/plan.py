@@ -276,9 +276,10 @@ def read_published(
     """Read the plan of a publication, with new input, in which defaults stand for absent parameters.
 
     The plan is `{"calls", "output", "instances"?, "output_schema"?, "tools"?, "context"?, "explained"?, "seen"?,
-    "watch"?, "decisions"?, "strict"?, "fixed"?, "lifting"?}`; `lifting` records how it was made, `context` has messages
-    of an idea that was written by hand, and `fixed` has members of the input that the caller does not pass. That of a
-    program has `program`, `names` and `reached`, see `Plan`, and no output. It has an `output_schema` if the tool's
+    "watch"?, "decisions"?, "strict"?, "copied"?, "fixed"?, "lifting"?}`: `lifting` records how it was made, `context`
+    has messages of an idea that was written by hand, `copied` is the number of runs in which a mind copied values, and
+    `fixed` has members of the input that the caller does not pass. That of a program has `program`, `names` and
+    `reached`, see `Plan`, and no output. It has an `output_schema` if the tool's
     schema differs: with instances the tool returns a map of outputs.
     """
     calls, instances, own = plan.get("calls"), plan.get("instances"), plan.get("output_schema")

@@ -236,6 +236,8 @@ class PlanDraft:
             plan["watch"] = {str(place): list[JSON](texts) for place, texts in self.watch.items()}
         if decisions:
             plan["decisions"] = list[JSON](decisions)
+        if self.lifted.requests:
+            plan["copied"] = 1 + len(self.lifted.others)
         if self.strict:
             plan["strict"] = True
         if self.inputs.fixed:

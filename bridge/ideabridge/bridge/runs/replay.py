@@ -13,8 +13,8 @@ from typing import Any, Final, Literal, cast
 
 from ideabridge.bridge.checking import check_beside
 from ideabridge.bridge.context.messages import read_context, read_message
-from ideabridge.bridge.context.references import format_reference
-from ideabridge.bridge.context.state import read
+from ideabridge.bridge.context.references import format_reference, is_reference, parse_reference
+from ideabridge.bridge.context.state import Missing, read
 from ideabridge.bridge.errors import MeantToolError, PlanError, PublicationError
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.settings import Settings
@@ -99,7 +99,7 @@ def plan_of(publication: Publication, arguments: JSONObject) -> Plan:
     plan = publication.present_plan
     if plan is None:
         raise PublicationError(f"{publication.name} holds no plan")
-    plan = _without_passed(plan, arguments)
+    plan = with_kept_defaults(_without_passed(plan, arguments), arguments, publication.input_schema)
     return read_published(plan, arguments, publication.input_schema, publication.output_schema, name=publication.name)
 
 
@@ -114,6 +114,69 @@ def _without_passed(plan: JSONObject, arguments: JSONObject) -> JSONObject:
     passed = {format_reference(("input", name)) for name in arguments}
     kept = [one for one in listed if not (isinstance(one, dict) and _written_at(plan, one.get("at")) in passed)]
     return plan if len(kept) == len(listed) else {**plan, "explained": kept}
+
+
+OWN_WORDS: Final = "words that were recorded are its default"
+"""Why a parameter that the caller does not pass is assumed: its default is a text of several words."""
+
+_LONG_TEXT: Final = 40
+"""The characters above which a text without a space is taken for words, too."""
+
+
+def with_kept_defaults(plan: JSONObject, arguments: JSONObject, schema: JSONObject | None) -> JSONObject:
+    """Return a plan that says of a recorded default why it may not belong to the other arguments.
+
+    A default was recorded together with the other values of its call. So it is assumed where another value of the call
+    is passed, and where it is words, which a mind wrote for the values of that time. Once two runs had the same value,
+    or if the author of the plan wrote it for any input, nothing is assumed.
+    """
+    if plan.get("copied") != 1:
+        return plan
+    filled = with_defaults(arguments, schema)
+    kept = {name: value for name, value in filled.items() if name not in arguments}
+    calls, listed = plan.get("calls"), plan.get("explained")
+    explained = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    found: list[JSON] = []
+    for place, call in enumerate(calls if isinstance(calls, list) else []):
+        parameters = dict(_parameters_in(call, ("calls", str(place))))
+        passed = [name for name in parameters.values() if name in arguments]
+        passed += [name for one in explained if (name := _passed_at(one, place, arguments)) is not None]
+        for at, name in parameters.items():
+            if name not in kept or any(one.get("at") == list(at) for one in explained):
+                continue
+            why = OWN_WORDS if _are_words(kept[name]) else None
+            if passed and isinstance(kept[name], str | list | dict):
+                why = f"it is the recorded default, and {passed[0]} was passed"
+            if why is not None:
+                found.append({"at": list[JSON](at), "by": [format_reference(("input", name))], "why": why})
+    return {**plan, "explained": [*explained, *found]} if found else plan
+
+
+def _parameters_in(value: JSON, at: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield the place and the name of each parameter that fills a whole value of a call."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _parameters_in(item, (*at, key))
+    elif isinstance(value, list):
+        for number, item in enumerate(value):
+            yield from _parameters_in(item, (*at, str(number)))
+    elif isinstance(value, str) and is_reference(value):
+        operands = list(parse_reference(value).operands())
+        if len(operands) == 1 and operands[0].kind == "input" and len(operands[0].path) == 1:
+            yield at, operands[0].path[0]
+
+
+def _passed_at(explained: JSONObject, place: int, arguments: JSONObject) -> str | None:
+    """The parameter that gives a followed value of a call, if it is passed."""
+    at, given = explained.get("at"), explained.get("given")
+    if not isinstance(at, list) or at[:2] != ["calls", str(place)] or not isinstance(given, str):
+        return None
+    path = next(parse_reference(given).operands()).path
+    return None if isinstance(read(arguments, path), Missing) else path[-1]
+
+
+def _are_words(value: JSON) -> bool:
+    return isinstance(value, str) and (len(value) > _LONG_TEXT or len(value.split()) > 1)
 
 
 def _written_at(plan: JSONObject, at: JSON) -> str | None:

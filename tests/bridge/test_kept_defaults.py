@@ -1,0 +1,123 @@
+"""What was silent by construction: words for another project, one of two values that belong together, a name in a text.
+
+Each is assumed in a call that reads, and asks before a call that changes something.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ideabridge.bridge import Bridge, Run
+from ideabridge.tools import Toolbox, tool
+from ideabridge.tools.encoding import JSON, JSONObject
+
+pytestmark = pytest.mark.anyio
+
+
+@tool(read_only=True)
+def owner_of(project: str) -> JSONObject:
+    """Who owns a project."""
+    return {"owner": f"{project}-owner", "mail": f"{project}@example.org"}
+
+
+@tool(read_only=True)
+def search(project: str, words: str, limit: int) -> str:
+    """Search a project."""
+    return f"{project}: {words} {limit}"
+
+
+@tool(read_only=True)
+def query(sql: str) -> str:
+    """Run a query."""
+    return f"rows of {sql}"
+
+
+@tool(read_only=False)
+def invite(name: str, mail: str) -> str:
+    """Invite somebody."""
+    return f"{name} <{mail}>"
+
+
+TOOLS = Toolbox(owner_of, search, query, invite)
+
+
+async def published(bridge: Bridge, given: JSONObject, *turns: JSONObject) -> Run:
+    """A run by a mind that copies what it sees, published as `it`."""
+    run = await bridge.solve("Do it", input=given, mind="turns")
+    for number, turn in enumerate(turns):
+        run.submit(number, turn)
+        while await run.wait(20) == "needs_approval":
+            for question in run.questions():
+                run.decide(question.approval, "approve", by="a person")
+    await bridge.publish(run.id, "it")
+    return run
+
+
+async def answered(bridge: Bridge, **arguments: JSON) -> tuple[JSON, dict[str, Any], list[str]]:
+    """The output, why each place was assumed, and the questions before changes."""
+    replay = await bridge.start_idea("it", dict(arguments))
+    run = replay.run
+    assert run is not None
+    asked: list[str] = []
+    while await run.wait(20) == "needs_approval":
+        for question in run.questions():
+            asked.append(question.why)
+            run.decide(question.approval, "approve", by="a person")
+    return await run.result(), {str(one["at"]): one["why"] for one in run.assumed}, asked
+
+
+def call(tool_name: str, **parameters: JSON) -> JSON:
+    return {"_tool": tool_name, **parameters}
+
+
+async def test_words_that_a_mind_wrote_for_another_project_are_told() -> None:
+    async with Bridge(toolbox=TOOLS) as bridge:
+        turns: list[JSONObject] = [
+            {"calls": [call("owner_of", project="anvil")]},
+            {"calls": [call("search", project="anvil", words="slow rust builds", limit=5)], "output": "†results.1"},
+        ]
+        await published(bridge, {"project": "anvil"}, *turns)
+        output, assumed, _ = await answered(bridge, project="cog")
+        assert output == "cog: slow rust builds 5"
+        assert assumed["calls.1.words"] == "words that were recorded are its default"
+        _, assumed, _ = await answered(bridge, project="cog", words="oil in the cog")
+        assert "calls.1.words" not in assumed
+
+
+async def test_one_of_two_values_that_belong_together_does_not_silently_stay() -> None:
+    async with Bridge(toolbox=TOOLS) as bridge:
+        turns: list[JSONObject] = [{"calls": [call("invite", name="Ann", mail="ann@x")], "output": "†results.0"}]
+        await published(bridge, {}, *turns)
+        output, assumed, asked = await answered(bridge, name="Bob")
+        assert output == "Bob <ann@x>"
+        assert any("calls.0.mail" in why and "name was passed" in why for why in asked)
+        assert assumed == {}, "a person has confirmed it"
+        _, assumed, asked = await answered(bridge, name="Bob", mail="bob@x")
+        assert not any("was passed" in why for why in asked)
+
+
+async def test_one_of_two_followed_values_does_not_silently_stay() -> None:
+    async with Bridge(toolbox=TOOLS) as bridge:
+        turns: list[JSONObject] = [
+            {"calls": [call("owner_of", project="anvil")]},
+            {
+                "calls": [call("invite", name="anvil-owner", mail="anvil@example.org")],
+                "output": "†results.1",
+            },
+        ]
+        await published(bridge, {"project": "anvil"}, *turns)
+        output, _, asked = await answered(bridge, project="cog", name="Bob")
+        assert output == "Bob <cog@example.org>"
+        assert any("calls.1.mail" in why for why in asked)
+
+
+async def test_a_name_within_a_query_does_not_silently_stay() -> None:
+    async with Bridge(toolbox=TOOLS) as bridge:
+        sql = "SELECT * FROM orders WHERE customer = 'Anvil Ltd' AND city = 'Rome'"
+        turns: list[JSONObject] = [{"calls": [call("query", sql=sql)], "output": "†results.0"}]
+        await published(bridge, {"customer": "Anvil Ltd", "city": "Rome"}, *turns)
+        for given in ({"customer": "Cog Inc", "city": "Rome"}, {"customer": "Cog Inc", "city": "Oslo"}):
+            _, assumed, _ = await answered(bridge, **given)
+            assert "calls.0.sql" in assumed
