@@ -319,7 +319,7 @@ async def test_a_person_takes_where_a_value_comes_from(bridge: Bridge) -> None:
     take: JSONObject = {
         "calls.0.name": "†input.name",
         "calls.1.title": "†results.0.owner",
-        "output": {"convert": "†results.1", "by": ["add", 0]},
+        "output": {"convert": {"convert": "†results.1", "by": ["text"]}, "by": ["number"]},
     }
     async with bridge:
         run = await solved(bridge, "x", {"name": "ann"}, COPIED, NUMBER)
