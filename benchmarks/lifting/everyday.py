@@ -179,7 +179,8 @@ class Gateway:
         """
         cursor: str | None = None
         while True:
-            page = await self._client.list_tools(cursor=cursor)
+            # Not from the client's cache, which the server allows for some seconds.
+            page = await self._client.list_tools(cursor=cursor, cache_mode="refresh")
             for tool in page.tools:
                 if tool.name == name:
                     return tool.model_dump(mode="json", by_alias=True, exclude_none=True)
