@@ -559,8 +559,16 @@ def _counted(verdicts: Sequence[Verdict]) -> JSON:
     counts = Counter(verdict.word for verdict in verdicts)
     quiet = sum(verdict.word == "right" and not verdict.assumed for verdict in verdicts)
     mute = sum(verdict.word == "silent" and not verdict.assumed for verdict in verdicts)
+    unpassed = sum(verdict.word == "silent" and bool(verdict.form and verdict.form.unused) for verdict in verdicts)
     words = {word: counts[word] for word in VERDICTS}
-    return {"calls": len(verdicts), **words, "right_and_nothing_assumed": quiet, "silent_and_nothing_assumed": mute}
+    return {
+        "calls": len(verdicts),
+        **words,
+        "right_and_nothing_assumed": quiet,
+        "silent_and_nothing_assumed": mute,
+        "silent_and_an_input_had_no_parameter": unpassed,
+        "forms": sum(len(verdict.forms) for verdict in verdicts),
+    }
 
 
 def table(outcomes: Sequence[Outcome]) -> str:
