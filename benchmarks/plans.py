@@ -154,7 +154,7 @@ async def chain_with_copies(bridge: Bridge) -> str:
     for turn in range(LENGTH):
         run.submit(turn, {"calls": [{"_tool": "triple", "x": x}]})
         if await run.wait() != "needs_solution":
-            raise SystemExit(f"call {turn} of the chain did not run: {run.answer()}")
+            raise SystemExit(f"call {turn} of the chain did not run: the run is {run.status}")
         x = 3 * x + 1
     run.submit(LENGTH, {"output": x})
     await run.result()

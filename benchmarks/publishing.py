@@ -26,7 +26,7 @@ from pathlib import Path
 import anyio
 
 from ideabridge.bridge.bridge import Bridge
-from ideabridge.bridge.configuration import Configuration
+from ideabridge.bridge.configuration import Configuration, Limits
 from ideabridge.bridge.plan import Plan
 from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -104,7 +104,7 @@ async def by_hand(bridge: Bridge, calls: int) -> str:
             for question in run.questions():
                 run.decide(question.approval, "approve", by="a person")
         if run.status != "needs_solution":
-            raise SystemExit(f"call {turn} did not run: {run.answer()}")
+            raise SystemExit(f"call {turn} did not run: the run is {run.status}")
     run.submit(calls, {"output": "done"})
     await run.result()
     return run.id
@@ -210,7 +210,8 @@ async def measure(folder: Path) -> list[JSONObject]:
     """All rows."""
     rows: list[JSONObject] = []
     toolbox = Toolbox(record, search, read_issue, note)
-    async with Bridge(Configuration(), toolbox=toolbox, store=folder / "ideas.sqlite") as bridge:
+    configuration = Configuration(limits=Limits(requests=1_000))
+    async with Bridge(configuration, toolbox=toolbox, store=folder / "ideas.sqlite") as bridge:
         # The first publication also imports modules and starts processes.
         await published(bridge, await by_hand(bridge, 3), "first")
         for calls, bound in BY_HAND:

@@ -12,7 +12,8 @@ the published tool in worlds 3, 4 and 5. Every call is executed in the environme
 the environment got exactly the true calls, and the output is the true one.
 
 A caller fills in the parameters whose values the user names; all others keep their defaults. A person approves whatever
-asks, as it is proposed. An answer is silently wrong if it is wrong, and names nothing as assumed. By its
+asks, as it is proposed. An answer is silently wrong if it is wrong, and neither it nor a question names anything as
+assumed. By its
 cause this is counted twice: if each wrong value is the default of a parameter that the caller did not fill in, nothing
 explains the value, and the search does not cover the true function; and all others. The exit code is 1 if
 there are such others, or if one run of a task cannot be published.
@@ -255,7 +256,8 @@ async def replayed(
     told = first_leaf(results[-1])
     if not differs and not same(output, told) and same(first_leaf(stage.made[-1][1]), told):
         differs = [("output", output, told)]
-    said = bool(run.assumed)
+    # What a person approved was said to them, and is assumed no longer.
+    said = bool(run.assumed or asked)
     if not differs:
         row.counts["right, assumed" if said else "right"] += 1
         return
