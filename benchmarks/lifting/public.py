@@ -13,10 +13,9 @@ the environment got exactly the true calls, and the output is the true one.
 
 A caller fills in the parameters whose values the user names; all others keep their defaults. A person approves whatever
 asks, as it is proposed. An answer is silently wrong if it is wrong, and neither it nor a question names anything as
-assumed. By its
-cause this is counted twice: if each wrong value is the default of a parameter that the caller did not fill in, nothing
-explains the value, and the search does not cover the true function; and all others. The exit code is 1 if
-there are such others, or if one run of a task cannot be published.
+assumed. By its cause this is counted twice: if each wrong value is the default of a parameter that the caller did not
+fill in, nothing explains the value, and the search does not cover the true function; and all others. The exit code is 1
+if there are such others, or if one run of a task cannot be published.
 """
 
 from __future__ import annotations
@@ -99,6 +98,7 @@ class Row:
         counts: the answers and values by kind.
         why: what the answers named as assumed or noted, by its reason.
         wrong: for each wrong or failed answer its kind, and what differs.
+        warned: the warnings on right answers.
     """
 
     suite: str
@@ -113,6 +113,7 @@ class Row:
     counts: Counter[str] = field(default_factory=Counter[str])
     why: Counter[str] = field(default_factory=Counter[str])
     wrong: list[list[str]] = field(default_factory=list[list[str]])
+    warned: list[str] = field(default_factory=list[str])
 
     def to_json(self) -> JSONObject:
         """All members."""
@@ -129,6 +130,7 @@ class Row:
             "counts": dict[str, JSON](self.counts),
             "why": dict[str, JSON](self.why),
             "wrong": [list[JSON](one) for one in self.wrong],
+            "warned": list[JSON](self.warned),
         }
 
 
@@ -260,6 +262,8 @@ async def replayed(
     said = bool(run.assumed or asked)
     if not differs:
         row.counts["right, assumed" if said else "right"] += 1
+        row.warned += [f"{one.get('at')}: {one.get('why')}" for one in run.assumed]
+        row.warned += [f"asked: {why}"[:300] for why in asked]
         return
     defaults: list[JSON] = []
     if isinstance(properties, dict):
