@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from ideabridge.bridge import Bridge
@@ -530,15 +532,27 @@ async def test_a_run_of_the_same_shape_is_offered_and_never_taken(bridge: Bridge
         assert report["offers"] == [{"run": other.id, "settles": ["calls.0.name", "calls.1.title", "output"]}]
 
 
-async def test_the_report_shows_the_consequence_of_each_copied_value(bridge: Bridge) -> None:
+async def test_the_report_is_a_table(bridge: Bridge) -> None:
     async with bridge:
         run = await solved(bridge, "x", {"name": "ann"}, COPIED, NUMBER)
         report = report_of(bridge.lift(run.id))
-        lines = [text for text, _ in report_lines(report)]
-        assert '  calls.0.name = "ann"' in lines
-        assert '    follows †input.name; or it stays "ann"' in lines
+        lines = [" ".join(text.split()) for text, _ in report_lines(report)]
+        assert "parameter example if it is left out" in lines
+        assert 'name "ann" required' in lines
+        assert any(line.startswith("calls.1.title") and " taken from " in line for line in lines)
         assert report["consistent"] is True
-        assert len(report_text(report)) <= 2_000
+        assert all(len(text) <= 80 for text, _ in report_lines(report, 80))
+
+
+async def test_the_report_for_a_model_is_short_and_says_what_it_leaves_out(bridge: Bridge) -> None:
+    many: JSONObject = {"_tool": "record", "name": "é" * 80}
+    async with bridge:
+        run = await bridge.run_plan({"calls": [{**many, "name": f"{'é' * 80}{number}"} for number in range(40)]})
+        await run.wait(10)
+        text = report_text(report_of(bridge.lift(run.id)))
+        assert len(text.encode()) <= 2_000
+        assert text.startswith("self-consistent")
+        assert re.search(r"left out here: [0-9]+ parameters; ", text)
 
 
 @pytest.mark.parametrize("written", [True, False])

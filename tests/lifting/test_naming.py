@@ -58,6 +58,16 @@ def test_the_key_that_a_value_was_copied_from_tells_it_apart() -> None:
     assert parameter_names(filled) == ["owner_id", "author_id", "team_id"]
 
 
+def test_the_file_of_a_call_tells_its_other_values_apart() -> None:
+    filled = [
+        Filled("write_file", (key,), value, call=call)
+        for call, name in enumerate(["week", "todo"])
+        for key, value in [("path", f"/w/{name}.md"), ("content", f"# {name}")]
+    ]
+
+    assert parameter_names(filled) == ["week_file", "week_content", "todo_file", "todo_content"]
+
+
 def test_what_nothing_tells_apart_is_counted_in_words() -> None:
     filled = [path("forecast", city, "city") for city in ("Paris", "Rome", "Oslo")]
 
@@ -97,6 +107,7 @@ FILLED = st.builds(
         ["/a/notes", "/a/notes/", "report.md", "https://a.org/b?c=/d/e.f", "..", "/", "x" * 100, 5, None, [1]]
     ),
     st.lists(st.sampled_from(["owner", "0", "id", "path"]), max_size=2).map(tuple),
+    st.integers(0, 3) | st.none(),
 )
 
 

@@ -2,8 +2,9 @@
 
 A parameter has the name of the tool's parameter that it fills. Where several would have the same name, each is told
 apart by the first of these that only it has: the object around it (`from_city`), the key from which its value was
-copied (`owner_id`), its tool (`write_file_path`), the file or folder that it names (`notes_folder`). Where nothing
-tells them apart, they are counted in words (`first_city`), and beyond ten with a number.
+copied (`owner_id`), its tool (`write_file_path`), the file or folder that it names (`notes_folder`) or that its call
+names (`notes_content`). Where nothing tells them apart, they are counted in words (`first_city`), and beyond ten with a
+number.
 """
 
 from __future__ import annotations
@@ -61,12 +62,14 @@ class Filled:
         keys: the keys that lead to the value in that call.
         value: the recorded value.
         source: the keys below the result or the input from which the value was copied; empty if it was not.
+        call: the place of that call.
     """
 
     tool: str
     keys: Path
     value: JSON
     source: Path = ()
+    call: int | None = None
 
 
 def parameter_names(filled: Sequence[Filled], taken: Collection[str] = ()) -> list[str]:
@@ -78,7 +81,12 @@ def parameter_names(filled: Sequence[Filled], taken: Collection[str] = ()) -> li
     """
     names: dict[int, str] = {}
     used = set(taken)
-    for candidate in (_alone, _with_parents, _with_source, _with_tool, _with_place):
+    beside = _places_of_calls(filled)
+
+    def with_place_of_call(one: Filled) -> str:
+        return _told_apart(beside.get(one.call, ()), one)
+
+    for candidate in (_alone, _with_parents, _with_source, _with_tool, _with_place, with_place_of_call):
         _name_unique(filled, candidate, names, used)
 
     _count_the_rest(filled, names, used)
@@ -168,23 +176,44 @@ def _with_tool(one: Filled) -> str:
 
 def _with_place(one: Filled) -> str:
     """`notes_folder` for the path of a folder `notes`, and `report_file` for that of `report.md`."""
+    words = _place_words(one)
+    if not words:
+        return ""
+    text = str(one.value)
     own_words = words_of(own_name(one.keys))
-    if not isinstance(one.value, str) or not own_words or own_words[-1] not in _PLACES:
-        return ""
-    text = one.value.rstrip("/\\")
-    if not _ROOT.match(text) and "/" not in text and _FILE.fullmatch(text) is None:
-        return ""
-
-    last = re.split(r"[/\\]", text)[-1].partition("?")[0]
-    file = _FILE.fullmatch(last)
-    words = words_of(file["stem"] if file is not None else last)
-    if not words or not words[0][0].isalpha() or len(words) > _WORDS:
-        return ""
-    kind = "file" if file is not None else "folder"
+    kind = "file" if _FILE.fullmatch(_last_segment(text)) else "folder"
     if "://" in text:
         kind = own_words[-1]
     # The other words of the parameter say which of its paths it is: `source_path`.
     return "_".join([*own_words[:-1], *words, kind])[:LONGEST_PARAMETER]
+
+
+def _places_of_calls(filled: Sequence[Filled]) -> dict[int | None, list[str]]:
+    """By call, the words of the one file or folder that its parameters name."""
+    places: dict[int | None, list[list[str]]] = {}
+    for one in filled:
+        words = _place_words(one)
+        if words and one.call is not None:
+            places.setdefault(one.call, []).append(words)
+    return {call: words[0] for call, words in places.items() if len(words) == 1}
+
+
+def _place_words(one: Filled) -> list[str]:
+    """The words of the last segment of a path or an address, without its extension; empty if a parameter has none."""
+    own_words = words_of(own_name(one.keys))
+    if not isinstance(one.value, str) or not own_words or own_words[-1] not in _PLACES:
+        return []
+    text = one.value
+    if not _ROOT.match(text) and "/" not in text and _FILE.fullmatch(text) is None:
+        return []
+    last = _last_segment(text)
+    file = _FILE.fullmatch(last)
+    words = words_of(file["stem"] if file is not None else last)
+    return words if words and words[0][0].isalpha() and len(words) <= _WORDS else []
+
+
+def _last_segment(text: str) -> str:
+    return re.split(r"[/\\]", text.rstrip("/\\"))[-1].partition("?")[0]
 
 
 def _told_apart(before: Iterable[str], one: Filled) -> str:

@@ -250,7 +250,9 @@ def parameters_of(
 
     # Those with a default come first, and have the plainest names.
     ordered = sorted(unnamed.values(), key=lambda parameter: parameter.followed)
-    filled = [Filled(one.tool, one.leaves[0].keys, one.value, _keys_of(one.source)) for one in ordered]
+    filled = [
+        Filled(one.tool, one.leaves[0].keys, one.value, _keys_of(one.source), one.leaves[0].place) for one in ordered
+    ]
     for one, name in zip(ordered, parameter_names(filled, {*taken, *by_decision, ALSO}), strict=True):
         one.name = name
     left = _put_under_also([one for one in ordered if one.followed], taken, decisions, task)

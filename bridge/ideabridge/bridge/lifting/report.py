@@ -1,26 +1,38 @@
-"""Report: what a lifted run becomes as a tool, as a short table for people and models."""
+"""Report: what a lifted run becomes as a tool, as a table for people and a short text for models."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any, Final, TypeAlias
 
-from ideabridge.bridge.context.explanations import WHEN, Explained, read_explained, same
-from ideabridge.bridge.context.state import Missing, read
+from ideabridge.bridge.context.explanations import Explained, same
+from ideabridge.bridge.context.state import Missing
 from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.lifting.aligned import AlignedRun, Leaf, short
 from ideabridge.bridge.lifting.alike import runs_like
 from ideabridge.bridge.lifting.draft import PlanDraft
 from ideabridge.bridge.lifting.evidence import KINDS
-from ideabridge.bridge.store.idea import Publication
+from ideabridge.bridge.lifting.rows import REQUIRED, ReportRow, read_rows, rows_of
+from ideabridge.bridge.lifting.tables import table_rows
 from ideabridge.bridge.store.store import Store
 from ideabridge.tools.encoding import JSON, JSONObject
 
 _FOR_MODELS: Final = 2_000
-"""The most characters of a report for a model."""
+"""The most bytes of a report for a model."""
 
+_FOR_REST: Final = 200
+"""The bytes of these for what was left out."""
+
+_LINE: Final = 240
+_EXAMPLE: Final = 60
 _ALTERNATIVES: Final = 3
+_CALLS: Final = 8
+"""The most calls or runs that a line names."""
+
+_WIDE: Final = 100
+"""The columns of a terminal from which descriptions have a column."""
 
 
 def report_of(draft: PlanDraft, store: Store | None = None, caller: str = "") -> dict[str, Any]:
@@ -35,8 +47,8 @@ def report_of(draft: PlanDraft, store: Store | None = None, caller: str = "") ->
         `{"run", "requests", "calls": [{"place", "tool", "asks_mind"?, "decision"?, "after"?}],
         "parameters": [{"name", "default"?, "required", "description"?, "fills": [paths]}],
         "literals": [{"path", "recorded", "from", "instead": [text...], "runs", "why"?}], "references", "taken",
-        "left_out": [text...], "consistent", "difference", "confirmed_by", "not_confirmed_by",
-        "offers": [{"run", "settles": [paths]}]}`. `literals` are those that are not known for certain.
+        "rows": [the table, see `ReportRow`], "left_out": [text...], "consistent", "difference", "confirmed_by",
+        "not_confirmed_by", "offers": [{"run", "settles": [paths]}]}`. `literals` are those that are not known for certain.
     """
     lifted = draft.lifted
     calls: list[JSON] = []
@@ -55,6 +67,9 @@ def report_of(draft: PlanDraft, store: Store | None = None, caller: str = "") ->
         fault = str(error)
     agree, different = draft.confirmations() if fault is None else ([], [])
     leaves = {leaf.at: leaf for leaf in lifted.leaves}
+    plan: JSONObject = {"calls": draft.calls, "output": draft.output}
+    arguments = draft.arguments(lifted.aligned)
+    rows = rows_of(draft.inputs.schema, arguments, draft.explained, plan)
     return {
         "run": lifted.function.run.id,
         "requests": lifted.requests,
@@ -63,6 +78,7 @@ def report_of(draft: PlanDraft, store: Store | None = None, caller: str = "") ->
         "literals": [_literal(one, leaves.get(one.at)) for one in draft.explained],
         "references": sum(leaf.reference is not None for leaf in lifted.leaves),
         "taken": dict[str, JSON](draft.chosen),
+        "rows": [row.to_json() for row in rows],
         "left_out": list[JSON](one.shown for one in lifted.left_out),
         "consistent": fault is None,
         "difference": fault,
@@ -100,31 +116,6 @@ def _literal(one: Explained, leaf: Leaf | None) -> JSONObject:
     return entry if why is None else {**entry, "why": why}
 
 
-def _alternative(one: Explained, calls: list[JSON]) -> JSONObject:
-    """A call that is not always made, and when it is."""
-    place = int(one.at[1])
-    call = calls[place] if place < len(calls) else None
-    literal = _literal(one, None)
-    return {
-        "place": place,
-        "tool": call.get("_tool") if isinstance(call, dict) else None,
-        "when": literal["from"],
-        "instead": literal["instead"],
-        "more": literal["more"],
-        "runs": one.runs,
-    }
-
-
-def _alternative_line(one: JSONObject) -> str:
-    instead = one["instead"] if isinstance(one["instead"], list) else []
-    others = "".join(f"; or when {text}" for text in instead)
-    return f"  calls.{one['place']} {one['tool']}: made when {one['when']}{others}{_more(one)}"
-
-
-def _more(one: JSONObject) -> str:
-    return f" and {one['more']} more" if one.get("more") else ""
-
-
 def _offers(draft: PlanDraft, store: Store, caller: str) -> Iterator[JSONObject]:
     """Runs of the same shape, with the literals of which they would remove an explanation."""
     for run in runs_like(draft.lifted, store, caller):
@@ -145,137 +136,179 @@ def _contradicts(draft: PlanDraft, run: AlignedRun, one: Explained) -> bool:
 # -- for people and models ------------------------------------------------------------------------------------------
 
 
-def report_lines(report: JSONObject) -> list[tuple[str, str | None]]:
-    """The report for a terminal: (text, style) of each line. Of a program, the report is `{"reproduces": [runs],
-    "copied": [text...], "unreached"?: [text...]}`, and of a run that is no plan `{"left_open": text}`.
+Line: TypeAlias = tuple[str, str | None]
+"""A line and its style."""
+
+_PARAMETERS: Final = ("parameter", "example", "if it is left out")
+_VALUES: Final = ("value", "example", "for other input")
+
+
+def report_lines(report: JSONObject, width: int | None = None) -> list[Line]:
+    """Return the report for a terminal, as lines with their styles.
+
+    Args:
+        report: what `report_of` returns. Of a program: `{"reproduces": [runs], "copied": [text...], "unreached"?:
+            [text...], "rows"?}`; of a run that is no plan: `{"left_open": text}`.
+        width: the columns of the terminal; None: tables are as wide as their cells.
     """
     if "left_open" in report:
         return [(f"no plan: {report['left_open']}", "yellow")]
+    rows = read_rows(report.get("rows"))
     if "reproduces" in report:
-        copied = report["copied"]
-        listed = copied if isinstance(copied, list) else []
-        return [
-            (f"with the recorded results it does what it should: {_joined(report['reproduces'])}", "green"),
-            *((f"written down, not taken from a result? {one}", "yellow") for one in listed),
-            *((text, "yellow") for text in _texts(report.get("unreached"))),
-        ]
-    calls = ", ".join(f"{one['place']} {one['tool']}{_notes(one)}" for one in _objects(report["calls"]))
-    lines: list[tuple[str, str | None]] = [(f"run {report['run']}: calls {calls}", "bold")]
-    parameters = _objects(report["parameters"])
-    lines += [("takes", "cyan")] if parameters else [("takes no input", "cyan")]
-    for one in parameters:
-        default = f" = {short(one['default'], 40)}" if "default" in one else ""
-        needed = "" if default or one["required"] else ", may be left out"
-        fills = f"  fills {_joined(one['fills'])}" if one["fills"] else ""
-        lines.append((f"  {one['name']}{default}{needed}{fills}", None))
-    literals = _objects(report["literals"])
-    if literals:
-        lines.append(("copied values: what is taken for other data, and what it may be instead", "cyan"))
-    for one in literals:
-        lines.append((f"  {one['path']} = {one['recorded']}", None))
-        lines.append((f"    {consequence(one)}", "yellow" if one["instead"] or "why" in one else "green"))
-    left_out = report["left_out"]
-    lines += [(f"left out: {one}", "dim") for one in (left_out if isinstance(left_out, list) else [])]
+        return [*row_lines(rows, width), *_program_lines(report)]
+
+    calls = [f"{call['tool']}{_said_of_call(call)}" for call in _objects(report["calls"])]
+    in_rows = [f"{name} ({count} times)" if count > 1 else name for name, count in _counted(calls)]
+    lines: list[Line] = [(f"calls {_joined(in_rows, _CALLS)}", "bold")]
+    lines += row_lines(rows, width)
+    lines += [(f"left out: {text}", "dim") for text in _texts(report["left_out"])]
     lines += [(f"offered: {text}", "dim") for text in _offered(report)]
-    if report["consistent"]:
-        confirmed = report["confirmed_by"]
-        lines.append(("self-consistent: the recorded results give the recorded output", "green"))
-        lines += [(f"confirmed by {_joined(confirmed)}", "green")] if confirmed else []
-        different = report["not_confirmed_by"]
-        lines += [(f"  {one}", "yellow") for one in (different if isinstance(different, list) else [])]
-    else:
-        lines.append((f"not self-consistent: {report['difference']}", "red"))
-    return lines
+    return [*lines, *_checked_lines(report)]
 
 
-def evidence_lines(publication: Publication, records: list[JSONObject]) -> list[tuple[str, str | None]]:
-    """The copied values of a published plan, with their explanations and the runs that support them, for a terminal.
+def row_lines(rows: Sequence[ReportRow], width: int | None = None) -> list[Line]:
+    """Return the table of a tool as lines: its parameters, then the values that nobody passes.
 
     Args:
-        publication: the version, under its current evidence.
+        rows: the rows.
+        width: the columns of the terminal; None: as wide as the cells are.
+    """
+    parameters = [row for row in rows if row.is_parameter]
+    values = [row for row in rows if not row.is_parameter]
+    lines: list[Line] = []
+    if parameters:
+        lines += _table(_PARAMETERS, parameters, width)
+    else:
+        lines.append(("takes no input", "bold"))
+    if values:
+        lines += [("", None), *_table(_VALUES, values, width)]
+    return [*lines, ("", None)]
+
+
+def _table(heads: tuple[str, str, str], rows: Sequence[ReportRow], width: int | None) -> Iterator[Line]:
+    """The lines of one table. Rows of values that are not certain are yellow."""
+    described = any(row.description for row in rows) and (width is None or width >= _WIDE)
+    titles = [*heads, "description"] if described else [*heads]
+    cells: list[list[str]] = []
+    for row in rows:
+        example = row.example if len(row.example) <= _EXAMPLE else f"{row.example[: _EXAMPLE - 1]}…"
+        listed = [row.name, example, row.otherwise]
+        cells.append([*listed, row.description] if described else listed)
+    styles: list[str | None] = ["bold", *(None if row.is_certain else "yellow" for row in rows)]
+    for number, line in table_rows(titles, cells, width):
+        yield line, styles[number]
+
+
+def _program_lines(report: JSONObject) -> Iterator[Line]:
+    runs = _joined(_texts(report["reproduces"]), _CALLS)
+    yield f"with the recorded results it does what it should: {runs}", "green"
+    for text in _texts(report["copied"]):
+        yield f"written down, not taken from a result? {text}", "yellow"
+    for text in _texts(report.get("unreached")):
+        yield text, "yellow"
+
+
+def _checked_lines(report: JSONObject) -> Iterator[Line]:
+    """Whether the plan does with the recorded results what the run did."""
+    if not report["consistent"]:
+        yield f"not self-consistent: {report['difference']}", "red"
+        return
+    yield "self-consistent: the recorded results give the recorded output", "green"
+    confirmed = _texts(report["confirmed_by"])
+    if confirmed:
+        yield f"confirmed by {_joined(confirmed, _CALLS)}", "green"
+    for text in _texts(report["not_confirmed_by"]):
+        yield f"  {text}", "yellow"
+
+
+def evidence_line(records: Sequence[JSONObject]) -> str:
+    """Return how many runs besides the published one the explanations of a plan rest on.
+
+    Args:
         records: the records of its evidence.
     """
-    plan = publication.plan or {}
-    listed = (publication.learned or plan).get("explained")
-    explained = [read_explained(one) for one in listed] if isinstance(listed, list) else []
-    if not explained:
-        return []
-    counts = Counter(str(one.get("kind")) for one in records)
+    counts = Counter(str(record.get("kind")) for record in records)
     runs = [f"{counts[kind]} {words}" for kind, words in KINDS.items() if counts[kind]]
-    lines: list[tuple[str, str | None]] = [(f"copied values (further runs: {', '.join(runs) or 'no others'})", "cyan")]
-    listed_calls = plan.get("calls")
-    for one in explained:
-        if one.at[2:] == (WHEN,):
-            alternative = _alternative(one, listed_calls if isinstance(listed_calls, list) else [])
-            lines.append((_alternative_line(alternative), "yellow" if alternative["instead"] else "green"))
-            continue
-        recorded = read(plan, one.at)
-        literal = _literal(one, None)
-        lines.append((f"  {literal['path']} = {short(None if isinstance(recorded, Missing) else recorded)}", None))
-        sure = "" if one.runs == 1 else f"; {one.runs} runs agree"
-        lines.append(
-            (f"    {consequence(literal)}{sure}", "yellow" if literal["instead"] or "why" in literal else "green")
-        )
-    return lines
-
-
-def consequence(literal: JSONObject) -> str:
-    """Return what becomes of a copied value when the data are others, in one line."""
-    taken = str(literal["from"])
-    instead = literal["instead"] if isinstance(literal["instead"], list) else []
-    more = _more(literal)
-    if taken.startswith("always "):
-        text = f"stays {taken.removeprefix('always ')} for every input"
-    else:
-        text = f"follows {taken}"
-    if "why" in literal:
-        text += f" ({literal['why']})"
-    if instead:
-        others = [
-            f"it stays {str(one).removeprefix('always ')}" if str(one).startswith("always ") else str(one)
-            for one in instead
-        ]
-        text += f"; or {'; or '.join(others)}{more}"
-    return text
+    return f"further runs: {', '.join(runs) or 'none'}"
 
 
 def report_text(report: JSONObject) -> str:
-    """The report for a model, at most 2,000 characters."""
-    lines = [text for text, _ in report_lines(report)]
-    kept: list[str] = []
-    size = 0
-    for number, line in enumerate(lines):
-        line = line if len(line) <= 200 else f"{line[:197]}..."
-        if size + len(line) + 1 > _FOR_MODELS - 40:
-            kept.append(f"... and {len(lines) - number} more lines")
-            break
-        kept.append(line)
-        size += len(line) + 1
-    return "\n".join(kept)
+    """Return the report for a model, in at most 2,000 bytes, the most important first, with what was left out."""
+    groups = _groups(report)
+    room = _FOR_MODELS - _FOR_REST
+    lines: list[str] = []
+    omitted: list[str] = []
+    for name, texts in groups:
+        left = 0
+        for text in texts:
+            line = text if len(text) <= _LINE else f"{text[: _LINE - 3]}..."
+            size = len(line.encode()) + 1
+            if left or size > room:
+                left += 1
+                continue
+            lines.append(line)
+            room -= size
+        if left:
+            omitted.append(f"{left} {name}")
+    if omitted:
+        lines.append(f"left out here: {', '.join(omitted)}; `ideas show` at a terminal has them")
+    return "\n".join(lines)
 
 
-def _notes(call: JSONObject) -> str:
-    notes = ["a mind is asked each time"] if call.get("asks_mind") else []
-    notes += ["may have been a decision"] if call.get("decision") else []
-    return f" ({'; '.join(notes)})" if notes else ""
+def _groups(report: JSONObject) -> list[tuple[str, list[str]]]:
+    """The lines of a report for a model by what they are about, the most important first."""
+    if "left_open" in report:
+        return [("reasons", [f"no plan: {report['left_open']}"])]
+    rows = read_rows(report.get("rows"))
+    parameters = [row for row in rows if row.is_parameter]
+    needed = [_row_text(row) for row in parameters if row.otherwise == REQUIRED]
+    others = [_row_text(row) for row in parameters if row.otherwise != REQUIRED]
+    if "reproduces" in report:
+        checked = [text for text, _ in _program_lines(report)]
+        return [("checks", checked), ("required parameters", needed), ("parameters", others)]
+    uncertain = [_row_text(row) for row in rows if not row.is_parameter and not row.is_certain]
+    certain = [_row_text(row) for row in rows if not row.is_parameter and row.is_certain]
+    return [
+        ("checks", [text for text, _ in _checked_lines(report)]),
+        ("required parameters", needed),
+        ("uncertain values", uncertain),
+        ("parameters", others),
+        ("certain values", certain),
+        ("failed calls", [f"left out: {text}" for text in _texts(report["left_out"])]),
+        ("runs on offer", [f"offered: {text}" for text in _offered(report)]),
+    ]
+
+
+def _row_text(row: ReportRow) -> str:
+    example = f" (e.g. {row.example[:_EXAMPLE]})" if row.example else ""
+    return f"{row.name}{example}: {row.otherwise}"
+
+
+def _counted(names: Sequence[str]) -> Iterator[tuple[str, int]]:
+    """Equal names that follow each other, with their number."""
+    for name, equal in groupby(names):
+        yield name, len(list(equal))
+
+
+def _said_of_call(call: JSONObject) -> str:
+    return " (a mind is asked each time)" if call.get("asks_mind") else ""
 
 
 def _offered(report: JSONObject) -> Iterator[str]:
-    for one in _objects(report["offers"]):
-        settles = one["settles"]
-        count = len(settles) if isinstance(settles, list) else 0
-        what = f"would settle {_joined(settles)}" if count else "would settle nothing"
-        yield f"run {one['run']} made the same calls with other data, and {what}"
+    for offer in _objects(report["offers"]):
+        settles = _texts(offer["settles"])
+        what = f"would settle {_joined(settles, _CALLS)}" if settles else "would settle nothing"
+        yield f"run {offer['run']} made the same calls with other data, and {what}"
 
 
 def _objects(value: JSON) -> list[JSONObject]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
 def _texts(value: JSON) -> list[str]:
-    return [str(one) for one in value] if isinstance(value, list) else []
+    return [str(entry) for entry in value] if isinstance(value, list) else []
 
 
-def _joined(value: JSON) -> str:
-    listed = [str(one) for one in value] if isinstance(value, list) else []
-    return ", ".join(listed[:5]) + (f" and {len(listed) - 5} more" if len(listed) > 5 else "")
+def _joined(texts: Sequence[str], most: int) -> str:
+    more = f" and {len(texts) - most} more" if len(texts) > most else ""
+    return ", ".join(texts[:most]) + more

@@ -1011,7 +1011,9 @@ def _description_of(function: Function, name: str) -> str:
     if not tools:
         return f"Runs {name}"
     output = function.run.result
-    gives = f" and gives {first_names(list(output))}" if isinstance(output, dict) and output else ""
+    # A server that returns no object wraps it as `result`, which says nothing.
+    members = list(output) if isinstance(output, dict) and list(output) != ["result"] else []
+    gives = f" and gives {first_names(members)}" if members else ""
     return f"Calls {first_names(tools)}{gives}"
 
 

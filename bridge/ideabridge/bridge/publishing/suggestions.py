@@ -321,7 +321,7 @@ def _parameters(works: Sequence[Sequence[EndedCall]]) -> tuple[tuple[str, JSONOb
             if equal is not None:
                 equal.at.append(at)
             else:
-                filled = Filled(calls[0].tool.origin[1], (key,), values[0])
+                filled = Filled(calls[0].tool.origin[1], (key,), values[0], call=place)
                 slots.append(_Slot(filled, values, [at]))
         for result, call in zip(results, calls, strict=True):
             result.add(place, call.value)

@@ -94,6 +94,13 @@ def show(text: str, style: str | None = None) -> None:
     out().print(printable(text), style=style)
 
 
+def terminal_width(*, of_errors: bool = False) -> int | None:
+    """The columns of the terminal that shows results, or what `say` prints; None if they go to a pipe or a file."""
+    if of_errors:
+        return err().width if sys.stderr.isatty() else None
+    return out().width if sys.stdout.isatty() else None
+
+
 def fit(text: str, indent: int | None = None) -> str:
     """The text, wrapped if standard output is a terminal. Further lines begin with `indent` spaces or like it."""
     if not sys.stdout.isatty():

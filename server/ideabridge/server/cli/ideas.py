@@ -20,6 +20,7 @@ from ideabridge.server.cli.console import (
     print_json,
     say,
     show,
+    terminal_width,
     working,
 )
 from ideabridge.server.cli.inputs import as_object
@@ -269,12 +270,7 @@ def show_idea(
         **result,
         "publication": published,
     }
-    lines = idea_lines(stored, result, publication)
-    if publication is not None:
-        from ideabridge.bridge.lifting.report import evidence_lines
-
-        lines += [(fit(text, 4), style) for text, style in evidence_lines(publication, records)]
-    options.print_lines(idea, lines)
+    options.print_lines(idea, idea_lines(stored, result, publication, records))
 
 
 def _show_request(options: Options, stored: StoredIdea) -> None:
@@ -453,8 +449,10 @@ def result_of(store: Store, stored: StoredIdea) -> JSONObject:
     return {"run": record.id, "status": record.status, **result, "reason": record.summary.get("reason")}
 
 
-def idea_lines(stored: StoredIdea, result: JSONObject, publication: Publication | None) -> list[Line]:
-    """An idea as text."""
+def idea_lines(
+    stored: StoredIdea, result: JSONObject, publication: Publication | None, records: list[JSONObject]
+) -> list[Line]:
+    """An idea as text; `records` are the evidence of the publication."""
     meta = stored.meta
     lines: list[Line] = [(f"idea {stored.id}", "bold")]
     for name, text in (
@@ -472,6 +470,7 @@ def idea_lines(stored: StoredIdea, result: JSONObject, publication: Publication 
         published = f"{publication.name}, version {publication.version}, answers by {publication.answer}{live}"
         lines.append((f"  {'published:':<11}{published}", "green"))
         lines += _indented(publication.description, 2)
+        lines += _table_lines(publication, records)
         # What earlier runs have read is long, and only warns.
         plan = {key: value for key, value in (publication.present_plan or {}).items() if key not in ("seen", "watch")}
         lines += _running(publication.answer, plan or None, publication.recorded)
@@ -488,6 +487,18 @@ def idea_lines(stored: StoredIdea, result: JSONObject, publication: Publication 
             lines.append((f"  {result['error']}", None))
         else:
             lines += _value(result.get("output", result.get("state")), 2)
+    return lines
+
+
+def _table_lines(publication: Publication, records: list[JSONObject]) -> list[Line]:
+    """What a published tool takes, and what stands there if nobody passes it."""
+    from ideabridge.bridge.lifting.report import evidence_line, row_lines
+    from ideabridge.bridge.lifting.rows import publication_rows
+
+    rows = publication_rows(publication)
+    lines = row_lines(rows, terminal_width())
+    if any(not row.is_parameter for row in rows):
+        lines.append((evidence_line(records), "dim"))
     return lines
 
 

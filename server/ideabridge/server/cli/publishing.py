@@ -23,6 +23,7 @@ from ideabridge.server.cli.console import (
     print_value,
     say,
     show,
+    terminal_width,
     working,
 )
 from ideabridge.server.cli.ideas import RefArgument, app, publication_json
@@ -197,7 +198,7 @@ async def lift_run(
     async with connected(open_bridge(options)) as bridge:
         draft = bridge.lift(ref, parameters=parameters, choices=choices)
         report = report_of(draft, bridge.store, LOCAL)
-        lines = report_lines(report)
+        lines = report_lines(report, terminal_width())
         if live:
             function = draft.lifted.function
             plan = draft.with_input(draft.arguments(draft.lifted.aligned))
@@ -277,8 +278,8 @@ async def publish(
         to=to,
     )
     if published.report is not None and not options.json:
-        for text, style in report_lines(published.report):
-            say(fit(text, 4), style)
+        for text, style in report_lines(published.report, terminal_width(of_errors=True)):
+            say(text, style)
     return published
 
 
@@ -420,7 +421,7 @@ async def distill_runs(
         show(f"program {number + 1} was refused: {one.why}", "yellow")
     for line in str((publication.plan or {}).get("program")).splitlines():
         show(f"  {line}")
-    for text, style in report_lines(publication.report or {}):
+    for text, style in report_lines(publication.report or {}, terminal_width()):
         show(text, style)
     say(f"{publication.name}, version {publication.version}, answers by {publication.answer}", "green")
     say(publication.description, "dim")

@@ -1,0 +1,228 @@
+"""Rows: the table of a tool for people: what it takes, an example, and what stands there if nobody passes it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from ideabridge.bridge.context.explanations import (
+    WHEN,
+    Constant,
+    Explained,
+    Explanation,
+    PathTo,
+    operand_path,
+    read_explained,
+)
+from ideabridge.bridge.context.references import DAGGER
+from ideabridge.bridge.context.state import Missing, read
+from ideabridge.bridge.store.idea import Publication
+from ideabridge.tools.encoding import JSON, JSONObject, encode_text
+
+REQUIRED: Final = "required"
+OPTIONAL: Final = "may be left out"
+SAME: Final = "always the same"
+
+_SHOWN: Final = 200
+"""The most characters of an example."""
+
+_OTHERS: Final = 2
+"""The most further explanations that a row names."""
+
+_REFERENCE: Final = re.compile(rf"{DAGGER}(input|state|results)((?:\.[^\s.,;|&]+)*)")
+
+
+@dataclass(frozen=True, slots=True)
+class ReportRow:
+    """A parameter of a tool, or a value that nobody passes.
+
+    Attributes:
+        name: the name of the parameter, or the path of the value in the plan: `calls.1.owner`, `output.title`.
+        example: the recorded value as JSON; empty if there is none.
+        otherwise: what is used if nobody passes it: `required`, `may be left out`, `always the same`, `taken from ...`.
+        is_parameter: False: it cannot be passed.
+        is_certain: False: for other data it may be something else.
+        description: what the parameter is.
+    """
+
+    name: str
+    example: str
+    otherwise: str
+    is_parameter: bool = True
+    is_certain: bool = True
+    description: str = ""
+
+    def to_json(self) -> JSONObject:
+        """The attributes by their names."""
+        return {
+            "name": self.name,
+            "example": self.example,
+            "otherwise": self.otherwise,
+            "is_parameter": self.is_parameter,
+            "is_certain": self.is_certain,
+            "description": self.description,
+        }
+
+
+def read_rows(raw: JSON) -> list[ReportRow]:
+    """Read a list of what `ReportRow.to_json` returns; entries of another form are left out."""
+    rows: list[ReportRow] = []
+    for entry in raw if isinstance(raw, list) else []:
+        match entry:
+            case {"name": str(name), "example": str(example), "otherwise": str(otherwise)}:
+                rows.append(
+                    ReportRow(
+                        name,
+                        example,
+                        otherwise,
+                        entry.get("is_parameter") is True,
+                        entry.get("is_certain") is True,
+                        str(entry.get("description", "")),
+                    )
+                )
+            case _:
+                continue
+    return rows
+
+
+def rows_of(
+    schema: JSONObject, arguments: JSONObject, explained: Sequence[Explained], plan: JSONObject
+) -> list[ReportRow]:
+    """Return the table of a plan: its parameters first, then what nobody passes.
+
+    Args:
+        schema: the JSON Schema of the input.
+        arguments: the input with which it repeats its run.
+        explained: the literals that several explanations may make.
+        plan: its calls and output.
+    """
+    tools = _tools_of(plan)
+    doubts: dict[str, list[Explanation]] = {}
+    values: list[ReportRow] = []
+    for literal in explained:
+        name = _parameter_of(literal)
+        if name is None:
+            values.append(_value_row(literal, tools, plan))
+        else:
+            others = [each for each in literal.by[1:] if not isinstance(each, Constant)]
+            doubts.setdefault(name, []).extend(others)
+
+    rows = parameter_rows(schema, arguments)
+    for number, row in enumerate(rows):
+        others = doubts.get(row.name, [])
+        if others and row.otherwise != REQUIRED:
+            rows[number] = replace(row, otherwise=row.otherwise + _or_from(others, tools), is_certain=False)
+    return [*rows, *values]
+
+
+def publication_rows(publication: Publication) -> list[ReportRow]:
+    """Return the table of a published tool, under its present evidence."""
+    plan = publication.present_plan or {}
+    listed = plan.get("explained")
+    explained = [read_explained(entry) for entry in listed] if isinstance(listed, list) else []
+    recorded = publication.recorded if isinstance(publication.recorded, dict) else {}
+    arguments = recorded.get("input")
+    return rows_of(publication.input_schema or {}, arguments if isinstance(arguments, dict) else {}, explained, plan)
+
+
+def parameter_rows(schema: JSONObject, arguments: JSONObject) -> list[ReportRow]:
+    """Return a row for each parameter, those first that must be passed.
+
+    Args:
+        schema: the JSON Schema of the input.
+        arguments: an input, for the examples.
+    """
+    properties = schema.get("properties")
+    required = schema.get("required")
+    needed = required if isinstance(required, list) else []
+    rows: list[ReportRow] = []
+    for name, raw in properties.items() if isinstance(properties, dict) else ():
+        declared: JSONObject = raw if isinstance(raw, dict) else {}
+        example = _example(arguments[name]) if name in arguments else ""
+        otherwise = OPTIONAL
+        if name in needed:
+            otherwise = REQUIRED
+        elif "default" in declared:
+            otherwise = SAME
+            example = _example(declared["default"])
+        description = declared.get("description")
+        rows.append(
+            ReportRow(name, example, otherwise, description=description if isinstance(description, str) else "")
+        )
+    rows.sort(key=lambda row: row.otherwise != REQUIRED)
+    return rows
+
+
+def _parameter_of(literal: Explained) -> str | None:
+    """The parameter whose value a literal has, whatever else may explain it; None if it has none."""
+    cheapest = literal.by[0]
+    path = operand_path(cheapest.reference) if isinstance(cheapest, PathTo) else ()
+    return path[1] if len(path) == 2 and path[0] == "input" else None
+
+
+def _value_row(literal: Explained, tools: Sequence[str], plan: JSONObject) -> ReportRow:
+    if literal.at[2:] == (WHEN,):
+        when = f"made when {_in_words(literal.by[0].shown, tools)}"
+        return ReportRow(".".join(literal.at[:2]), "", when, is_parameter=False, is_certain=False)
+    recorded = read(plan, literal.at)
+    example = "" if isinstance(recorded, Missing) else _example(recorded)
+    is_certain = len(literal.by) == 1 and literal.why is None and not literal.cut
+    return ReportRow(".".join(literal.at), example, taken_from(literal, tools), False, is_certain)
+
+
+def taken_from(literal: Explained, tools: Sequence[str]) -> str:
+    """Return where a copied value comes from for other data, and what it may be instead.
+
+    Args:
+        literal: the value with its explanations.
+        tools: the tools of the calls, by place.
+    """
+    cheapest, *others = literal.by
+    text = SAME if isinstance(cheapest, Constant) else f"taken from {_in_words(cheapest.shown, tools)}"
+    if literal.why is not None:
+        text += f" ({literal.why})"
+    return text + _or_from(others, tools)
+
+
+def _or_from(others: Sequence[Explanation], tools: Sequence[str]) -> str:
+    """What a value may be instead: `; or from owner of result 0 (get_issue); or the same`."""
+    text = ""
+    for other in others[:_OTHERS]:
+        text += "; or the same" if isinstance(other, Constant) else f"; or from {_in_words(other.shown, tools)}"
+    if len(others) > _OTHERS:
+        text += f"; or {len(others) - _OTHERS} more"
+    return text
+
+
+def _in_words(shown: str, tools: Sequence[str]) -> str:
+    """An explanation whose references say which tool gave a result: `owner of result 1 (get_issue)`."""
+
+    def spelled(match: re.Match[str]) -> str:
+        keys = match[2].split(".")[1:]
+        where = match[1]
+        if where == "results":
+            place = keys.pop(0) if keys else ""
+            known = place.isdecimal() and int(place) < len(tools)
+            if keys[:1] == ["result"]:
+                # The member in which servers wrap what is no object.
+                keys.pop(0)
+            where = f"result {place} ({tools[int(place)]})" if known else f"result {place}"
+        elif keys:
+            return f"{where} {'.'.join(keys)}"
+        return f"{'.'.join(keys)} of {where}" if keys else where
+
+    return _REFERENCE.sub(spelled, shown)
+
+
+def _tools_of(plan: JSONObject) -> list[str]:
+    calls = plan.get("calls")
+    return (
+        [str(call.get("_tool")) if isinstance(call, dict) else "" for call in calls] if isinstance(calls, list) else []
+    )
+
+
+def _example(value: JSON) -> str:
+    text = encode_text(value)
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
