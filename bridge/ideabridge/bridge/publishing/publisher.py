@@ -50,6 +50,7 @@ from ideabridge.bridge.lifting.function import Function, reading_calls, without_
 from ideabridge.bridge.lifting.naming import first_sentence
 from ideabridge.bridge.lifting.parameters import ParameterDecision, read_decisions
 from ideabridge.bridge.lifting.plain import OpenPoint
+from ideabridge.bridge.lifting.rows import parameter_rows
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.event import APPROVER, Decider, decider_of
 from ideabridge.bridge.loop.progress import CallStatus
@@ -409,7 +410,7 @@ class Publisher:
         if answer == "program" and written is None and own is None:
             raise PublicationError(
                 "it cannot be published as a program: its calls were not made by one program; write one, or let a mind"
-                " write it (ideas distill)"
+                " write it (--program ask)"
             )
         no_plan = ""
         if written is not None:
@@ -560,6 +561,7 @@ class Publisher:
         if copied:
             plan["copied"] = [value.text for value in copied]
         report: JSONObject = {"reproduces": [function.run.id, *runs], "copied": [value.text for value in copied]}
+        report["rows"] = [row.to_json() for row in parameter_rows(schema, arguments)]
         if own_program(function) != program:
             reached = sorted({site for one in judgements for site in one.reached})
             plan["reached"] = [site.to_json() for site in reached]

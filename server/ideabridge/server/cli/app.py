@@ -70,12 +70,9 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "ideas show": ("ideas show weekly_report", "ideas show 3fa94c"),
     "ideas lift": ("ideas lift run_1f0c9a3b5d7e2468", "ideas lift run_1f0c9a3b5d7e2468 --rename path=repo --live"),
     "ideas verify": ("ideas verify", "ideas verify weekly_report --no-live"),
-    "ideas distill": (
-        "ideas distill run_1f0c9a3b run_5d7e2468 --as weekly_report",
-        "ideas distill run_1f0c9a3b --as weekly_report --program report.py",
-    ),
     "ideas publish": (
         "ideas publish run_1f0c9a3b5d7e2468 weekly_report",
+        "ideas publish run_1f0c9a3b weekly_report --program ask",
         "ideas publish 3fa94c weekly_report --answer plan",
     ),
     "ideas share": ("ideas share weekly_report --to alice,bob", "ideas share weekly_report --to all"),

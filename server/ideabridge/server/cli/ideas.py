@@ -496,7 +496,11 @@ def _table_lines(publication: Publication, records: list[JSONObject]) -> list[Li
     from ideabridge.bridge.lifting.rows import publication_rows
 
     rows = publication_rows(publication)
-    lines = row_lines(rows, terminal_width())
+    lines: list[Line] = []
+    lifting = as_object((publication.plan or {}).get("lifting"))
+    if lifting.get("words_of") == "assistant":
+        lines.append(("  names and descriptions are the assistant's words", "yellow"))
+    lines += row_lines(rows, terminal_width())
     if any(not row.is_parameter for row in rows):
         lines.append((evidence_line(records), "dim"))
     return lines

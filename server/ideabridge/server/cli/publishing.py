@@ -6,9 +6,9 @@ import itertools
 import re
 import shlex
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Final, Literal, cast
 
 import typer
 
@@ -37,13 +37,12 @@ from ideabridge.server.cli.stores import (
     open_store,
     resolve_idea,
 )
-from ideabridge.server.views.text import shortened
+from ideabridge.server.views.text import counted, shortened, source_text
 from ideabridge.tools.encoding import JSON, JSONObject, decode, encode_text
 from ideabridge.tools.errors import ValueMismatchError
 
 if TYPE_CHECKING:
     from ideabridge.bridge.bridge import Bridge
-    from ideabridge.bridge.publishing.program_request import RefusedProgram
     from ideabridge.bridge.store.idea import Answer, Publication
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", autocompletion=complete_names, help="The published name.")]
@@ -94,6 +93,64 @@ CallsOption = Annotated[
     str | None,
     typer.Option("--calls", metavar="FIRST-LAST", help="Only these calls of a run or session, counted from 0: 2-5."),
 ]
+
+
+ProgramOption = Annotated[
+    str | None,
+    typer.Option(
+        "--program",
+        metavar="FILE|ask|show",
+        help="A program that does what the run did, also for other input. ask: the configured model writes it, in at"
+        " most three tries. show: print what it must do, and publish nothing.",
+    ),
+]
+InputsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--inputs",
+        metavar="JSON",
+        help="With a program in a FILE: an array with the input of each run, beyond what the run was given.",
+    ),
+]
+
+_ASK: Final = "ask"
+_SHOW: Final = "show"
+
+_OPEN: Final = 5
+"""The most open points that are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class _ProgramChoice:
+    """The options about a program: `ask`, `show`, or the text of a file with the inputs of the runs."""
+
+    program: str
+    is_text: bool
+    inputs: list[JSON] | None
+
+
+def _read_program(program: str | None, inputs: str | None, *, no_program: bool) -> _ProgramChoice | None:
+    """The options about a program; None: there is none.
+
+    Raises:
+        UsageError: they do not fit each other.
+    """
+    if program is None:
+        if inputs is not None:
+            raise UsageError("--inputs: it goes with --program FILE")
+        return None
+    if no_program:
+        raise UsageError("--no-program: it does not go with --program")
+    listed = decode(inputs, what="--inputs") if inputs is not None else None
+    if listed is not None and (not isinstance(listed, list) or program in (_ASK, _SHOW)):
+        raise UsageError("--inputs: expected an array with an object for each run, with --program FILE")
+    if program in (_ASK, _SHOW):
+        return _ProgramChoice(program, False, None)
+    try:
+        text = Path(program).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--program: {program[:200]!r} cannot be read: {error}") from None
+    return _ProgramChoice(text, True, listed)
 
 
 def read_calls(text: str | None) -> list[int] | None:
@@ -255,14 +312,14 @@ async def publish(
     strict: bool = False,
     or_solve: bool = False,
     to: str | None = None,
+    program: Literal[False] | None = None,
 ) -> Publication:
-    """Publish an idea or a run, and at a terminal show what it became.
+    """Publish an idea or a run, and at a terminal show what it became; `program` False: none is wanted.
 
     Raises:
         PublicationError: it cannot be published so.
         UnknownIdeaError, UnknownRunError, PublicationNameError: see `Bridge.publish`.
     """
-    from ideabridge.bridge.lifting.report import report_lines
     from ideabridge.bridge.loop.event import AT_TERMINAL, BY_COMMAND
 
     published = await bridge.publish(
@@ -276,10 +333,12 @@ async def publish(
         or_solve=or_solve,
         by=AT_TERMINAL if at_terminal() else BY_COMMAND,
         to=to,
+        program=program,
     )
-    if published.report is not None and not options.json:
-        for text, style in report_lines(published.report, terminal_width(of_errors=True)):
-            say(text, style)
+    if not options.json:
+        _say_report(published)
+        if program is not False and bridge.configuration.programs:
+            _say_open(published, ref)
     return published
 
 
@@ -313,11 +372,15 @@ async def publish_idea(
     or_solve: OrSolveOption = False,
     to: ToOption = None,
     calls: CallsOption = None,
+    program: ProgramOption = None,
+    inputs: InputsOption = None,
+    no_program: Annotated[bool, typer.Option("--no-program", help="No program is wanted.")] = False,
 ) -> int:
     """Publish an idea, or the last idea of a run, as a tool of every assistant connected to this store.
 
-    Its constants become parameters with the recorded values as defaults. Copied values follow where they may have come
-    from; an answer that rests on an assumption says so. `ideas lift` shows the tool before it is published.
+    Its constants become parameters with the recorded values as defaults. Copied values follow where they came from.
+    Where they do not settle what the tool does for other input, it says so, and a program settles it (--program).
+    `ideas lift` shows the tool before it is published.
 
     `session` stands for what an assistant called last, tool by tool.
     """
@@ -328,25 +391,36 @@ async def publish_idea(
     choices = read_choices(options, take, runs)
     parameters = read_parameters(rename, merge, fix, describe, require, parameter)
     part = read_calls(calls)
+    chosen = _read_program(program, inputs, no_program=no_program)
     ref = lookup_called(options, ref)
     async with connected(open_bridge(options)) as bridge:
         if ref == SESSION:
             ref = bridge.direct_sessions.find(LOCAL)
         ref = await bridge.direct_sessions.part(ref, part, LOCAL)
+        others = choices.get("runs")
+        refs = [ref, *map(str, others if isinstance(others, list) else [])]
+        if chosen is not None and not chosen.is_text and chosen.program == _SHOW:
+            request = await bridge.program_request(*refs, caller=LOCAL)
+            options.print_or_say(request.to_json(), request.text)
+            return 0
         # The modules are connected because the tools' definitions say what is read-only and what is required.
-        publication = await publish(
-            bridge,
-            ref,
-            name,
-            options,
-            description=description,
-            answer=answer,
-            parameters=parameters,
-            choices=choices,
-            strict=strict,
-            or_solve=or_solve,
-            to=to,
-        )
+        if chosen is not None:
+            publication = await _publish_program(bridge, refs, name, options, chosen, description, to)
+        else:
+            publication = await publish(
+                bridge,
+                ref,
+                name,
+                options,
+                description=description,
+                answer=answer,
+                parameters=parameters,
+                choices=choices,
+                strict=strict,
+                or_solve=or_solve,
+                to=to,
+                program=False if no_program else None,
+            )
         change = bridge.store.change_of(publication)
         shares = bridge.store.publications.shares(name)
     if options.json:
@@ -363,69 +437,68 @@ async def publish_idea(
     return 0
 
 
-@app.command("distill")
-@command("config", "project", "store", "tools", "json")
-async def distill_runs(
+async def _publish_program(
+    bridge: Bridge,
+    refs: list[str],
+    name: str,
     options: Options,
-    refs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Runs of the same task, or ideas.")],
-    name: Annotated[str | None, typer.Option("--as", metavar="NAME", help="Publish the program as this tool.")] = None,
-    program: Annotated[
-        Path | None, typer.Option("--program", metavar="FILE", help="Do not ask a model: this is the program.")
-    ] = None,
-    inputs: Annotated[
-        str | None,
-        typer.Option("--inputs", metavar="JSON", help="With --program: an array with the input of each run."),
-    ] = None,
-    description: Annotated[
-        str | None, typer.Option("--description", "-d", metavar="TEXT", help="What it does, for assistants.")
-    ] = None,
-    to: ToOption = None,
-) -> int:
-    """Let the configured model write a program that does what runs did, and publish it as a tool.
+    choice: _ProgramChoice,
+    description: str | None,
+    to: str | None,
+) -> Publication:
+    """Publish the program of a file, or one that the configured model writes, and at a terminal show it.
 
-    The program is accepted only if, with the recorded results, it makes the same calls and gives the same output. The
-    model gets three tries. Without --as, the request is printed, and nothing is asked.
+    Raises:
+        PublicationError: it does not do what the runs did, or there is no model.
     """
-    from ideabridge.bridge.lifting.report import report_lines
-    from ideabridge.bridge.store.users import LOCAL
-    from ideabridge.server.cli.connecting import connected
+    if not choice.is_text:
+        with working("the model writes a program", quiet=options.json):
+            publication, refused = await bridge.publisher.distill(refs, name, description=description, to=to)
+        for number, attempt in enumerate(refused):
+            say(f"program {number + 1} was refused: {attempt.why}", "yellow")
+    else:
+        publication = await bridge.publish(
+            refs[0],
+            name,
+            description=description,
+            choices={"runs": list[JSON](refs[1:])},
+            program=choice.program,
+            inputs=choice.inputs,
+            to=to,
+        )
+    if not options.json:
+        _say_report(publication)
+    return publication
 
-    refs = [lookup_called(options, ref) for ref in refs]
-    async with connected(open_bridge(options)) as bridge:
-        if name is None:
-            request = await bridge.program_request(*refs, caller=LOCAL)
-            options.print_or_say(request.to_json(), request.text)
-            return 0
-        refused: list[RefusedProgram] = []
-        if program is None:
-            with working("the model writes a program", quiet=options.json):
-                publication, refused = await bridge.publisher.distill(refs, name, description=description, to=to)
-        else:
-            given = decode(inputs, what="--inputs") if inputs is not None else None
-            if given is not None and not isinstance(given, list):
-                raise UsageError(f"--inputs: expected an array with an object for each run, found {given!r:.80}")
-            publication = await bridge.publish(
-                refs[0],
-                name,
-                description=description,
-                choices={"runs": list[JSON](refs[1:])},
-                program=program.read_text(encoding="utf-8"),
-                inputs=given,
-                to=to,
-            )
-    if options.json:
-        told: list[JSON] = [{"program": one.program, "why": one.why} for one in refused]
-        print_json({**publication_json(publication), "refused": told})
-        return 0
-    for number, one in enumerate(refused):
-        show(f"program {number + 1} was refused: {one.why}", "yellow")
-    for line in str((publication.plan or {}).get("program")).splitlines():
-        show(f"  {line}")
-    for text, style in report_lines(publication.report or {}, terminal_width()):
-        show(text, style)
-    say(f"{publication.name}, version {publication.version}, answers by {publication.answer}", "green")
-    say(publication.description, "dim")
-    return 0
+
+def _say_report(publication: Publication) -> None:
+    """Show on standard error what a publication became: its program, and its table."""
+    from ideabridge.bridge.lifting.report import report_lines
+
+    program = (publication.plan or {}).get("program")
+    if isinstance(program, str):
+        for line in source_text(program).splitlines():
+            say(f"  {line}")
+    if publication.report is not None:
+        for text, style in report_lines(publication.report, terminal_width(of_errors=True)):
+            say(text, style)
+
+
+def _say_open(publication: Publication, ref: str) -> None:
+    """Show what copied values leave open, and the command by which a program settles it."""
+    from ideabridge.bridge.lifting.plain import read_open
+
+    points = read_open((publication.report or {}).get("open"))
+    if not points:
+        return
+    say("this works, but it is not settled what it does for other input:", "yellow")
+    for point in points[:_OPEN]:
+        say(f"  {point.line}", "yellow")
+    if len(points) > _OPEN:
+        say(f"  and {counted(len(points) - _OPEN, 'more point')}", "yellow")
+    say("a program settles it, and is checked against the recorded run. Let the configured model write it:")
+    say(f"  ideabridge ideas publish {ref} {publication.name} --program ask")
+    say("or write it yourself (--program show says what it must do, --program FILE hands it in). --no-program: none.")
 
 
 def _audience_text(name: str, shares: tuple[str, ...]) -> str:
