@@ -111,7 +111,9 @@ async def test_a_right_program_becomes_the_tool(bridge: Bridge, register: Regist
     published = await bridge.publish(run, "mark_names", program=RIGHT, inputs=A)
     assert published.answer == "program"
     assert (published.input_schema or {})["required"] == ["prefix"]
-    assert published.report == {"reproduces": [run], "copied": []}
+    report = published.report or {}
+    assert (report["reproduces"], report["copied"]) == ([run], [])
+    assert [(row["name"], row["example"], row["otherwise"]) for row in report["rows"]] == [("prefix", '"a"', "required")]
     register.marked.clear()
     replay = await bridge.start_idea("mark_names", {"prefix": "c"})
     assert replay.run is not None
@@ -161,7 +163,8 @@ async def test_copied_values_are_named_and_another_run_refuses_them(bridge: Brid
         first, "mark_names", program=RIGHT, inputs=[{"prefix": "a"}, {"prefix": "b"}], choices={"runs": [second]}
     )
     assert checked(confirmed) == "confirmed"
-    assert confirmed.report == {"reproduces": [first, second], "copied": []}
+    report = confirmed.report or {}
+    assert (report["reproduces"], report["copied"]) == ([first, second], [])
 
 
 async def test_inputs_are_those_of_the_runs(bridge: Bridge) -> None:

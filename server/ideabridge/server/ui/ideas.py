@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -15,8 +15,10 @@ from starlette.routing import Route
 
 from ideabridge.bridge.context.explanations import WHEN, Explained, as_it_runs, read_explained
 from ideabridge.bridge.context.state import Missing, read
-from ideabridge.bridge.errors import NoFinishedRunError, PublicationError
+from ideabridge.bridge.errors import NoFinishedRunError, ProgramRefusedError, PublicationError
 from ideabridge.bridge.lifting.evidence import KINDS, read_record
+from ideabridge.bridge.lifting.plain import read_open
+from ideabridge.bridge.lifting.rows import publication_rows, read_rows
 from ideabridge.bridge.publishing.drafting import Drafted
 from ideabridge.bridge.runs.replay import why_not_here
 from ideabridge.bridge.store.errors import UnknownRunError
@@ -189,6 +191,8 @@ class IdeaPages:
             lack=self._lacks(publication, visitor),
             program=source_text(str((publication.plan or {}).get("program") or "")),
             plan=_runs(publication),
+            rows=publication_rows(publication),
+            words_of_assistant=_is_by_assistant(publication),
         )
 
     def _changes(self, versions: list[Publication], scope: Viewer) -> dict[int, tuple[int, Change]]:
@@ -262,8 +266,15 @@ class IdeaPages:
 
     async def draft(self, request: Request) -> Response:
         """The tool that a run would become, with what a person may decide about it."""
-        asked, visitor = request.query_params, visitor_of(request)
-        ref, name = asked.get("ref", ""), asked.get("name", "")
+        asked = request.query_params
+        runs = [one for one in asked.getlist("with") if one]
+        return await self._draft_page(request, asked.get("ref", ""), asked.get("name", ""), runs)
+
+    async def _draft_page(
+        self, request: Request, ref: str, name: str, runs: list[str], refused: _RefusedText | None = None
+    ) -> Response:
+        """The page of a draft; `refused` is a program that was handed in on it."""
+        visitor = visitor_of(request)
         before: Publication | None = None
         if name:
             try:
@@ -273,7 +284,6 @@ class IdeaPages:
                 before = None
         decided = self._decided(before, ref, visitor)
         parameters, choices = decided
-        runs = [one for one in asked.getlist("with") if one]
         if runs:
             with_runs: JSONObject = {**choices, "runs": list[JSON](runs)}
             choices = with_runs
@@ -295,6 +305,10 @@ class IdeaPages:
             name=name,
             description=before.description if before is not None else "",
             report=report,
+            rows=read_rows((report or {}).get("rows")),
+            open=read_open(None if draft is None else draft.open),
+            programs=self._bridge.configuration.programs,
+            refused=refused,
             why=why,
             as_it_is=as_it_is,
             choices=copied,
@@ -362,21 +376,54 @@ class IdeaPages:
         if runs:
             choices["runs"] = list[JSON](runs)
         answer: Any = form.get("answer", "auto")
-        publication = await self._bridge.publish(
+        written = _RefusedText(form.get("program"), form.get("inputs").strip())
+        publish = partial(
+            self._bridge.publish,
             ref,
             name,
             description=form.get("description").strip() or None,
-            answer=answer,
             parameters=_parameters(form, parameters),
-            choices=choices,
-            strict=form.get("strict") == "on",
             by=visitor.decider,
             to=form.get("to").strip() or None,
             caller=visitor.caller,
         )
+        if written.program.strip():
+            try:
+                of_runs: JSONObject = {"runs": list[JSON](runs)}
+                publication = await publish(choices=of_runs, program=written.program, inputs=written.read_inputs())
+            except ProgramRefusedError as error:
+                # The text stays on the page, beside what is wrong with it.
+                why = self._bridge.secrets.mask(str(error))
+                return await self._draft_page(request, ref, name, runs, replace(written, why=why))
+        else:
+            publication = await publish(
+                answer=answer, choices=choices, strict=form.get("strict") == "on", program=False
+            )
         self._site.front.announcements.poke()
         said = f"{publication.name}, version {publication.version}, is a tool now, answered by {answered(publication)}."
         return self._site.back(request, f"{PREFIX}/ideas/{publication.name}", said)
+
+
+@dataclass(frozen=True, slots=True)
+class _RefusedText:
+    """A program as it stands in the form: its text, the inputs of the runs as JSON, and why it was refused."""
+
+    program: str
+    inputs: str
+    why: str = ""
+
+    def read_inputs(self) -> list[JSON] | None:
+        """The inputs of the runs; None: there are none.
+
+        Raises:
+            ArgumentError: they are no array.
+        """
+        if not self.inputs:
+            return None
+        listed = decode(self.inputs, what="the inputs of the runs")
+        if not isinstance(listed, list):
+            raise ArgumentError("the inputs of the runs: expected an array with an object for each run")
+        return listed
 
 
 def _taken(value: str) -> JSON:
@@ -499,6 +546,12 @@ def _recorded(publication: Publication, visitor: Visitor) -> Mapping[str, JSON]:
     if not (visitor.manages or publication.owner == visitor.caller):
         publication = without_recorded_output(publication)
     return publication.recorded if isinstance(publication.recorded, dict) else {}
+
+
+def _is_by_assistant(publication: Publication) -> bool:
+    """True if an assistant wrote the program of a tool, and the descriptions of its parameters."""
+    lifting = (publication.plan or {}).get("lifting")
+    return isinstance(lifting, dict) and lifting.get("words_of") == "assistant"
 
 
 def _runs(publication: Publication) -> JSONObject | None:
