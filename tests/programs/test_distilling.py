@@ -113,7 +113,9 @@ async def test_a_right_program_becomes_the_tool(bridge: Bridge, register: Regist
     assert (published.input_schema or {})["required"] == ["prefix"]
     report = published.report or {}
     assert (report["reproduces"], report["copied"]) == ([run], [])
-    assert [(row["name"], row["example"], row["otherwise"]) for row in report["rows"]] == [("prefix", '"a"', "required")]
+    assert [(row["name"], row["example"], row["otherwise"]) for row in report["rows"]] == [
+        ("prefix", '"a"', "required")
+    ]
     register.marked.clear()
     replay = await bridge.start_idea("mark_names", {"prefix": "c"})
     assert replay.run is not None

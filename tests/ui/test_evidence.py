@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import anyio
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from ideabridge.bridge import Bridge, Configuration
 from ideabridge.tools import Toolbox
@@ -62,3 +62,42 @@ def test_what_a_copied_value_may_be_is_seen_and_decided(page: Page, tmp_path: Pa
         page.get_by_role("button", name="Publish").click()
         expect(page.get_by_role("heading", name=re.compile("refund_first version 3"))).to_be_visible()
         expect(copied).to_contain_text("calls.1.amount")
+
+
+WRONG = """
+import tools
+orders = await tools.list_orders(customer=input["customer"])
+await tools.refund(order=orders[0]["id"], amount=11.0)
+"""
+RIGHT = WRONG.replace("11.0", 'orders[0]["total"]')
+
+
+async def _run(path: Path) -> str:
+    """Make a run that copied values, and return its id."""
+    async with Bridge(Configuration(), toolbox=Toolbox(shop.list_orders, shop.refund), store=path) as bridge:
+        run = await solved(bridge, "Refund the first order", {"customer": "c1"}, TURNS, {"type": "string"})
+        return run.id
+
+
+def test_a_program_is_handed_in_without_a_script_and_a_refused_one_stays(browser: Browser, tmp_path: Path) -> None:
+    with ThreadPoolExecutor(1) as thread:
+        run = thread.submit(anyio.run, _run, tmp_path / "ideas.sqlite").result()
+    with served(tmp_path) as site:
+        context = browser.new_context(java_script_enabled=False)
+        page = context.new_page()
+        page.goto(link_to(site))
+        page.goto(f"{site}ideas/publish?ref={run}&name=refund_first")
+        table = page.get_by_role("group", name="What the tool takes")
+        expect(table.get_by_role("row", name=re.compile("^customer"))).to_contain_text("required")
+        page.get_by_text("A program in its place").click()
+        page.get_by_role("textbox", name="Program").fill(WRONG)
+        page.get_by_role("button", name="Publish").click()
+        expect(page.get_by_text("Refused:")).to_contain_text("11.0")
+        expect(page.get_by_role("textbox", name="Program")).to_have_value(re.compile("amount=11.0"))
+
+        page.get_by_role("textbox", name="Program").fill(RIGHT)
+        page.get_by_role("button", name="Publish").click()
+        expect(page.get_by_role("heading", name=re.compile("refund_first version 1"))).to_be_visible()
+        expect(page.get_by_label("The program that a call runs")).to_contain_text('orders[0]["total"]')
+        expect(table.get_by_role("row", name=re.compile("^customer"))).to_contain_text("required")
+        context.close()
