@@ -370,14 +370,12 @@ def test_a_call_that_may_have_been_a_decision_asks_before_it_changes_something()
     assert run.finish_all().statuses() == ["done", "failed", "done"]
 
 
-@pytest.mark.parametrize(("flag", "assumed"), [(True, False), (False, True)])
-def test_a_call_that_reads_may_have_been_a_decision_if_what_was_seen_before_it_is_new(
-    flag: bool, assumed: bool
-) -> None:
-    watch: JSON = {"1": ["†results.0.flag"]}
-    seen: JSON = {"†results.0.flag": {"boolean": {"values": [True]}}}
-    run = driven([echo({"flag": flag}), echo(6)], decisions=[1], watch=watch, seen=seen).finish_all()
-    assert told(run) == ([("calls.1", None)] if assumed else [])
+@pytest.mark.parametrize("is_read", [False, True])
+def test_a_call_that_reads_may_have_been_a_decision_if_something_comes_of_it(is_read: bool) -> None:
+    output: JSON = "†results.1" if is_read else "†results.0"
+    run = driven([echo(5), echo(6)], output=output, decisions=[1]).finish_all()
+    assert told(run) == ([("calls.1", None)] if is_read else [])
+    assert [one["at"] for one in run.machine.doubts.notes] == ([] if is_read else ["calls.1"])
 
 
 @pytest.mark.parametrize("call", [echo(5), {"_tool": "think", "x": 5}])

@@ -124,6 +124,7 @@ class Assumptions:
     Args:
         raw: see the module's docstring; None: there are none.
         tools: the tool of each call of the plan, by place.
+        idle: the places of calls whose results nothing reads.
         rules: see `Settings`. Before rules 2, an explanation of any kind stood in for one that gave no value, and
             everything that was not determined asked before a change.
 
@@ -131,8 +132,15 @@ class Assumptions:
         problems: (place of the call, or None; problem) for each malformed member.
     """
 
-    def __init__(self, raw: JSONObject | None, tools: Sequence[str], rules: int = RULES_OF_NOTES) -> None:
+    def __init__(
+        self,
+        raw: JSONObject | None,
+        tools: Sequence[str],
+        rules: int = RULES_OF_NOTES,
+        idle: Collection[int] = (),
+    ) -> None:
         self._tools = tools
+        self._idle = idle
         self._earlier = rules < RULES_OF_NOTES
         self.problems: list[tuple[int | None, str]] = []
         self.output: list[Explained] = []
@@ -280,8 +288,9 @@ class Assumptions:
         doubts.notes += new
         if place in self._decisions:
             at = f"calls.{place}"
-            other_case = any(one["at"] in watched and not one.get("mild") for one in new)
-            if self._earlier or self.strict or not only_reads or other_case:
+            # A branch that only one input took makes an answer wrong, unless nothing comes of the call.
+            is_idle = only_reads and place in self._idle and not self.strict
+            if self._earlier or not is_idle:
                 doubts.assumed.append({"at": at, "why": DECISION})
             else:
                 doubts.notes.append({"at": at, "what": DECISION, "mild": True})

@@ -36,6 +36,7 @@ Example: `[{"_tool": "read", "_outputPath": "x"}, {"_tool": "write", "text": "â€
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -61,7 +62,7 @@ from ideabridge.bridge.context.state import MISSING, Missing, StateSchema, descr
 from ideabridge.bridge.loop.assumptions import Assumptions, holds
 from ideabridge.bridge.loop.call import Call, Read, look_for_wrong_references, read_call
 from ideabridge.bridge.loop.catalogue import Catalogue, chosen_tools
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.keywords import show
 from ideabridge.tools.names import did_you_mean
@@ -78,6 +79,19 @@ def _tools_of(calls: Sequence[JSON], spread: Sequence[int]) -> list[str]:
         if isinstance(call, dict):
             names[place] = f"{call.get('_module') or ''} {call.get('_tool')}"
     return names
+
+
+def _idle_places(calls: Sequence[JSON], readers: list[JSON]) -> set[int]:
+    """The places of calls that write to no path of the state, and whose results no reference names."""
+    named = {int(number) for number in _RESULT.findall(encode_text(readers))}
+    return {
+        place
+        for place, call in enumerate(calls)
+        if place not in named and isinstance(call, dict) and "_outputPath" not in call
+    }
+
+
+_RESULT: Final = re.compile(r"results\.([0-9]{1,9})")
 
 
 def _literal(compiled: Compiled) -> Compiled:
@@ -313,7 +327,9 @@ class Graph:
         """List a Solution that arrived whole, and close it; `places` as in `SolutionProposed`."""
         if self.explained is not None:
             spread = [place for place in places or () if isinstance(place, int)]
-            self.assumptions = Assumptions(self.explained, _tools_of(calls, spread), self._rules)
+            # With instances, a result is named by the number of the call and not by its place.
+            idle = set[int]() if spread else _idle_places(calls, [*calls, output, self.explained])
+            self.assumptions = Assumptions(self.explained, _tools_of(calls, spread), self._rules, idle)
             self.output_problems.extend(text for _, text in self.assumptions.problems)
             count = sum(len(self.assumptions.references(place)) for place in spread or range(len(calls)))
             if self.most_sources is not None and count > self.most_sources:
