@@ -610,3 +610,23 @@ async def test_a_plan_may_be_asked_and_approved_again(bridge: Bridge) -> None:
         assert await replay.run.wait(10) == "needs_approval"
         await approved(replay.run)
         assert await replay.run.result() == "z=z"
+
+
+async def test_a_run_that_only_looked_around_more_is_compared(bridge: Bridge) -> None:
+    more: list[Turn] = [
+        lambda seen: turn({"_tool": "record", "name": seen.name}),
+        lambda seen: turn({"_tool": "books", "shelf": "any"}),
+        lambda seen: turn({"_tool": "pages", "title": seen.result(0, "owner")}),
+        lambda seen: turn(output=seen.result(2)),
+    ]
+    async with bridge:
+        run = await solved(bridge, "x", {"name": "ann"}, COPIED, NUMBER)
+        other = await solved(bridge, "x", {"name": "charlotte"}, more, NUMBER)
+        for first, second in ((run, other), (other, run)):
+            published = await bridge.publish(first.id, "owner_length", choices={"runs": [second.id]})
+            assert published.plan is not None
+            lifting = published.plan["lifting"]
+            assert isinstance(lifting, dict)
+            assert lifting["confirmed_by"] == [second.id]
+            answer = await answered(bridge, "owner_length", {"name": "benjamin"})
+            assert (answer.value, "calls.1.title" in answer.assumed) == (len("benjamin-owner"), False)
