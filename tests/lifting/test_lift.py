@@ -173,7 +173,7 @@ async def test_an_earlier_literal_of_another_name_is_followed_until_its_own_para
         assert explained(bridge.lift(run.id)) == {"calls.1.title": ["†input.name", 'always "benjamin"']}
         await bridge.publish(run.id, "both")
         answer = await answered(bridge, "both", {"name": "al"})
-        assert (answer.value, answer.assumed) == (2, ["calls.1.title"])
+        assert (answer.value, "calls.1.title" in answer.assumed) == (2, True)
         assert (await answered(bridge, "both", {"name": "al", "title": "four"})).value == 4
 
 

@@ -48,7 +48,8 @@ def report_of(draft: PlanDraft, store: Store | None = None, caller: str = "") ->
         "parameters": [{"name", "default"?, "required", "description"?, "fills": [paths]}],
         "literals": [{"path", "recorded", "from", "instead": [text...], "runs", "why"?}], "references", "taken",
         "rows": [the table, see `ReportRow`], "left_out": [text...], "consistent", "difference", "confirmed_by",
-        "not_confirmed_by", "offers": [{"run", "settles": [paths]}]}`. `literals` are those that are not known for certain.
+        "not_confirmed_by", "offers": [{"run", "settles": [paths]}]}`. `literals` are those that are not known for
+        certain.
     """
     lifted = draft.lifted
     calls: list[JSON] = []
