@@ -537,7 +537,7 @@ async def test_the_report_is_a_table(bridge: Bridge) -> None:
         run = await solved(bridge, "x", {"name": "ann"}, COPIED, NUMBER)
         report = report_of(bridge.lift(run.id))
         lines = [" ".join(text.split()) for text, _ in report_lines(report)]
-        assert "parameter example if it is left out" in lines
+        assert "parameter example if it is left out description" in lines
         assert 'name "ann" required' in lines
         assert any(line.startswith("calls.1.title") and " taken from " in line for line in lines)
         assert report["consistent"] is True
