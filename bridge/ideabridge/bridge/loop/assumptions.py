@@ -286,10 +286,16 @@ class Assumptions:
         watched = self._watched.get(place, ())
         new = self._new(read, others, watched, self.of(place))
         doubts.notes += new
+        is_idle = only_reads and place in self._idle and not self.strict
+        if not self._earlier and not is_idle:
+            # What the call does not read, and its author had seen, can only have decided about it.
+            for one in new:
+                if one["at"] in watched:
+                    why = f"{one['at']} is {one['what']}: it may have decided about this call"
+                    doubts.assumed.append({"at": f"calls.{place}", "why": why})
         if place in self._decisions:
             at = f"calls.{place}"
             # A branch that only one input took makes an answer wrong, unless nothing comes of the call.
-            is_idle = only_reads and place in self._idle and not self.strict
             if self._earlier or not is_idle:
                 doubts.assumed.append({"at": at, "why": DECISION})
             else:
