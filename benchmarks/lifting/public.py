@@ -258,13 +258,13 @@ async def replayed(
     told = first_leaf(results[-1])
     if not differs and not same(output, told) and same(first_leaf(stage.made[-1][1]), told):
         differs = [("output", output, told)]
-    # What a person approved was said to them, and is assumed no longer.
-    said = bool(run.assumed or asked)
     if not differs:
-        row.counts["right, assumed" if said else "right"] += 1
+        row.counts["right, assumed" if run.assumed else "right"] += 1
         row.warned += [f"{one.get('at')}: {one.get('why')}" for one in run.assumed]
         row.warned += [f"asked: {why}"[:300] for why in asked]
         return
+    # What a person approved was said to them, and is assumed no longer.
+    said = bool(run.assumed or asked)
     defaults: list[JSON] = []
     if isinstance(properties, dict):
         defaults = [one["default"] for one in properties.values() if isinstance(one, dict) and "default" in one]
