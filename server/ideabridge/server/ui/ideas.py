@@ -382,12 +382,12 @@ class IdeaPages:
             ref,
             name,
             description=form.get("description").strip() or None,
-            parameters=_parameters(form, parameters),
             by=visitor.decider,
             to=form.get("to").strip() or None,
             caller=visitor.caller,
         )
         if written.program.strip():
+            # The form has the parameters of the plan; a program has those that it reads.
             try:
                 of_runs: JSONObject = {"runs": list[JSON](runs)}
                 publication = await publish(choices=of_runs, program=written.program, inputs=written.read_inputs())
@@ -397,7 +397,11 @@ class IdeaPages:
                 return await self._draft_page(request, ref, name, runs, replace(written, why=why))
         else:
             publication = await publish(
-                answer=answer, choices=choices, strict=form.get("strict") == "on", program=False
+                answer=answer,
+                parameters=_parameters(form, parameters),
+                choices=choices,
+                strict=form.get("strict") == "on",
+                program=False,
             )
         self._site.front.announcements.poke()
         said = f"{publication.name}, version {publication.version}, is a tool now, answered by {answered(publication)}."
