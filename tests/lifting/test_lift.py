@@ -177,10 +177,14 @@ async def test_an_earlier_literal_of_another_name_is_followed_until_its_own_para
         assert (await answered(bridge, "both", {"name": "al", "title": "four"})).value == 4
 
 
+def call(tool: str, **parameters: JSON) -> JSONObject:
+    return {"_tool": tool, **parameters}
+
+
 async def test_followed_values_beyond_eight_are_under_one_object_those_of_the_task_first(bridge: Bridge) -> None:
     turns: list[Turn] = [
-        lambda _: turn(*({"_tool": "owner", "name": f"name{number}"} for number in range(10))),
-        lambda seen: turn(*({"_tool": "pages", "title": seen.result(number)} for number in range(10))),
+        lambda _: turn(*(call("owner", name=f"name{number}") for number in range(10))),
+        lambda seen: turn(*(call("pages", title=seen.result(number)) for number in range(10))),
         lambda _: turn(output="†results.19"),
     ]
     async with bridge:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import cast
 
 import anyio
 import pytest
@@ -113,9 +114,8 @@ async def test_a_right_program_becomes_the_tool(bridge: Bridge, register: Regist
     assert (published.input_schema or {})["required"] == ["prefix"]
     report = published.report or {}
     assert (report["reproduces"], report["copied"]) == ([run], [])
-    assert [(row["name"], row["example"], row["otherwise"]) for row in report["rows"]] == [
-        ("prefix", '"a"', "required")
-    ]
+    rows = cast("list[JSONObject]", report["rows"])
+    assert [(row["name"], row["example"], row["otherwise"]) for row in rows] == [("prefix", '"a"', "required")]
     register.marked.clear()
     replay = await bridge.start_idea("mark_names", {"prefix": "c"})
     assert replay.run is not None
