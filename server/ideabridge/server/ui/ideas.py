@@ -442,12 +442,14 @@ class ParameterField:
     Attributes:
         key: its name in the run; the fields of the form are `a.KEY.rename`, `.fix`, `.description` and `.required`.
         about: what the report of the draft says about it.
+        description: what a person has written about it before; empty: what `about` says.
         may_require: whether it can be left out, unless a person decides otherwise.
         is_required: a person has decided so before.
     """
 
     key: str
     about: JSONObject
+    description: str
     may_require: bool
     is_required: bool
 
@@ -463,8 +465,11 @@ def _fields(report: JSONObject | None, draft: Drafted | None, decided: JSONObjec
         if isinstance(about, dict):
             key = keys.get(str(about.get("name")), str(about.get("name")))
             before = decided.get(key)
-            is_required = isinstance(before, dict) and before.get("required") is True
-            found.append(ParameterField(key, about, is_required or not about.get("required"), is_required))
+            decision = before if isinstance(before, dict) else {}
+            is_required = decision.get("required") is True
+            may_require = is_required or not about.get("required")
+            description = str(decision.get("description") or "")
+            found.append(ParameterField(key, about, description, may_require, is_required))
     return found
 
 
