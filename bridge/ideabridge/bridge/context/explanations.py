@@ -595,6 +595,9 @@ MAYBE_DATA: Final = "its path has a key that may be data"
 UNPROVED: Final = "its evidence is not in the document"
 """Why a literal of an imported plan is never determined."""
 
+COPIED_PART: Final = "a part of it stood in an earlier text"
+"""Why a literal is not determined before three runs agree: its author may have taken the part from there."""
+
 NOTED: Final[Mapping[str, bool]] = {CUT: True, MAYBE_DATA: True, UNPROVED: False}
 """The reasons that are only noted, and whether they are no reason to ask before a change."""
 
@@ -645,10 +648,10 @@ def settle(explained: Explained, read: Read, *, any_kind: bool = False) -> Settl
         if not same(other, value) and not any(same(other, seen) for _, seen in others):
             others.append((one, other))
     differ = bool(others or without)
-    why = explained.why if explained.why is not None and explained.why not in NOTED else None
-    why = why or _choice(explained, chosen, read, differ=differ)
+    why = _doubt(explained) or _choice(explained, chosen, read, differ=differ)
     if why is None:
-        return Settled(value, note=explained.why or (CUT if explained.cut else None))
+        note = explained.why if explained.why in NOTED else None
+        return Settled(value, note=note or (CUT if explained.cut else None))
     # Other values say more than explanations without one.
     instead: list[JSON] = []
     instead.extend({**shortened("value", other), "from": one.shown} for one, other in others[:3])
@@ -663,6 +666,15 @@ def assumption(
     at = ".".join(_name(key) for key in explained.at)
     source = (chosen or explained.by[0]).shown
     return {"at": at, **shortened("taken", value), "from": source, "instead": instead or [], "why": why}
+
+
+def _doubt(explained: Explained) -> str | None:
+    """Return why a literal is not determined, whatever the data are; None if they decide."""
+    if explained.why is None or explained.why in NOTED:
+        return None
+    if explained.why == COPIED_PART and explained.runs >= RUNS_FOR_POSITION:
+        return None
+    return explained.why
 
 
 def _choice(explained: Explained, chosen: Explanation, read: Read, *, differ: bool) -> str | None:

@@ -4,22 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import islice
+from typing import Final
 
-from ideabridge.bridge.context.explanations import Constant, Explanation, PathTo, Read
+from ideabridge.bridge.context.explanations import Constant, Explanation, Joined, PathTo, Read, operand_path
 from ideabridge.bridge.context.references import DAGGER, Path, format_reference, parse_reference
 from ideabridge.bridge.context.state import Missing
+from ideabridge.bridge.context.steps import as_text
 from ideabridge.bridge.lifting.aligned import Leaf, ValueSource, leaves_of_call, leaves_of_output
-from ideabridge.bridge.lifting.function import is_distinctive
+from ideabridge.bridge.lifting.function import is_distinctive, walk
 from ideabridge.bridge.lifting.index import Values
+from ideabridge.bridge.lifting.inside import Inside, core_of, stands_in
 from ideabridge.bridge.lifting.lifted import Lifted, selects_by_data
-from ideabridge.bridge.lifting.search import Found, selects
+from ideabridge.bridge.lifting.search import Found, is_common, selects
 from ideabridge.bridge.lifting.search import explain as explain_literal
-from ideabridge.tools.encoding import JSON
+from ideabridge.tools.encoding import JSON, JSONObject
+
+_PARTS: Final = 100
+"""The most values of a list whose places are looked for."""
 
 
 def explain(lifted: Lifted) -> None:
     """List the leaves of a lifted run, and find the explanations of its literals in all runs that were named."""
-    lifted.leaves, lifted.found, lifted.agreed, lifted.literals = [], {}, {}, {}
+    lifted.leaves = []
+    lifted.found = {}
+    lifted.agreed = {}
+    lifted.literals = {}
+    lifted.inside = {}
     _Explaining(lifted).run()
 
 
@@ -72,6 +83,7 @@ class _Explaining:
             found = self._chosen_reference(leaf)
         elif not leaf.demanded and leaf.keys[:1] != ("_output",):
             found = self._look(leaf.place, leaf.keys, leaf.value)
+            self._note_inside(leaf, found)
             if leaf.place is not None and not found.is_explained and is_distinctive(leaf.value):
                 self._note_literal(leaf)
         if found is not None:
@@ -115,6 +127,22 @@ class _Explaining:
             self._lifted.literals[leaf.path] = leaf
             self._values.add(format_reference(("input", leaf.path)), leaf.value, literal=True)
 
+    def _note_inside(self, leaf: Leaf, found: Found) -> None:
+        """Note where a part of a literal stood that its explanations leave as it is.
+
+        What the user named is a parameter. The author of a plan wrote it for any input.
+        """
+        if leaf.place is None or not self._lifted.requests or _is_option(leaf.schema):
+            return
+        for part in _parts_left(leaf.value, found.by[0]):
+            if stands_in(part, self._lifted.task):
+                continue
+            for root in self._values.texts.roots_with(part):
+                # Constant texts around a value of the input are compared with what the calls gave.
+                if not found.is_explained or operand_path(root)[0] != "input":
+                    self._lifted.inside[leaf.path] = Inside(part, root)
+                    return
+
     def _chosen_reference(self, leaf: Leaf) -> Found | None:
         """Return the explanations of a reference that selects from values its writer had seen, the reference first."""
         aligned = self._aligned
@@ -152,3 +180,26 @@ class _Explaining:
         for other, read in zip(self._lifted.others, self._readers, strict=True):
             if not isinstance(other.leaf(leaf.place, leaf.keys), Missing):
                 yield read
+
+
+def _parts_left(literal: JSON, one: Explanation) -> Iterator[str]:
+    """Yield what an explanation leaves of a literal as it is, and what can identify where it comes from."""
+    if isinstance(one, Joined):
+        yield str(literal)
+        texts = [part.constant for part in one.parts if isinstance(part, Constant)]
+        cores = [core_of(text) for text in texts if isinstance(text, str)]
+        yield from (core for core in cores if not is_common(core))
+    elif isinstance(one, Constant):
+        for _, value in islice(walk(literal), _PARTS):
+            text = value if isinstance(value, str) else as_text(value)
+            if isinstance(text, str) and not is_common(value):
+                yield text
+
+
+def _is_option(schema: JSONObject | None) -> bool:
+    """Return whether the schema of a parameter, or of its items, lists all values: such a value names no data."""
+    if schema is None:
+        return False
+    alternatives = schema.get("anyOf")
+    inner = [schema.get("items"), *(alternatives if isinstance(alternatives, list) else [])]
+    return any("enum" in one for one in (schema, *inner) if isinstance(one, dict))

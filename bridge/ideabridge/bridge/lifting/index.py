@@ -20,8 +20,9 @@ from typing import Final, TypeAlias
 from ideabridge.bridge.context.explanations import same
 from ideabridge.bridge.context.items import column_of
 from ideabridge.bridge.context.references import Path, format_path
-from ideabridge.bridge.context.state import Missing, parsed_text
+from ideabridge.bridge.context.state import MISSING, Missing, parsed_text
 from ideabridge.bridge.context.state import read as read_path
+from ideabridge.bridge.lifting.inside import Texts
 from ideabridge.tools.encoding import JSON
 
 INPUT: Final = "†input"
@@ -121,11 +122,13 @@ class Values:
     Attributes:
         whole: False if not every value was indexed.
         given: the texts of the input with three characters or more, at most 100.
+        texts: the texts that are no JSON, for what stands inside them.
     """
 
     def __init__(self, documents: Mapping[str, JSON] | None = None) -> None:
         self.whole = True
         self.given: list[str] = []
+        self.texts = Texts()
         self._texts: dict[str, list[Place]] = {}
         self._numbers: dict[int | float, list[Place]] = {}
         self._others: dict[object, list[Place]] = {}
@@ -172,6 +175,7 @@ class Values:
             return None
         if isinstance(value, str):
             known = self._texts.get(value)
+            is_new = known is None
             if known is None:
                 known = self._texts[value] = []
                 if len(value) <= LONGEST:
@@ -179,8 +183,13 @@ class Values:
             _keep(known, place)
             if place[0].root == INPUT and 3 <= len(value) <= LONGEST and len(self.given) < _GIVEN:
                 self.given.append(value)
-            parsed = parsed_text(value) if value[:1] in _MAYBE_JSON else None
-            return None if isinstance(parsed, Missing) else parsed
+            parsed = parsed_text(value) if value[:1] in _MAYBE_JSON else MISSING
+            if not isinstance(parsed, Missing):
+                # The texts in it follow.
+                return parsed
+            if is_new:
+                self.texts.add(place[0].root, value)
+            return None
         if isinstance(value, int | float) and not isinstance(value, bool):
             _keep(self._numbers.setdefault(value, []), place)
         else:

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
-from ideabridge.bridge.context.explanations import MAYBE_DATA, Explained, PathTo, operand_path
+from ideabridge.bridge.context.explanations import COPIED_PART, MAYBE_DATA, Explained, PathTo, operand_path
 from ideabridge.bridge.context.references import Path, Reference, parse_reference
 from ideabridge.bridge.context.state import Missing, read
 from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.lifting.aligned import AlignedRun, Leaf, ValueSource, is_data_key, is_position, leaves_of_call
 from ideabridge.bridge.lifting.function import Function, LeftOut, all_before, executed_calls, graph_of, waits_of
+from ideabridge.bridge.lifting.inside import Inside
 from ideabridge.bridge.lifting.order import arrange, in_data_order, keep_order
 from ideabridge.bridge.lifting.search import Found
 from ideabridge.bridge.loop.catalogue import Catalogue
@@ -45,6 +46,8 @@ class Lifted:
         found: by the path of a literal, its explanations that fit all runs, the cheapest first.
         agreed: by the path of a literal, how many runs agree.
         literals: by its path, each literal that may explain later ones; see `literal_of`.
+        inside: by the path of a literal, a part of it that its explanations leave as it is, and that stood in an
+            earlier text.
     """
 
     function: Function
@@ -59,11 +62,23 @@ class Lifted:
     found: dict[str, Found] = field(default_factory=dict[str, Found])
     agreed: dict[str, int] = field(default_factory=dict[str, int])
     literals: dict[str, Leaf] = field(default_factory=dict[str, Leaf])
+    inside: dict[str, Inside] = field(default_factory=dict[str, Inside])
 
     @property
     def requests(self) -> int:
         """The number of Requests of the run; 0 if it was a plan."""
         return 0 if self.function.run.machine.mode == "plan" else self.function.run.machine.step + 1
+
+    @cached_property
+    def task(self) -> str:
+        """What the user said."""
+        messages = self.function.run.machine.messages
+        return "\n".join(str(one.value) for one in messages if one.type == "text" and one.role == "user")
+
+    @cached_property
+    def first_step(self) -> int:
+        """The Request of the first calls: their author had seen no result."""
+        return min((call.step for call in self.aligned.calls), default=0)
 
     def reads_only(self, place: int) -> bool:
         """Return whether the call in a place declares that it only reads."""
@@ -81,6 +96,8 @@ class Lifted:
             why = VARIES
         elif source is not None and is_data_key(self.aligned, source):
             why = MAYBE_DATA
+        elif leaf.path in self.inside:
+            why = COPIED_PART
         return Explained(leaf.at, tuple(found.by), self.agreed[leaf.path], found.cut, why)
 
     def literal_of(self, reference: str) -> tuple[Leaf, Path] | None:
@@ -112,7 +129,7 @@ class Lifted:
         Such a call may have been made because of a result. The places are found once, after `explain`.
         """
         kept = self.aligned.calls
-        first = min((call.step for call in kept), default=0)
+        first = self.first_step
         places: list[int] = []
         for place, call in enumerate(kept):
             reads_earlier = any(kept[other].step < call.chosen for other in self._reads.get(place, ()))

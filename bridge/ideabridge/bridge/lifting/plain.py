@@ -1,9 +1,11 @@
 """Plain: whether copied values settle what a draft does with other input, or what they leave open.
 
 A draft is plain if each literal of its calls is a reference that its author wrote, a value of the input, a whole
-earlier value that stands in one place only, or a parameter; if no failed call was left out; if nothing in it is the own
-words of a mind; and if no call that changes something takes its value from a position alone. Copied calls of one tool,
-three or more, may have been a loop. The author of a plan wrote its references for any input, and is believed.
+earlier value that stands in one place only, or a parameter that stood nowhere before; if no failed call was left out;
+if nothing in it is the own words of a mind; and if no call that changes something takes its value from a position
+alone. Copied calls of one tool, three or more, may have been a loop, and so may a list that was put together from
+earlier values. The author of a plan wrote its references for any input, and is believed. What the user named in the
+task is a parameter, wherever else it stands.
 
 What is open is for the author of a program: it says what to settle, and proves nothing.
 """
@@ -15,20 +17,35 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, cast
 
-from ideabridge.bridge.context.explanations import WHEN, Constant, Explained, Explanation, PathTo
+from ideabridge.bridge.context.explanations import WHEN, Constant, Explained, Explanation, PathTo, operand_path
 from ideabridge.bridge.context.references import Path, parse_reference
-from ideabridge.bridge.lifting.aligned import Leaf, is_position, short
+from ideabridge.bridge.lifting.aligned import Leaf, is_position, names_of, short
 from ideabridge.bridge.lifting.draft import PlanDraft
+from ideabridge.bridge.lifting.function import walk
+from ideabridge.bridge.lifting.inside import Inside
 from ideabridge.bridge.lifting.lifted import RECORDED
 from ideabridge.tools.encoding import JSON, JSONObject
 
 OpenKind: TypeAlias = Literal[
-    "several_places", "computed", "position", "own_words", "failed_call", "repeated_tool", "recorded_text", "no_plan"
+    "several_places",
+    "computed",
+    "inside",
+    "put_together",
+    "varies",
+    "position",
+    "own_words",
+    "failed_call",
+    "repeated_tool",
+    "recorded_text",
+    "no_plan",
 ]
 """What is open:
 
 - `several_places`: a value stands in more than one earlier place;
 - `computed`: a value is none that stood somewhere before as a whole;
+- `inside`: a value, or one of a list, stands inside an earlier text;
+- `put_together`: a list has values of earlier results as its items;
+- `varies`: a value differed between the runs, and nothing explains it;
 - `position`: a call that changes something takes its value from a position in a list;
 - `own_words`: a parameter has a mind's own words as its default, written after results were seen;
 - `failed_call`: a call failed, and the plan leaves it out;
@@ -91,7 +108,9 @@ def open_points(draft: PlanDraft) -> list[OpenPoint]:
         *_left_out(draft),
         *_repeated(draft),
         *_explained(draft),
-        *_own_words(draft),
+        *_varying(draft),
+        *_put_together(draft),
+        *_parts_and_words(draft),
     ]
     return points[:_MOST]
 
@@ -145,15 +164,19 @@ def _of_output(explained: Explained, leaf: Leaf) -> OpenPoint | None:
 
 def _of_call(draft: PlanDraft, explained: Explained, leaf: Leaf) -> OpenPoint | None:
     whole = [one for one in explained.by if isinstance(one, PathTo)]
-    if any(one.path[0] == "input" for one in whole):
-        # A value of the input, or a parameter.
-        return None
     shown = short(leaf.value, _SHOWN)
     cheapest = explained.by[0]
     if isinstance(cheapest, Constant):
         return None
+    if isinstance(cheapest, PathTo) and cheapest.path[0] == "input":
+        # A value of the input, or a parameter.
+        return None
     if not isinstance(cheapest, PathTo):
-        return OpenPoint("computed", leaf.path, f"{shown} may be {cheapest.shown}, or something else")
+        why = f"{shown} may be {cheapest.shown}, or something else"
+        inside = draft.lifted.inside.get(leaf.path)
+        if inside is not None:
+            why = f"{why}: {_told(draft, inside)}"
+        return OpenPoint("computed", leaf.path, why)
     if len(whole) > 1:
         places = ", ".join(one.reference for one in whole[:3])
         return OpenPoint("several_places", leaf.path, f"{shown} stands in several places: {places}")
@@ -210,18 +233,105 @@ def _has_position(draft: PlanDraft, path: PathTo) -> bool:
     return source is not None and is_position(aligned, source)
 
 
-def _own_words(draft: PlanDraft) -> Iterator[OpenPoint]:
-    """Parameters whose recorded values a mind wrote after it had seen results."""
-    calls = draft.lifted.aligned.calls
-    first = min((call.step for call in calls), default=0)
-    task = "\n".join(str(message.value) for message in draft.lifted.function.run.machine.messages)
-    for parameter in draft.parameters:
-        for leaf in parameter.leaves if not parameter.followed else ():
-            if leaf.place is None or leaf.place >= len(calls) or calls[leaf.place].chosen <= first:
-                continue
-            if _is_own_words(leaf.value) and str(leaf.value) not in task:
-                why = f"{short(leaf.value, _SHOWN)} is what a mind wrote after it had seen results"
+def _varying(draft: PlanDraft) -> Iterator[OpenPoint]:
+    """Values that differ between the runs although nothing explains them.
+
+    What was written before any result was seen differs because callers want something else: it is a parameter.
+    """
+    for leaf in draft.lifted.leaves:
+        found = draft.lifted.found.get(leaf.path)
+        is_open = found is not None and found.contradicted and not _is_chosen(draft, leaf.path)
+        if is_open and (leaf.place is None or _is_after_results(draft, leaf.place)):
+            shown = short(leaf.value, _SHOWN)
+            yield OpenPoint("varies", leaf.path, f"{shown} differed between the runs, and nothing explains it")
+
+
+def _put_together(draft: PlanDraft) -> Iterator[OpenPoint]:
+    """Lists in calls with several items, some of which are values of earlier results."""
+    items: dict[str, list[Leaf]] = {}
+    for leaf in draft.lifted.leaves:
+        path = _list_around(draft, leaf)
+        if path is not None and leaf.reference is None and not _is_chosen(draft, leaf.path):
+            items.setdefault(path, []).append(leaf)
+    for path, leaves in items.items():
+        copied = [leaf for leaf in leaves if _reads_results(draft, leaf)]
+        if copied:
+            shown = short(copied[0].value, _SHOWN)
+            why = f"the list was put together, also from earlier results ({shown}); it may have more items or fewer"
+            yield OpenPoint("put_together", path, why)
+
+
+def _list_around(draft: PlanDraft, leaf: Leaf) -> str | None:
+    """The path of the outermost list with several items that a part of a call stands in; None if it stands in none."""
+    if leaf.place is None:
+        return None
+    held = draft.lifted.calls[leaf.place]
+    for depth, key in enumerate(leaf.keys):
+        if isinstance(held, list):
+            if len(held) > 1:
+                return ".".join(names_of(leaf.place, leaf.keys[:depth]))
+            held = held[int(key)]
+        elif isinstance(held, dict):
+            held = held[key]
+    return None
+
+
+def _reads_results(draft: PlanDraft, leaf: Leaf) -> bool:
+    """Return whether what is taken first in the place of a literal reads an earlier result."""
+    found = draft.lifted.found.get(leaf.path)
+    if found is None or not found.is_explained:
+        return False
+    return any(operand_path(text)[0] != "input" for text in found.by[0].references)
+
+
+def _parts_and_words(draft: PlanDraft) -> Iterator[OpenPoint]:
+    """Literals that nothing explains although a part of them stood in an earlier text, or that are a mind's words."""
+    given = {leaf.path for one in draft.parameters if not one.followed for leaf in one.leaves}
+    for leaf in draft.lifted.leaves:
+        found = draft.lifted.found.get(leaf.path)
+        if leaf.place is None or found is None or _is_chosen(draft, leaf.path):
+            continue
+        inside = draft.lifted.inside.get(leaf.path)
+        if inside is not None and not found.is_explained:
+            yield OpenPoint("inside", leaf.path, _told(draft, inside))
+        elif leaf.path in given and _is_after_results(draft, leaf.place):
+            words = [text for text in _texts_in(leaf.value) if _is_own_words(text) and text not in draft.lifted.task]
+            if words:
+                why = f"{short(words[0], _SHOWN)} is what a mind wrote after it had seen results"
                 yield OpenPoint("own_words", leaf.path, why)
+
+
+def _told(draft: PlanDraft, inside: Inside) -> str:
+    """Where a part stands, in words."""
+    literal = draft.lifted.literal_of(inside.root)
+    match operand_path(inside.root):
+        case _ if literal is not None:
+            document = f"the earlier {literal[0].path}"
+        case ("input", *_):
+            document = "the input"
+        case ("results", place, *_):
+            document = f"the result of call {place}"
+        case _:
+            document = f"the value at {inside.root}"
+    return f"{short(inside.part, _SHOWN)} stands inside {document}"
+
+
+def _is_chosen(draft: PlanDraft, path: str) -> bool:
+    """Return whether a person took something in the place of a literal, or of what contains it."""
+    return any(path == one or path.startswith(f"{one}.") for one in draft.chosen)
+
+
+def _is_after_results(draft: PlanDraft, place: int) -> bool:
+    """Return whether a call was written when results had been seen."""
+    calls = draft.lifted.aligned.calls
+    return place < len(calls) and calls[place].chosen > draft.lifted.first_step
+
+
+def _texts_in(value: JSON) -> Iterator[str]:
+    """Yield a text, or the texts in a list or object."""
+    for _, part in walk(value):
+        if isinstance(part, str):
+            yield part
 
 
 def _is_own_words(value: JSON) -> bool:

@@ -8,7 +8,7 @@ from typing import Final
 
 import anyio
 
-from ideabridge.bridge.context.explanations import MAYBE_DATA, UNPROVED
+from ideabridge.bridge.context.explanations import COPIED_PART, MAYBE_DATA, UNPROVED
 from ideabridge.bridge.context.references import Path
 from ideabridge.bridge.context.state import Missing
 from ideabridge.bridge.lifting.aligned import AlignedRun
@@ -121,7 +121,7 @@ def _read(run: AlignedRun, arguments: JSONObject, text: str) -> JSON | Missing:
     return run.read(text, arguments)
 
 
-_REASONS: Final = (CONTRADICTED, MAYBE_DATA, RECORDED, VARIES)
+_REASONS: Final = (CONTRADICTED, COPIED_PART, MAYBE_DATA, RECORDED, VARIES)
 """The reasons that a document may give: a person reads them in questions, so no document words them."""
 
 
