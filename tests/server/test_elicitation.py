@@ -16,6 +16,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from ideabridge.bridge.runs.people import ApprovalRequest
 from ideabridge.server.asking.forms import message
+from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.tool import Tool
 
 from .serving import ERAS, call, configured, http_process, over_stdio, read_by_a_person, refused, structured
@@ -451,6 +452,14 @@ def test_no_value_can_pass_for_a_part_of_the_form() -> None:
     digest = hashlib.sha256(b'"' + b"x" * 10_000 + b'"').hexdigest()
     assert f"  | text:\n  |   10,002 characters, SHA-256\n  |   {digest}; it begins\n" in text
     assert '_each: [{"n": 0}, {"n": 1}, {"n": 2}]' in text
+    call = {"_tool": "send", "_id": "call_0", "_after": ["call_1"], "calls": [{"_id": "kept"}]}
+    text = message(ApprovalRequest("run_1", "local", "a0-1", Tool("send"), call, "it says so"))
+    assert "call_" not in text
+    assert '  | calls: [{"_id": "kept"}]\n' in text
+    steps: list[JSON] = [{"_tool": "send", "_id": "call_0"}, {"_tool": "send", "_after": ["call_0"]}]
+    plan: JSONObject = {"calls": steps, "output": None, "drawing": ""}
+    text = message(ApprovalRequest("run_1", "local", "a0-1", None, {}, "it says so", kind="plan", plan=plan))
+    assert '  | calls.0: {"_tool": "send"}\n  | calls.1: {"_tool": "send", "_after": ["calls.0"]}\n' in text
     many: dict[str, Any] = {"_tool": "send", **{f"p{number}": "x" * 400 for number in range(100)}}
     text = message(ApprovalRequest("run_1", "local", "a0-1", Tool("send"), many, "it says so"))
     assert len(text) < 8000

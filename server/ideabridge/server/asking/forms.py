@@ -19,7 +19,14 @@ import mcp_types as types
 from ideabridge.bridge.context.assumption import Assumption, Candidate
 from ideabridge.bridge.loop.question import Choice
 from ideabridge.bridge.runs.people import ApprovalRequest
-from ideabridge.server.views.shown import FORM, choices_if, fits, sums_of
+from ideabridge.server.views.shown import (
+    FORM,
+    call_without_ids,
+    choices_if,
+    fits,
+    plan_without_ids,
+    sums_of,
+)
 from ideabridge.server.views.text import Beginning
 from ideabridge.tools.encoding import JSON, JSONObject, encode
 from ideabridge.tools.names import printable, readable_json, visible, wrap_visible
@@ -412,8 +419,9 @@ def _lines(values: JSONObject, *, whole: bool) -> list[str]:
 def _values(request: ApprovalRequest) -> JSONObject:
     """The parameters of a call, or the calls and the output of a plan, by name."""
     if request.plan is None:
-        return {key: value for key, value in request.call.items() if key not in ("_tool", "_module")}
-    calls = request.plan.get("calls")
+        shown = call_without_ids(request.call)
+        return {key: value for key, value in shown.items() if key not in ("_tool", "_module")}
+    calls = plan_without_ids(request.plan).get("calls")
     values: JSONObject = {
         f"calls.{number}": call for number, call in enumerate(calls if isinstance(calls, list) else [])
     }

@@ -105,7 +105,7 @@ def _show_all(decisions: Iterable[Pending], write: Callable[[str, str | None], N
 
 def _show(one: Pending, write: Callable[[str, str | None], None], console: Console, *, with_run: bool) -> None:
     from ideabridge.bridge.loop.event import LOCAL_USER
-    from ideabridge.server.views.shown import TERMINAL
+    from ideabridge.server.views.shown import TERMINAL, content_of
 
     if with_run:
         at_work = ", executed by another process" if one.at_work else ""
@@ -127,7 +127,7 @@ def _show(one: Pending, write: Callable[[str, str | None], None], console: Conso
     if one.question.asked is not None:
         write(f"    module {one.question.asked.module} asks; these are its words:", None)
     width = console.width - 4 if console.is_terminal else None
-    for text in whole(one.question.to_json().get("question") or one.question.shown, width).split("\n"):
+    for text in whole(one.question.to_json().get("question") or content_of(one.question), width).split("\n"):
         write(f"    {text}", None)
 
 

@@ -369,7 +369,7 @@ async def _while_pending(run: Run, approval: str, entry: JSONObject) -> Decision
 
 
 async def _ask(entry: JSONObject) -> Decision:
-    from ideabridge.server.views.shown import sums_of
+    from ideabridge.server.views.shown import call_without_ids, plan_without_ids, sums_of
 
     if isinstance(entry.get("question"), dict):
         return await _ask_form(as_object(entry["question"]), entry.get("call"))
@@ -383,14 +383,14 @@ async def _ask(entry: JSONObject) -> Decision:
         shown: JSONObject = {key: plan.get(key) for key in ("calls", "output")}
         instances = plan.get("instances")
         say(f"  {sums_of('plan', shown, instances if isinstance(instances, int) else 0)}", "bold")
-        say(whole(shown, width))
+        say(whole(plan_without_ids(shown), width))
         say("in this order (names and values shortened):", "dim")
         say(visible(str(plan.get("drawing")).rstrip("\n"), keep="\n "))
         return await _ask_whether(shown, "plan")
     sums = sums_of("call", as_object(entry.get("call")))
     if sums:
         say(f"  {sums}", "bold")
-    say(whole(entry.get("call"), width))
+    say(whole(call_without_ids(as_object(entry.get("call"))), width))
     return await (_ask_outcome() if entry.get("choices") else _ask_whether(entry.get("call"), "call", _others(entry)))
 
 

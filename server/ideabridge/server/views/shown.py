@@ -155,10 +155,40 @@ def _beginning(text: str, room: Room) -> str:
 
 def content_of(question: Question) -> JSONObject:
     """What a question is about: the call, the plan, or what a module asks during a call."""
+    shown = plan_without_ids(question.shown) if question.kind == "plan" else call_without_ids(question.shown)
     if question.asked is None:
-        return question.shown
+        return shown
     asked = question.asked
-    return {"message": asked.message, "schema": asked.schema, "call": question.shown}
+    return {"message": asked.message, "schema": asked.schema, "call": shown}
+
+
+def call_without_ids(call: JSONObject) -> JSONObject:
+    """Return a call that is put before a person without its id and those of the calls for which it has waited: they
+    change nothing of what it does.
+    """
+    return {key: value for key, value in call.items() if key not in ("_id", "_after")}
+
+
+def plan_without_ids(plan: JSONObject) -> JSONObject:
+    """Return a plan that is put before a person without the ids of its calls: a call waits for `calls.2`."""
+    calls = plan.get("calls")
+    if not isinstance(calls, list):
+        return plan
+    places: dict[str, str] = {}
+    for number, call in enumerate(calls):
+        if isinstance(call, dict) and isinstance(call.get("_id"), str):
+            places[str(call["_id"])] = f"calls.{number}"
+    shown: list[JSON] = []
+    for call in calls:
+        if not isinstance(call, dict):
+            shown.append(call)
+            continue
+        members: JSONObject = {key: value for key, value in call.items() if key != "_id"}
+        after = members.get("_after")
+        if isinstance(after, list):
+            members["_after"] = [places.get(name, name) if isinstance(name, str) else name for name in after]
+        shown.append(members)
+    return {**plan, "calls": shown}
 
 
 def sums_of(kind: Kind, content: JSONObject, instances: int = 0) -> str:
