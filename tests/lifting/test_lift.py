@@ -534,6 +534,10 @@ async def test_a_run_of_the_same_shape_is_offered_and_never_taken(bridge: Bridge
         assert explained(draft)["calls.0.name"] == ["†input.name", 'always "ann"']
         report = report_of(draft, bridge.store, "local")
         assert report["offers"] == [{"run": other.id, "settles": ["calls.0.name", "calls.1.title", "output"]}]
+        assert f"offered: run {other.id} made the same calls with other data, and would settle" in report_text(report)
+        # A run that settles nothing is not worth a line.
+        report["offers"] = [{"run": other.id, "settles": []}]
+        assert "offered" not in report_text(report)
 
 
 async def test_the_report_is_a_table(bridge: Bridge) -> None:

@@ -298,8 +298,9 @@ def _said_of_call(call: JSONObject) -> str:
 def _offered(report: JSONObject) -> Iterator[str]:
     for offer in _objects(report["offers"]):
         settles = _texts(offer["settles"])
-        what = f"would settle {_joined(settles, _CALLS)}" if settles else "would settle nothing"
-        yield f"run {offer['run']} made the same calls with other data, and {what}"
+        if settles:
+            what = f"would settle {_joined(settles, _CALLS)}"
+            yield f"run {offer['run']} made the same calls with other data, and {what}"
 
 
 def _objects(value: JSON) -> list[JSONObject]:
