@@ -7,6 +7,7 @@ import dataclasses
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
@@ -61,6 +62,22 @@ _READS: Final[JSONObject] = {
     "idempotentHint": True,
     "openWorldHint": False,
 }
+
+
+_UNTIL_PROGRAM: Final = 3600.0
+"""The most seconds between a plan and the program of the same run that replaces it."""
+
+
+def _is_replaced_by(plan: Publication, program: Publication) -> bool:
+    """Return whether a version is the plan of a run, and the next one the program that was asked for then."""
+    if plan.plan is None or program.plan is None or "program" in plan.plan or "program" not in program.plan:
+        return False
+    runs: list[JSON] = []
+    for version in (plan, program):
+        lifting = (version.plan or {}).get("lifting")
+        runs.append(lifting.get("run") if isinstance(lifting, dict) else None)
+    passed = datetime.fromisoformat(program.time) - datetime.fromisoformat(plan.time)
+    return runs[0] is not None and runs[0] == runs[1] and passed.total_seconds() <= _UNTIL_PROGRAM
 
 
 class Store:
@@ -370,12 +387,23 @@ class Store:
         return Change(changes(before, after), breaking(before, after))
 
     def change_of(self, publication: Publication) -> Change:
-        """The differences to the previous version; none for the first, or if another owner published the previous."""
+        """The differences to the previous version; none for the first, or if another owner published the previous.
+
+        A program that replaces the plan of its own run within the hour is compared with the version before that plan,
+        which was published until the program was there.
+        """
         name, version = publication.name, publication.version
-        before = None if version == 1 else self.publications.get(name, version - 1, caller=SEES_ALL)
+        before = self._version_before(publication)
+        if before is not None and _is_replaced_by(before, publication):
+            before = self._version_before(before)
         if before is None or before.owner not in (None, publication.owner):
             return Change([], [])
-        return self.change(f"{name}@{version - 1}", f"{name}@{version}", caller=SEES_ALL)
+        return self.change(f"{name}@{before.version}", f"{name}@{version}", caller=SEES_ALL)
+
+    def _version_before(self, publication: Publication) -> Publication | None:
+        if publication.version == 1:
+            return None
+        return self.publications.get(publication.name, publication.version - 1, caller=SEES_ALL)
 
     def _published_as(self, ref: str, caller: Viewer) -> Publication | None:
         """The publication that NAME or NAME@VERSION refers to; None for an id or a run."""
