@@ -8,8 +8,16 @@ import anyio
 import pytest
 from mcp import Client
 
-from ideabridge.bridge import Bridge, ConstantsOpenError, NeedsPersonError, ProgramAnswer, ProgramRefusedError
+from ideabridge.bridge import (
+    Bridge,
+    ConstantsOpenError,
+    NeedsPersonError,
+    PlanError,
+    ProgramAnswer,
+    ProgramRefusedError,
+)
 from ideabridge.bridge.configuration import Configuration, parse_configuration
+from ideabridge.bridge.context.assumption import assumption_lines
 from ideabridge.bridge.loop.event import Decider
 from ideabridge.bridge.publishing.program_answer import read_program_answer
 from ideabridge.bridge.publishing.program_request import ROOM, estimated_tokens
@@ -206,6 +214,76 @@ async def test_the_request_stays_short_for_large_recordings() -> None:
         assert "output: " in request.text
 
 
+LACKING = {
+    "next(x for ...)": "next(x for x in [1])",
+    "map": "list(map(str, [1]))",
+    "filter": "list(filter(None, [1]))",
+    "format()": "format(1.5, '.2f')",
+    "getattr": "getattr('a', 'upper')()",
+    "yield": "def f():\n    yield 1\nlist(f())",
+    "del": "a = {'x': 1}\ndel a['x']\na",
+    "inheritance": "class A:\n    pass\nclass B(A):\n    pass\n1",
+    "open": "open('x')",
+    "a function in re.sub": "import re\nre.sub('a', lambda found: 'b', 'a')",
+    "fromtimestamp": "from datetime import datetime\nstr(datetime.fromtimestamp(0))",
+    "contextlib": "from contextlib import suppress\n1",
+    "statistics": "import statistics\n1",
+    "string": "import string\n1",
+    "urllib": "from urllib.parse import quote\n1",
+    "zoneinfo": "from zoneinfo import ZoneInfo\n1",
+}
+
+
+async def test_the_request_names_what_programs_lack_and_nothing_that_they_have(bridge: Bridge) -> None:
+    text = (await bridge.program_request(await stale_closed(bridge))).text
+    told = text.partition("Not there: ")[2].partition(".\n")[0]
+    assert told.replace(" (write [x for ...][0])", "").split(", ") == [*LACKING]
+    for name, program in LACKING.items():
+        try:
+            run = await bridge.run_plan({"program": program})
+        except PlanError:
+            # It was refused before anything ran.
+            continue
+        with anyio.fail_after(30):
+            assert await run.wait() == "failed", name
+    present = (
+        "import re, json, math, itertools, functools, collections, asyncio\n"
+        "from datetime import datetime\n"
+        "rows = [{'n': 2, 'day': '2026-01-02'}, {'n': 1, 'day': '2026-01-01'}]\n"
+        "first = next(iter([row for row in rows if row['n'] > 5]), None)\n"
+        "day = datetime.strptime(rows[0]['day'], '%Y-%m-%d')\n"
+        "if (count := len(rows)) > 1:\n"
+        "    match rows[0]:\n"
+        "        case {'n': n}:\n"
+        "            pass\n"
+        "try:\n    int('x')\nexcept ValueError:\n    pass\n"
+        "[first, f'{1.5:.2f} {day:%d.%m.}', sorted(rows, key=lambda row: row['n'])[0]['n'], {x for x in (1,)} == {1},"
+        " re.findall('[0-9]+', 'a1b22'), '{} {}'.format(count, n), {k: v for k, v in enumerate('a')}[0]]"
+    )
+    run = await bridge.run_plan({"program": present})
+    with anyio.fail_after(30):
+        assert await run.wait() == "done", run.errors()
+    assert run.given() == [None, "1.50 02.01.", 1, True, ["1", "22"], "2 2", "a"]
+
+
+async def test_the_request_begins_with_what_the_publisher_says(bridge: Bridge) -> None:
+    run = await stale_closed(bridge)
+    request = await bridge.program_request(run, name="close_stale", description="Closes them, only\nif they are old.")
+    lines = request.text.splitlines()
+    assert lines[:3] == [
+        "tool: close_stale",
+        "description: Closes them, only if they are old.",
+        "task: Close the stale issues of the project web.",
+    ]
+    assert request.text.count("Close the stale issues") == 1
+    assert (await bridge.program_request(run)).text.startswith("task: Close the stale issues")
+    # The mind that is asked for the next program sees it as well.
+    task = ProgramTask((run,), "close_stale", "local", None, ASSISTANT, "Closes old ones alone.")
+    asked = await Rounds(bridge.publisher).ask(task, "turns")
+    assert "description: Closes old ones alone." in str(asked.machine.messages)
+    asked.cancel("it was only looked at")
+
+
 # -- the program ------------------------------------------------------------------------------------------------------
 
 
@@ -278,6 +356,101 @@ async def test_a_program_that_writes_the_recording_down_is_asked_about(bridge: B
     assert (await bridge.publish(run, "close_two", program=copied)).version == 2
 
 
+async def test_a_value_that_a_result_only_repeats_is_not_asked_about() -> None:
+    @tool(read_only=True)
+    async def clock(zone: str) -> dict[str, str]:
+        """The time in a zone."""
+        return {"zone": zone, "other": "Asia/Tokyo", "time": "12:00"}
+
+    program = "import tools\nawait tools.clock(zone='Europe/Berlin')\nawait tools.clock(zone='Asia/Tokyo')\n{'at': 1}"
+    async with Bridge(FREE, toolbox=Toolbox(clock)) as bridge:
+        first: JSONObject = {"_tool": "clock", "zone": "Europe/Berlin"}
+        second: JSONObject = {"_tool": "clock", "zone": "Asia/Tokyo"}
+        run = await by_hand(bridge, [first], [second], output={"at": 1})
+        with pytest.raises(
+            ConstantsOpenError, match=r'line 3: "Asia/Tokyo" is also in the result of calls\.0'
+        ) as caught:
+            await bridge.publish(run, "clocks", program=answered(program))
+        assert caught.value.values == ["Asia/Tokyo"]
+        # Sent before any result had it.
+        run = await by_hand(bridge, [second], [first], output={"at": 1})
+        lines = program.splitlines()
+        lines[1:3] = [lines[2], lines[1]]
+        assert (await bridge.publish(run, "clocks", program=answered("\n".join(lines)))).answer == "program"
+
+
+DEFAULTS = {
+    "get": 'await tools.notify(text=input.get("text", "all is quiet in web"))',
+    "or": 'await tools.notify(text=input.get("text") or "all is quiet in web")',
+    "if": 'await tools.notify(text=input["text"] if "text" in input else "all is quiet in web")',
+    "stated": 'await tools.notify(text=input["text"])',
+}
+
+
+@pytest.mark.parametrize("form", DEFAULTS)
+async def test_a_recorded_default_is_asked_about_and_said_when_it_is_used(
+    bridge: Bridge, tracker: Tracker, form: str
+) -> None:
+    run = await by_hand(
+        bridge,
+        [{"_tool": "issues", "project": "web"}],
+        [{"_tool": "notify", "text": "all is quiet in web"}],
+        output={"told": True},
+    )
+    program = 'import tools\nawait tools.issues(project=input["project"])\n' + DEFAULTS[form] + '\n{"told": True}'
+    said: JSONObject = {"inputs": [{"project": "web", "text": "all is quiet in web"}]}
+    if form == "stated":
+        said["parameters"] = {"text": {"default": "all is quiet in web"}}
+    with pytest.raises(
+        ConstantsOpenError, match=r'the default of text, "all is quiet in web", is also in calls\.1'
+    ) as caught:
+        await bridge.publish(run, "tell", program=answered(program, **said))
+    assert caught.value.values == ["all is quiet in web"]
+    said["constants"] = ["all is quiet in web"]
+    published = await bridge.publish(run, "tell", program=answered(program, **said))
+    assert (published.plan or {})["recorded_defaults"] == ["text"]
+    tracker.notes.clear()
+    for given, assumed in (({"project": "app"}, 1), ({"project": "app", "text": "so is app"}, 0)):
+        replay = await bridge.start_idea("tell", given)
+        assert replay.run is not None
+        with anyio.fail_after(30):
+            assert await replay.run.wait() == "done"
+        lines = assumption_lines(replay.run.assumed)
+        assert len(lines) == assumed
+        assert all("input.text" in line and "it was not given: the recorded value was used" in line for line in lines)
+    assert tracker.notes == ["all is quiet in web", "so is app"]
+
+
+async def test_a_default_of_two_runs_and_one_of_the_runs_own_program_are_no_recorded_values(bridge: Bridge) -> None:
+    program = 'import tools\nawait tools.issues(project=input["project"])\n' + DEFAULTS["get"] + '\n{"told": True}'
+    runs: list[str] = []
+    for project in ("web", "app"):
+        looking: JSONObject = {"_tool": "issues", "project": project}
+        telling: JSONObject = {"_tool": "notify", "text": "all is quiet in web"}
+        runs.append(await by_hand(bridge, [looking], [telling], output={"told": True}))
+    said: JSONObject = {"inputs": [{"project": "web"}, {"project": "app"}]}
+    published = await bridge.publish(runs[0], "tell", program=answered(program, **said), choices={"runs": [runs[1]]})
+    assert "recorded_defaults" not in (published.plan or {})
+    run = await bridge.run_plan({"program": program, "input": {"project": "web"}})
+    assert await run.wait() == "done"
+    published = await bridge.publish(run.id, "tell_again")
+    assert published.answer == "program"
+    assert "recorded_defaults" not in (published.plan or {})
+
+
+async def test_examples_are_of_the_publisher_and_of_no_result(bridge: Bridge) -> None:
+    run = await stale_closed(bridge)
+    program = CLOSE_OLD.replace('"stale"', 'input["state"]').replace("closed = []", 'closed = []\ninput.get("note")')
+    said: JSONObject = {"inputs": [{"project": "web", "state": "stale", "note": "a crash"}]}
+    published = await bridge.publish(run, "close_some", program=answered(program, **said))
+    assert (published.input_schema or {})["properties"] == {
+        "project": {"type": "string", "examples": ["web"]},
+        # Both stand in results that somebody else wrote.
+        "state": {"type": "string"},
+        "note": {"type": "string"},
+    }
+
+
 @pytest.mark.parametrize(
     ("program", "why"),
     [
@@ -292,6 +465,22 @@ async def test_hostile_programs_are_refused(bridge: Bridge, program: str, why: s
     run = await stale_closed(bridge)
     with anyio.fail_after(50), pytest.raises(ProgramRefusedError, match=why):
         await bridge.publish(run, "close_stale", program=answered(program))
+
+
+async def test_a_program_is_compared_with_what_callers_had_before_its_plan(bridge: Bridge) -> None:
+    run = await stale_closed(bridge)
+    await bridge.publish(run, "close_stale")
+    program = answered(CLOSE_OLD, **CLOSING)
+    second = await bridge.publish(run, "close_stale", program=program)
+    assert bridge.store.change_of(second).breaking == []
+    # The plan of another run is what callers have; the program that replaces the next plan is compared with it.
+    looked = await bridge.run_plan({"calls": [{"_tool": "issues", "project": "†input.team"}], "input": {"team": "web"}})
+    assert await looked.wait() == "done"
+    await bridge.publish(looked.id, "look_up")
+    await bridge.publish(run, "look_up")
+    third = await bridge.publish(run, "look_up", program=program)
+    assert third.version == 3
+    assert "input: project: is required now" in bridge.store.change_of(third).breaking
 
 
 async def test_three_rounds_are_counted_and_journaled(bridge: Bridge) -> None:

@@ -64,6 +64,7 @@ await tools.send(to=input.get("to", "all"), text=text)
             ({"repository": "elm"}, [["send", "all", "elm:\n- Paint the door"]], {"commits": 1}),
             ({"repository": "fir", "to": "ann"}, [["send", "ann", "fir:\n- nothing"]], {"commits": 0}),
         ],
+        ["all"],
     ),
     "errors by file": Handwork(
         [
@@ -381,11 +382,16 @@ async def test_handwork_becomes_a_tool_for_other_input(tmp_path: Path, era: str,
             assert name in wanted["request"]
         second = await call(client, "publish_idea", **handed_in(work, wanted["runs"][0]))
         assert (second["version"], second["answer"]) == (2, "program")
+        # Nobody has called version 1, which was there until the program was.
+        assert "breaking" not in second
         await call(client, "done")
         for given, changed, output in work.others:
             answer = await client.call_tool("task", given)
             assert not answer.is_error, text(answer)
             result = structured(answer)
+            assumed = result.pop("assumed", [])
+            # The text of every call went to everybody, so the program has that as its default.
+            assert len(assumed) == (task == "changelog" and "to" not in given)
             assert result.get("result", result) == output or result == output
             assert structured(await client.call_tool("done", {}))["result"] == changed
 

@@ -56,7 +56,7 @@ from ideabridge.bridge.publishing.drafting import drafted
 from ideabridge.bridge.publishing.idea_tools import hints_now, idea_tool
 from ideabridge.bridge.publishing.importing import SavedIdea
 from ideabridge.bridge.publishing.program_answer import ProgramAnswer
-from ideabridge.bridge.publishing.program_request import ProgramRequest
+from ideabridge.bridge.publishing.program_request import ProgramRequest, ToolWords
 from ideabridge.bridge.publishing.publisher import Publisher
 from ideabridge.bridge.publishing.saving import Saver
 from ideabridge.bridge.publishing.suggestions import Suggestion, suggest
@@ -526,11 +526,15 @@ class Bridge:
             ref, name, description=description, answer=answer, to=to, caller=caller
         )
 
-    async def program_request(self, *refs: str, caller: str = LOCAL) -> ProgramRequest:
+    async def program_request(
+        self, *refs: str, name: str = "", description: str | None = None, caller: str = LOCAL
+    ) -> ProgramRequest:
         """Return what the author of a program for `publish` is told about runs, in at most 1,500 tokens.
 
         Args:
             refs: runs of the same task, each as in `publish`; the first one gives the tool its parameters.
+            name: the name of the tool, if it is known.
+            description: what the tool does, if that is known; it may say what the runs do not show.
             caller: the owner of the runs.
 
         Raises:
@@ -539,7 +543,7 @@ class Bridge:
         """
         if not refs:
             raise PublicationError("refs: expected at least one run")
-        return await self.publisher.program_request(refs, caller)
+        return await self.publisher.program_request(refs, caller, wanted=ToolWords(name, description))
 
     def lift(
         self,

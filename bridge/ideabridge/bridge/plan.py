@@ -8,11 +8,12 @@ before they decide on it.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias, TypeGuard, cast
 
 from ideabridge.bridge.context.errors import MessageError
+from ideabridge.bridge.context.explanations import shortened
 from ideabridge.bridge.context.references import (
     DAGGER,
     Hole,
@@ -76,6 +77,7 @@ class Plan:
             that it may call, each as a call without parameters.
         reached: the places `[line, column]` of the calls of a published program that recorded runs made; a call from
             elsewhere asks before it changes something. None: no recording judged the program.
+        assumed: what the input of a published program does not know for certain, in the form of `Settled.assumed`.
         state_schemas: the schema of the state, by instance, for those that have one.
     """
 
@@ -93,6 +95,7 @@ class Plan:
     program: str | None = None
     names: JSONObject | None = None
     reached: list[JSON] | None = None
+    assumed: tuple[JSONObject, ...] = ()
     state_schemas: dict[str, JSONObject] = field(default_factory=dict[str, JSONObject])
 
     def context(self) -> list[JSON]:
@@ -279,8 +282,9 @@ def read_published(
     "watch"?, "decisions"?, "strict"?, "copied"?, "fixed"?, "lifting"?}`: `lifting` records how it was made, `context`
     has messages of an idea that was written by hand, `copied` is the number of runs in which a mind copied values, and
     `fixed` has members of the input that the caller does not pass. That of a program has `program`, `names` and
-    `reached`, see `Plan`, and no output. It has an `output_schema` if the tool's
-    schema differs: with instances the tool returns a map of outputs.
+    `reached`, see `Plan`, and no output; `recorded_defaults` names the members of its input whose defaults are values
+    of one recorded run. A plan has an `output_schema` if the tool's schema differs: with instances the tool returns a
+    map of outputs.
     """
     calls, instances, own = plan.get("calls"), plan.get("instances"), plan.get("output_schema")
     states: dict[str, JSONObject] = {}
@@ -288,6 +292,7 @@ def read_published(
         states = {one: state for one, state in instances.items() if isinstance(state, dict)}
     tools, fixed, context = plan.get("tools"), plan.get("fixed"), plan.get("context")
     program, names = plan.get("program"), plan.get("names")
+    assumed = tuple(_kept_defaults(plan, arguments, input_schema))
     arguments = with_defaults(arguments, input_schema)
     if isinstance(fixed, dict):
         arguments = {**arguments, **fixed}
@@ -306,6 +311,7 @@ def read_published(
         program=program if isinstance(program, str) else None,
         names=names if isinstance(names, dict) else None,
         reached=_reached(plan),
+        assumed=assumed,
     )
 
 
@@ -315,6 +321,23 @@ def _reached(plan: JSONObject) -> list[JSON] | None:
     reached = plan["reached"]
     # A document that says something else names no place, so every call that may change something asks.
     return reached if isinstance(reached, list) else []
+
+
+NOT_GIVEN: Final = "it was not given: the recorded value was used"
+"""Why a member of the input of a program is assumed that the caller does not pass."""
+
+
+def _kept_defaults(plan: JSONObject, arguments: JSONObject, schema: JSONObject | None) -> Iterator[JSONObject]:
+    """Yield an assumption for each recorded default of a program that the caller does not replace."""
+    names = plan.get("recorded_defaults")
+    defaults = with_defaults({}, schema)
+    for name in names if isinstance(names, list) else []:
+        if not isinstance(name, str) or name in arguments:
+            continue
+        assumed: JSONObject = {"at": f"input.{name}", "why": NOT_GIVEN}
+        if name in defaults:
+            assumed |= {**shortened("taken", defaults[name]), "from": "the recorded run", "instead": []}
+        yield assumed
 
 
 def _explained(plan: JSONObject) -> JSONObject | None:

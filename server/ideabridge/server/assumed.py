@@ -58,14 +58,14 @@ class Doubtful(Protocol):
 
 def may_assume(publication: Publication) -> bool:
     """Return whether an answer of a publication can rest on assumptions: its plan has explained values or watches what
-    it reads, or it can call an idea, whose assumptions become its own.
+    it reads, its program has recorded defaults, or it can call an idea, whose assumptions become its own.
     """
     plan, guide = publication.plan or {}, publication.guide or {}
     modules = [one.get("_module") for one in calls_in(plan) if isinstance(one, dict)]
     modules += [module for module, _ in tools_of(guide)]
     named = any(isinstance(one, str) and one.startswith(IDEA) for one in modules)
     return publication.answer != "recorded" and (
-        named or any(plan.get(key) for key in ("explained", "seen", "decisions"))
+        named or any(plan.get(key) for key in ("explained", "seen", "decisions", "recorded_defaults"))
     )
 
 

@@ -30,7 +30,7 @@ from ideabridge.bridge.loop.event import Decider
 from ideabridge.bridge.minds.choice import SAMPLING, Choice
 from ideabridge.bridge.publishing.distilling import ROUNDS, answer_of
 from ideabridge.bridge.publishing.program_answer import read_program_answer
-from ideabridge.bridge.publishing.program_request import ProgramRequest
+from ideabridge.bridge.publishing.program_request import ProgramRequest, ToolWords
 from ideabridge.bridge.publishing.rounds import ProgramTask, Rounds
 from ideabridge.bridge.runs.direct import SESSION
 from ideabridge.bridge.runs.run import Run
@@ -133,12 +133,15 @@ class Publishing:
         elif not isinstance(program, str | None):
             raise PublicationError(f"program: expected the text of a program, or false; found {show(program)}")
         if program == _ASKS:
-            wanted = await self._bridge.publisher.program_request(refs, request.caller)
+            words = ToolWords(name, arguments.get("description"))
+            wanted = await self._bridge.publisher.program_request(refs, request.caller, wanted=words)
             told = self._told(wanted, name)
             return answer(wanted.to_json(), told)
         if isinstance(arguments.get("program"), str):
             return await self._hand_in(refs, arguments, request)
-        task = ProgramTask(refs, name, request.caller, arguments.get("to"), by_tool(request))
+        task = ProgramTask(
+            refs, name, request.caller, arguments.get("to"), by_tool(request), arguments.get("description")
+        )
         if request.resumed is not None:
             return await self._sampled(task, request.resumed, arguments, request)
         return await self._publish(task, arguments, request)
@@ -205,7 +208,8 @@ class Publishing:
         if await self._was_sampled(publication, request):
             run = await self._rounds.ask(task, _BY_SAMPLING)
             return await self._sampled(task, run, arguments, request, publication)
-        wanted = await self._bridge.publisher.program_request(task.refs, task.caller)
+        words = ToolWords(task.name, task.description)
+        wanted = await self._bridge.publisher.program_request(task.refs, task.caller, wanted=words)
         return self._shown(publication, wanted)
 
     def _shown(self, publication: Publication, wanted: ProgramRequest | None = None) -> ToolAnswer:
@@ -325,7 +329,12 @@ class Publishing:
 
         async def write() -> Publication:
             found, _ = await self._bridge.publisher.distill(
-                task.refs, task.name, to=task.to, mind=choice, caller=task.caller
+                task.refs,
+                task.name,
+                description=task.description,
+                to=task.to,
+                mind=choice,
+                caller=task.caller,
             )
             return found
 

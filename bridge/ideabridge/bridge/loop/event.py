@@ -319,7 +319,7 @@ class ProgramProposed(Journaled):
     `now` is the time, in seconds since 1970, that does not pass for the program; `seed` that of its random numbers;
     `names` the tools that it may call, by their names in it (`ProgramNames.used_by`). `extra`, `mind` and `model` as in
     `SolutionProposed`. `reached` has the places `[line, column]` of its calls that recorded runs made; null: it was not
-    judged by recordings.
+    judged by recordings. `assumed` has what its input does not know for certain, in the form of `Settled.assumed`.
     """
 
     name: ClassVar[str] = "program_proposed"
@@ -332,6 +332,7 @@ class ProgramProposed(Journaled):
     mind: str | None = None
     model: str | None = None
     reached: list[JSON] | None = None
+    assumed: list[JSON] | None = None
 
 
 @dataclass(frozen=True, slots=True)

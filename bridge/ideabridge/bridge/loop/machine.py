@@ -172,6 +172,7 @@ class Machine:
         self._finish: Finish | None = None
         self._mind_due = False
         self._output_doubts = Doubts()
+        self._input_doubts = Doubts()
         # The members that handlers added to the schema of the Request; None if the journal does not say it.
         self._members: JSONObject | None = None
         self._member_errors: list[str] = []
@@ -311,8 +312,8 @@ class Machine:
 
     @property
     def doubts(self) -> Doubts:
-        """What is uncertain about the parameters of the run's calls and about its output."""
-        parts = [*(one.doubts for one in self.history), self._output_doubts]
+        """What is uncertain about the input of a program, the parameters of the run's calls, and its output."""
+        parts = [self._input_doubts, *(one.doubts for one in self.history), self._output_doubts]
         # Several calls may read the same value.
         notes = {
             (str(one.get("at")), str(one.get("what")), str(one.get("instance"))): one
@@ -620,6 +621,7 @@ class Machine:
         if self._mind_due:
             raise JournalError("a program came before its Request")
         self._begin(Proposal(self._reader.graph(), Solution(extra=event.extra or {}, program=event)))
+        self._input_doubts.assumed += [one for one in event.assumed or [] if isinstance(one, dict)]
         tick = self._solving()
         tick.program = True
         tick.corrections.extend(self._judge_members())

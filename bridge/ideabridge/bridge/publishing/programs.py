@@ -511,55 +511,152 @@ def _literal(node: ast.expr) -> _Default | None:
 
 @dataclass(frozen=True, slots=True)
 class RecordedLiteral:
-    """A literal of a program that is also a value of a recorded result.
+    """A literal of a program that is also a recorded value.
 
     Attributes:
-        line: its line.
+        line: its line; 0: it is a default that stands beside the program.
         value: the value.
-        place: the result: `calls.0 (list) at 2.name`.
+        place: where it was recorded: `the result of calls.0 (list) at 2.name`, `calls.1 (send) at text`.
+        parameter: the member of `input` whose default it is; empty: it is no default.
     """
 
     line: int
     value: str | int | float
     place: str
+    parameter: str = ""
 
     @property
     def text(self) -> str:
         """The value in one line."""
-        return f"line {self.line}: {encode_text(self.value)[:80]} is also in the result of {self.place}"
+        shown = encode_text(self.value)[:80]
+        if not self.parameter:
+            return f"line {self.line}: {shown} is also in {self.place}"
+        where = f"line {self.line}" if self.line else "parameters"
+        return f"{where}: the default of {self.parameter[:80]}, {shown}, is also in {self.place}"
 
 
 def copied_values(program: str, given: JSON, recordings: Iterable[RecordedResults]) -> list[RecordedLiteral]:
     """The literals of a program that are also values of recorded results, and not of the input; at most 20.
 
-    The key with which a program reads a member, as in `row["name"]` and `row.get("name")`, is no such literal.
+    A value that the run sent before any result had it was not copied: the result repeats it. The key with which a
+    program reads a member, as in `row["name"]` and `row.get("name")`, is no such literal.
     """
     tree = parsed(program)
-    if tree is None:
-        return []
-    literals = _literals(tree)
+    literals = [] if tree is None else _literals(tree)
     if not literals:
         return []
     inputs = {digest(value) for _, value in walk(given)}
-    wanted = {digest(node.value) for node in literals} - inputs
+    wanted = {digest(literal.value) for literal in literals} - inputs
     places: dict[str, str] = {}
     for recording in recordings:
-        for call in recording.calls:
-            for path, value in walk(call.result.value):
-                if isinstance(value, str | int | float) and digest(value) in wanted:
-                    place = f"calls.{call.index} ({call.tool.label}) at {'.'.join(path) or 'its top'}"
-                    places.setdefault(digest(value), place)
+        places = {**_seen_before_sent(recording, wanted), **places}
     found = [
-        RecordedLiteral(node.lineno, node.value, places[digest(node.value)])
-        for node in literals
-        if digest(node.value) in places
+        RecordedLiteral(literal.lineno, literal.value, places[digest(literal.value)])
+        for literal in literals
+        if digest(literal.value) in places
     ]
     return found[:_COPIED]
+
+
+def recorded_defaults(
+    program: str, stated: Mapping[str, JSON], given: Sequence[JSON], recordings: Sequence[RecordedResults]
+) -> list[RecordedLiteral]:
+    """The texts that are defaults of members of `input`, and values of one recorded run alone; at most 20.
+
+    One run cannot show whether its value is right for a caller who passes none. What two runs had is no such value, and
+    neither are numbers, as in a plan: they are sizes and limits.
+
+    Args:
+        program: the text.
+        stated: the defaults that stand beside the program, by member.
+        given: the input of each run.
+        recordings: the runs.
+    """
+    tree = parsed(program)
+    literals = [] if tree is None else [literal for literal in _literals(tree) if literal.parameter]
+    literals = [literal for literal in literals if isinstance(literal.value, str)]
+    for name, default in stated.items():
+        texts = [value for _, value in walk(default) if isinstance(value, str) and _is_telling(value)]
+        literals += [_Literal(0, text, name) for text in texts]
+    wanted = {digest(literal.value) for literal in literals}
+    places: dict[str, list[str]] = {}
+    for value, recording in zip(given, recordings, strict=True):
+        for key, place in _recorded_places(value, recording, wanted).items():
+            places.setdefault(key, []).append(place)
+    found: list[RecordedLiteral] = []
+    for literal in literals:
+        known = places.get(digest(literal.value), [])
+        if len(known) == 1:
+            found.append(RecordedLiteral(literal.lineno, literal.value, known[0], literal.parameter))
+    return found[:_COPIED]
+
+
+def seen_before_sent(value: JSON, recording: RecordedResults) -> bool:
+    """Return whether a text or a number may come from a result of a run: it is a part of one, or stands in a text of
+    one, and the run had not sent it before. Short texts and small numbers tell nothing.
+    """
+    if not _is_telling(value):
+        return False
+    if _seen_before_sent(recording, {digest(value)}):
+        return True
+    text = value if isinstance(value, str) else encode_text(value)
+    sent = _first_sent(recording, {digest(value)}).get(digest(value), math.inf)
+    for call in recording.calls:
+        if call.ended < sent and any(isinstance(part, str) and text in part for _, part in walk(call.result.value)):
+            return True
+    return False
+
+
+def _first_sent(recording: RecordedResults, wanted: Collection[str]) -> dict[str, int]:
+    """By its digest, when the first call ended that was sent a value."""
+    sent: dict[str, int] = {}
+    for call in recording.calls:
+        for _, value in walk(call.parameters):
+            if not isinstance(value, str | int | float):
+                continue
+            key = digest(value)
+            if key in wanted and call.ended < sent.get(key, math.inf):
+                sent[key] = call.ended
+    return sent
+
+
+def _seen_before_sent(recording: RecordedResults, wanted: Collection[str]) -> dict[str, str]:
+    """The places of values in results that had come before a call was sent the value, by the digests of the values."""
+    sent = _first_sent(recording, wanted)
+    places: dict[str, str] = {}
+    for call in recording.calls:
+        for path, value in walk(call.result.value):
+            if not isinstance(value, str | int | float):
+                continue
+            key = digest(value)
+            if key in wanted and call.ended < sent.get(key, math.inf):
+                places.setdefault(key, f"the result of calls.{call.index} ({call.tool.label}) at {_path_text(path)}")
+    return places
+
+
+def _recorded_places(given: JSON, recording: RecordedResults, wanted: Collection[str]) -> dict[str, str]:
+    """Where values stand in a run, by their digests: in its calls, its results, or its input."""
+    places: dict[str, str] = {}
+    for call in recording.calls:
+        name = f"calls.{call.index} ({call.tool.label})"
+        for where, document in ((name, call.parameters), (f"the result of {name}", call.result.value)):
+            for path, value in walk(document):
+                if isinstance(value, str | int | float) and digest(value) in wanted:
+                    places.setdefault(digest(value), f"{where} at {_path_text(path)}")
+    for path, value in walk(given):
+        if isinstance(value, str | int | float) and digest(value) in wanted:
+            places.setdefault(digest(value), f"the input at {_path_text(path)}")
+    return places
+
+
+def _path_text(path: Sequence[str]) -> str:
+    return ".".join(path) or "its top"
 
 
 def _literals(tree: ast.Module) -> list[_Literal]:
     """The texts and numbers of a program that are not equal to others by chance, in the order of its lines."""
     keys: set[ast.AST] = set()
+    defaults: dict[ast.AST, str] = {}
     found: list[_Literal] = []
     for node in ast.walk(tree):
         match node:
@@ -571,19 +668,60 @@ def _literals(tree: ast.Module) -> list[_Literal]:
                 keys.update(member for member in members if member is not None)
             case _:
                 pass
+        for name, default in _defaults_in(node):
+            defaults.update(dict.fromkeys(ast.walk(default), name))
     for node in ast.walk(tree):
         if not isinstance(node, ast.Constant) or node in keys:
             continue
         value = node.value
         if isinstance(value, str | int | float) and is_distinctive(value) and _is_telling(value):
-            found.append(_Literal(node.lineno, value))
+            found.append(_Literal(node.lineno, value, defaults.get(node, "")))
     return sorted(found, key=lambda literal: literal.lineno)
+
+
+def _defaults_in(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+    """Yield (member of `input`, what stands for it if nobody passes it) of an expression: `input.get("a", 1)`,
+    `input.get("a") or 1`, `input["a"] if "a" in input else 1`.
+    """
+    match node:
+        case ast.Call(args=[_, default]):
+            name = _read_member(node)
+            if name is not None:
+                yield name, default
+        case ast.BoolOp(op=ast.Or(), values=[first, *others]):
+            name = _read_member(first)
+            if name is not None:
+                for other in others:
+                    yield name, other
+        case ast.IfExp(body=first, orelse=second):
+            for read, default in ((first, second), (second, first)):
+                name = _read_member(read)
+                if name is not None:
+                    yield name, default
+        case _:
+            pass
+
+
+def _read_member(node: ast.AST) -> str | None:
+    """The member that `input["a"]` or `input.get("a")` reads; None: it is another expression."""
+    match node:
+        case ast.Subscript(value=ast.Name(id="input"), slice=ast.Constant(value=str(name))):
+            return name
+        case ast.Call(
+            func=ast.Attribute(value=ast.Name(id="input"), attr="get"), args=[ast.Constant(value=str(name)), *_]
+        ):
+            return name
+        case _:
+            return None
 
 
 @dataclass(frozen=True, slots=True)
 class _Literal:
+    """A text or a number of a program; `parameter` is the member of `input` whose default it is."""
+
     lineno: int
     value: str | int | float
+    parameter: str = ""
 
 
 def _is_telling(value: JSON) -> bool:

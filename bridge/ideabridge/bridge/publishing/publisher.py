@@ -76,9 +76,11 @@ from ideabridge.bridge.publishing.importing import (
 from ideabridge.bridge.publishing.program_answer import ProgramAnswer
 from ideabridge.bridge.publishing.program_request import (
     MUCH_ROOM,
+    NO_WORDS,
     ROOM,
     ProgramRequest,
     RefusedProgram,
+    ToolWords,
     program_request,
 )
 from ideabridge.bridge.publishing.programs import (
@@ -90,7 +92,9 @@ from ideabridge.bridge.publishing.programs import (
     input_schema_of,
     named_tools,
     own_program,
+    recorded_defaults,
     reproduce,
+    seen_before_sent,
     unreached_sites,
 )
 from ideabridge.bridge.publishing.teaching import add_record, without_claims
@@ -538,6 +542,8 @@ class Publisher:
         names = named_tools(functions, program)
         await self._check_form(program, functions)
         schema, arguments = input_schema_of(program, function, given[0], making.decisions)
+        if written.inputs:
+            schema = await compute_in_thread(_with_examples, schema, written.inputs[0], recorded[0])
         calls = declared_calls(names, program)
         catalogue = Catalogue({tool.key: tool for one in recorded for tool in one.catalogue.tools}.values())
         plan: JSONObject = {"program": program, "names": names, "calls": calls}
@@ -556,6 +562,13 @@ class Publisher:
         judgements = await self._judge(program, names, given, recorded)
         runs = [other.run for other in recorded[1:]]
         copied = await compute_in_thread(copied_values, program, list[JSON](given), recorded)
+        if own_program(function) != program:
+            stated = {one: decision.default[0] for one, decision in making.decisions.items() if decision.default}
+            defaults = await compute_in_thread(recorded_defaults, program, stated, given, recorded)
+            known = {(literal.line, literal.value) for literal in defaults}
+            copied = [*defaults, *(literal for literal in copied if (literal.line, literal.value) not in known)]
+            if defaults:
+                plan["recorded_defaults"] = list[JSON](dict.fromkeys(literal.parameter for literal in defaults))
         if written.is_of_mind and not runs:
             _expect_confirmed(copied, written.constants)
         if copied:
@@ -658,11 +671,18 @@ class Publisher:
                 caller=caller,
             )
 
-        describe = partial(self.program_request, refs, caller, room=MUCH_ROOM)
+        wanted = ToolWords(name, description)
+        describe = partial(self.program_request, refs, caller, wanted=wanted, room=MUCH_ROOM)
         return await distill(self.bridge, describe, publish, mind, caller)
 
     async def program_request(
-        self, refs: Sequence[str], caller: str, refused: Sequence[RefusedProgram] = (), *, room: int = ROOM
+        self,
+        refs: Sequence[str],
+        caller: str,
+        refused: Sequence[RefusedProgram] = (),
+        *,
+        wanted: ToolWords = NO_WORDS,
+        room: int = ROOM,
     ) -> ProgramRequest:
         """Return what the author of a program for `Bridge.publish` is told about runs.
 
@@ -670,14 +690,15 @@ class Publisher:
             refs: runs of the same task, each as in `Bridge.publish`.
             caller: the owner of the runs.
             refused: the programs that the author wrote before.
-            room: the most bytes of its text.
+            wanted: what the publisher says about the tool.
+            room: the most estimated tokens of its text.
         """
         runs: list[tuple[Function, RecordedResults]] = []
         for ref in refs:
             function = await self.drafting.function(ref, caller)
             runs.append((function, await self._results(function)))
         points = await self.drafting.open_points(refs, caller)
-        return await compute_in_thread(partial(program_request, runs, points, refused, room=room))
+        return await compute_in_thread(partial(program_request, runs, points, refused, wanted=wanted, room=room))
 
     async def _lifted(self, function: Function, making: _Making, name: str, caller: str) -> _Lifted | str:
         """Return the plan with every choice applied, or the reason why the run cannot be a plan."""
@@ -876,6 +897,31 @@ def _written_program(
     if program is None or program is False:
         return None
     return ProgramAnswer(program, None if inputs is None else tuple(inputs))
+
+
+_EXAMPLE: Final = 100
+"""The most characters of an example."""
+
+
+def _with_examples(schema: JSONObject, given: JSON, recording: RecordedResults) -> JSONObject:
+    """Return an input schema with an example for each parameter that has no description: the value of the run.
+
+    Everybody whom the tool is shared with sees it. So it is a value that the publisher gave the run, and none that may
+    come from one of its results, which are the publisher's own.
+    """
+    properties = schema.get("properties")
+    if not isinstance(properties, dict) or not isinstance(given, dict):
+        return schema
+    shown: JSONObject = {}
+    for name, declared in properties.items():
+        value = given.get(name)
+        shown[name] = declared
+        if not isinstance(declared, dict) or not {"description", "default", "examples"}.isdisjoint(declared):
+            continue
+        is_short = isinstance(value, str | int | float) and 0 < len(str(value)) <= _EXAMPLE
+        if is_short and not isinstance(value, bool) and not seen_before_sent(value, recording):
+            shown[name] = {**declared, "examples": [value]}
+    return {**schema, "properties": shown}
 
 
 def _expect_confirmed(copied: Sequence[RecordedLiteral], constants: Sequence[JSON]) -> None:

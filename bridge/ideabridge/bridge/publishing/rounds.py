@@ -19,7 +19,7 @@ from ideabridge.bridge.loop.event import Decider
 from ideabridge.bridge.minds.choice import Choice, MindName
 from ideabridge.bridge.publishing.distilling import ROUNDS, ask_program
 from ideabridge.bridge.publishing.program_answer import ProgramAnswer
-from ideabridge.bridge.publishing.program_request import RefusedProgram
+from ideabridge.bridge.publishing.program_request import RefusedProgram, ToolWords
 from ideabridge.bridge.publishing.publisher import Publisher
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.store.idea import Publication
@@ -54,6 +54,7 @@ class ProgramTask:
         caller: who publishes.
         to: see `Bridge.publish`.
         by: who agreed to share it.
+        description: what its publisher says that it does; None: nothing.
     """
 
     refs: tuple[str, ...]
@@ -61,6 +62,7 @@ class ProgramTask:
     caller: str
     to: str | None
     by: Decider
+    description: str | None = None
 
     @property
     def key(self) -> str:
@@ -81,7 +83,8 @@ class Rounds:
     async def ask(self, task: ProgramTask, mind: MindName | Choice) -> Run:
         """Start the run in which a mind writes the next program; see `ask_program`."""
         refused = [RefusedProgram(one.program, one.why) for one in self.refused(task)]
-        request = await self._publisher.program_request(task.refs, task.caller, refused)
+        wanted = ToolWords(task.name, task.description)
+        request = await self._publisher.program_request(task.refs, task.caller, refused, wanted=wanted)
         return await ask_program(self._publisher.bridge, request, mind, task.caller)
 
     async def hand_in(self, task: ProgramTask, answer: ProgramAnswer, run: Run | None = None) -> Publication:
@@ -113,6 +116,7 @@ class Rounds:
         return await self._publisher.publish(
             task.refs[0],
             task.name,
+            description=task.description,
             choices=choices,
             program=answer,
             to=task.to,

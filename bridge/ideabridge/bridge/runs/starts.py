@@ -147,7 +147,16 @@ def _proposed(plan: Plan, names: JSONObject, machine: Machine, mind: str | None 
     # Nothing outside its names can be called, so these are what its pins and hints are made of.
     ProgramNames.of(names, machine.offer.every.tools)
     seed = secrets.token_hex(8)
-    return ProgramProposed(plan.program or "", interpreter(), time.time(), seed, names, mind=mind, reached=plan.reached)
+    return ProgramProposed(
+        plan.program or "",
+        interpreter(),
+        time.time(),
+        seed,
+        names,
+        mind=mind,
+        reached=plan.reached,
+        assumed=list[JSON](plan.assumed) or None,
+    )
 
 
 def program_of_mind(

@@ -400,7 +400,7 @@ async def publish_idea(
         others = choices.get("runs")
         refs = [ref, *map(str, others if isinstance(others, list) else [])]
         if chosen is not None and not chosen.is_text and chosen.program == _SHOW:
-            request = await bridge.program_request(*refs, caller=LOCAL)
+            request = await bridge.program_request(*refs, name=name, description=description, caller=LOCAL)
             options.print_or_say(request.to_json(), request.text)
             return 0
         # The modules are connected because the tools' definitions say what is read-only and what is required.
@@ -431,7 +431,7 @@ async def publish_idea(
         if to is not None:
             say(_audience_text(name, shares))
         for line in change.breaking:
-            say(f"breaking, against version {publication.version - 1}: {line}", "yellow")
+            say(f"breaking, against the version before: {line}", "yellow")
         if not publication.live:
             say(f"{name} is pinned to another version and still means that one (`ideas unpin`)", "yellow")
     return 0
