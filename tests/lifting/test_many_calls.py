@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ideabridge.bridge import Bridge, report_of
+from ideabridge.bridge.lifting.index import Values
+from ideabridge.bridge.lifting.search import explain
+from ideabridge.bridge.loop.assumptions import Assumptions
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.publishing.drafting import draft_of
 from ideabridge.bridge.runs.stretch import EndedCall, ended_run, keep_ended
@@ -71,3 +74,40 @@ def test_publishing_a_session_of_twice_as_many_calls_takes_about_twice_the_work(
     few = _steps_of_a_session(50)
     many = _steps_of_a_session(200)
     assert many < 5 * few, (few, many)
+
+
+def _steps_of_copied_values(calls: int) -> int:
+    """Return how many instructions it takes to read the copied values of a plan that calls one tool alone."""
+    values: list[JSON] = [
+        {"at": ["calls", str(place), "key"], "by": [f"†results.{place - 1}.next"]} for place in range(1, calls)
+    ]
+    return instructions_of(lambda: Assumptions({"values": values}, ["look"] * calls))
+
+
+def test_reading_twice_as_many_copied_values_takes_about_twice_the_work() -> None:
+    _steps_of_copied_values(2)
+    few = _steps_of_copied_values(300)
+    many = _steps_of_copied_values(1_200)
+    assert many < 5 * few, (few, many)
+
+
+def test_a_long_text_is_looked_through_only_where_a_value_may_begin() -> None:
+    words = " ".join(f"word{number}" for number in range(200))
+    values = Values({"†input": {"name": "Ann"}, "†results.0": [f"title {number}" for number in range(100)]})
+    explain("x", values, "text")
+    steps = instructions_of(lambda: explain(words, values, "text"))
+
+    # A value may have up to twelve words: to look up every part takes more than 100,000.
+    assert steps < 200 * 200, steps
+
+
+def test_a_value_is_found_where_it_begins_with_marks_or_is_a_number() -> None:
+    values = Values({"†results.0": {"tag": "#urgent", "path": "/tmp/x", "count": 1207, "change": -35}})
+    for text, reference in (
+        ("about #urgent things", "†results.0.tag"),
+        ("see /tmp/x, now", "†results.0.path"),
+        ("all 1207 of them", "†results.0.count"),
+        ("it is -35 today", "†results.0.change"),
+    ):
+        found = explain(text, values, "text")
+        assert reference in {one.origin for one in found.by}, text

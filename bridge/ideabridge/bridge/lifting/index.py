@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, TypeAlias
 
@@ -43,6 +43,7 @@ _MEMBERS: Final = 100
 """How many members of an object show whether its keys are data."""
 
 _NAME = re.compile(r"[A-Za-z_$@][\w$-]*")
+_HEAD = re.compile(r"\W*\w+")
 _MAYBE_JSON: Final = frozenset("[{ \t\r\n")
 
 
@@ -65,16 +66,26 @@ class Node:
     key: str = ""
     listed: bool = False
     inner: JSON = None
+    # What is asked for all values in a list or object is found once.
+    _path: Path | None = field(default=None, init=False)
+    _reference: str | None = field(default=None, init=False)
+    _data_keys: int | None = field(default=None, init=False)
+    _is_like_a_map: bool | None = field(default=None, init=False)
 
     @property
     def path(self) -> Path:
         """The keys from the document to the value."""
-        return tuple(reversed([node.key for node in self.above if node.parent is not None]))
+        if self._path is None:
+            self._path = () if self.parent is None else (*self.parent.path, self.key)
+        return self._path
 
     @property
     def reference(self) -> str:
         """The text of the reference that reads it."""
-        return f"{self.root}{format_path(self.path)}"
+        if self._reference is None:
+            above = self.parent
+            self._reference = self.root if above is None else f"{above.reference}{format_path((self.key,))}"
+        return self._reference
 
     @property
     def above(self) -> Iterator[Node]:
@@ -87,13 +98,25 @@ class Node:
     @property
     def data_keys(self) -> int:
         """How many keys on the way look like data and not like names of fields, such as ids that lead to records."""
-        count = 0
-        for node in self.above:
+        if self._data_keys is None:
+            above = self.parent
+            self._data_keys = 0 if above is None else above.data_keys + self._is_at_data_key(above)
+        return self._data_keys
+
+    def _is_at_data_key(self, above: Node) -> bool:
+        if not isinstance(above.inner, dict):
+            return False
+        if self.root == INPUT and above.parent is None:
             # What is directly in the input is a parameter.
-            if node.parent is not None and isinstance(node.parent.inner, dict):
-                of_input = node.root == INPUT and node.parent.parent is None
-                count += not of_input and (_NAME.fullmatch(node.key) is None or is_like_a_map(node.parent.inner))
-        return count
+            return False
+        return _NAME.fullmatch(self.key) is None or above.holds_data_keys
+
+    @property
+    def holds_data_keys(self) -> bool:
+        """Whether it is an object whose keys are data; see `is_like_a_map`."""
+        if self._is_like_a_map is None:
+            self._is_like_a_map = is_like_a_map(self.inner)
+        return self._is_like_a_map
 
 
 def is_like_a_map(value: JSON) -> bool:
@@ -133,6 +156,7 @@ class Values:
         self._numbers: dict[int | float, list[Place]] = {}
         self._others: dict[object, list[Place]] = {}
         self._notations: dict[str, list[str]] = {}
+        self._heads: set[str] = set()
         self._columns: dict[tuple[str, str], dict[tuple[bool, JSON], int]] = {}
         self._sizes: dict[str, int] = {}
         self._numbers_of: dict[str, int] = {}
@@ -180,6 +204,9 @@ class Values:
                 known = self._texts[value] = []
                 if len(value) <= LONGEST:
                     self._notations.setdefault(_folded(value), []).append(value)
+                    head = _HEAD.match(value)
+                    if head is not None:
+                        self._heads.add(head[0])
             _keep(known, place)
             if place[0].root == INPUT and 3 <= len(value) <= LONGEST and len(self.given) < _GIVEN:
                 self.given.append(value)
@@ -198,7 +225,10 @@ class Values:
 
     def equal(self, value: JSON) -> list[Node]:
         """Return the nodes with an equal value, at most `PLACES`, in the order in which they were added."""
-        places = self._places(value)
+        return self._nodes(value, self._places(value))
+
+    def _nodes(self, value: JSON, places: Iterable[Place]) -> list[Node]:
+        """Return the nodes in some of the places of `_places` whose value is equal."""
         if isinstance(value, str) or (isinstance(value, int | float) and not isinstance(value, bool)):
             return [_node(place, value, value) for place in places]
         return [_node(place, found, found) for place in places if same(found := _value_at(place), value)]
@@ -213,7 +243,11 @@ class Values:
 
     def loose(self, value: JSON) -> list[Node]:
         """Return the nodes with an equal value to which no position leads."""
-        return [node for node in self.equal(value) if not node.listed]
+        return self._nodes(value, [place for place in self._places(value) if not _is_listed(place)])
+
+    def begins(self, head: str) -> bool:
+        """Return whether a text or a number may begin like this: with marks, and a word that ends here."""
+        return head in self._heads or head[0] == "-" or head[0].isdigit()
 
     def is_cut(self, value: JSON) -> bool:
         """Return whether a value may have more places than `equal` returns."""
@@ -285,5 +319,9 @@ def _node(place: Place, value: JSON, inner: JSON) -> Node:
     holder, key = place
     if holder.value is None:
         return Node(value, holder.root, inner=inner)
-    listed = holder.listed or isinstance(key, int)
-    return Node(value, holder.root, holder, str(key), listed, inner)
+    return Node(value, holder.root, holder, str(key), _is_listed(place), inner)
+
+
+def _is_listed(place: Place) -> bool:
+    holder, key = place
+    return holder.listed or isinstance(key, int)

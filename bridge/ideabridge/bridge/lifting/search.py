@@ -24,6 +24,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import islice
 from typing import Final
 
@@ -149,7 +150,7 @@ class _Search:
             node: the value that it takes.
             length: the length of a value within a text: of several, a longer one says more.
         """
-        key = encode_text(one.to_json())
+        key = one.reference if isinstance(one, PathTo) else encode_text(one.to_json())
         if key not in self._ranked:
             likeness = 0 if node is None else self._likeness(node)
             keys = sum(reference.count(".") for reference in one.references)
@@ -201,20 +202,18 @@ class _Search:
         for field, value in _fields(items[number]):
             if (tuple(field.split(".")) if field else ()) == take:
                 continue
-            sources = self._elsewhere(value, holder)
+            sources = self._elsewhere(value)
             if sources and self._values.selects(holder, field, value, number):
                 yield from (ItemOf(holder.reference, take, (field, source)) for source in sources)
 
-    def _elsewhere(self, value: JSON, holder: Node) -> list[PathTo]:
-        """Return paths to a value that are not in the list itself and select by no position."""
+    def _elsewhere(self, value: JSON) -> list[PathTo]:
+        """Return paths to a value that select by no position, so that none is in a list."""
         if not is_distinctive(value):
             return []
-        found: list[PathTo] = []
-        for node in self._values.loose(value):
-            outside = all(above is not holder for above in node.above)
-            if outside and (node.root == INPUT or not is_common(value)):
-                found.append(PathTo(node.reference))
-        return found[:_SOURCES]
+        nodes = self._values.loose(value)
+        if is_common(value):
+            nodes = [node for node in nodes if node.root == INPUT]
+        return [PathTo(node.reference) for node in nodes[:_SOURCES]]
 
     # -- other notations -------------------------------------------------------------------------------------------
 
@@ -251,7 +250,7 @@ class _Search:
 
     def _pieces(self, text: str) -> list[tuple[int, int, list[Node]]]:
         """Return (start, end, places) of the longest parts of a text that are values, without overlap."""
-        spans = dict(_spans(text))
+        spans = dict(_spans(text, self._values.begins))
         # What is in the input may also be a part of a word.
         for given in self._values.given:
             start = text.find(given)
@@ -278,7 +277,8 @@ class _Search:
         if len(part) < 3 and not any(char.isdigit() for char in part):
             return []
         nodes = self._values.equal(part)
-        number = convert(part, ("number",))
+        # Most parts are words, which is seen without converting them.
+        number = convert(part, ("number",)) if part[-1].isdigit() else None
         if isinstance(number, int | float) and convert(number, ("text",)) == part:
             nodes = [*nodes, *self._values.equal(number)]
         if len(part) < 3:
@@ -286,21 +286,29 @@ class _Search:
         return sorted(nodes, key=lambda node: -self._likeness(node)) if len(nodes) > 1 else nodes
 
 
-def _spans(text: str) -> Iterator[tuple[int, list[int]]]:
+def _spans(text: str, begins: Callable[[str], bool]) -> Iterator[tuple[int, list[int]]]:
     """Yield each place where a value may begin in a text, with the places where it may end, the last first.
 
     A value begins and ends where words do, or where the marks around a word do: `/tmp/x`, `#5`.
+
+    Args:
+        text: the text.
+        begins: returns whether a value begins with some marks and a word.
     """
     words = list(islice(re.finditer(r"(?P<before>[^\w\s]*)(?P<word>\w+)(?P<after>[^\w\s]*)", text), 300))
     for number, first in enumerate(words):
+        starts = {first.start("before"), first.start("word")}
+        if number and words[number - 1].end("after") > words[number - 1].end("word"):
+            # The marks between two words belong to the first of them.
+            starts.add(words[number - 1].end("word"))
+        taken = [start for start in starts if begins(text[start : first.end("word")])]
+        if not taken:
+            continue
         ends: list[int] = []
         for last in words[number : number + _WORDS]:
             ends += {last.end("word"), last.end("after")}
         ends.sort(reverse=True)
-        if number and words[number - 1].end("after") > words[number - 1].end("word"):
-            # The marks between two words belong to the first of them.
-            yield words[number - 1].end("word"), ends
-        yield from ((start, ends) for start in sorted({first.start("before"), first.start("word")}))
+        yield from ((start, ends) for start in taken)
 
 
 # -- names ----------------------------------------------------------------------------------------------------------
@@ -310,14 +318,19 @@ def likeness_of(name: str, path: Path) -> int:
     """Return how much the keys of a path are like the name of a parameter: 4 if the last one is this name, 0 if no word
     of them is the same.
     """
-    wanted = _words(name)
     keys = [key for key in path if not key.isdecimal()]
+    return _likeness_of(name, tuple(keys[-2:]))
+
+
+@lru_cache(maxsize=4096)
+def _likeness_of(name: str, keys: Path) -> int:
+    wanted = _words(name)
     if not wanted or not keys:
         return 0
     last = _words(keys[-1])
     if last == wanted:
         return 4
-    around = _words("_".join(keys[-2:]))
+    around = _words("_".join(keys))
     if set(around) == set(wanted):
         # `issue.id` for `issue_id`.
         return 3

@@ -20,6 +20,7 @@ a new kind of value, a bound of the search. A note is a reason to ask before a c
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -140,6 +141,9 @@ class Assumptions:
         idle: Collection[int] = (),
     ) -> None:
         self._tools = tools
+        self._places_of: dict[str, list[int]] = {}
+        for place, tool in enumerate(tools):
+            self._places_of.setdefault(tool, []).append(place)
         self._idle = idle
         self._earlier = rules < RULES_OF_NOTES
         self.problems: list[tuple[int | None, str]] = []
@@ -191,8 +195,7 @@ class Assumptions:
         place = int(path[1])
         if place >= before:
             return one
-        others = [number for number in range(before) if number != place and self._tools[number] == self._tools[place]]
-        near = sorted(others, key=lambda number: abs(number - place))[:_NEAREST]
+        near = _nearest(self._places_of[self._tools[place]], place, before)
         return replace(one, among=tuple(format_reference(("results", str(number), *path[2:])) for number in near))
 
     def _refuse(self, problem: str) -> None:
@@ -404,6 +407,21 @@ def _parts(listed: list[JSON]) -> int:
         elif isinstance(one, list):
             stack.extend(one)
     return count
+
+
+def _nearest(places: Sequence[int], place: int, before: int) -> list[int]:
+    """Return the other calls of a tool that are nearest to one of them, at most three; of two, the earlier one first.
+
+    Args:
+        places: the places of all calls of the tool, in order.
+        place: that of the call.
+        before: no call from this place on is taken.
+    """
+    at = bisect_left(places, place)
+    end = bisect_left(places, before)
+    earlier = places[max(0, at - _NEAREST) : at]
+    later = places[at + 1 : min(end, at + 1 + _NEAREST)]
+    return sorted([*earlier, *later], key=lambda number: abs(number - place))[:_NEAREST]
 
 
 def _companions(explained: Sequence[Explained]) -> dict[Path, list[Explained]]:
