@@ -20,6 +20,7 @@ import os
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -155,7 +156,9 @@ def used() -> tuple[float, float]:
 def forget_peaks() -> None:
     """Let the peaks of memory begin anew."""
     for folder in processes():
-        (folder / "clear_refs").write_text("5", encoding="utf-8")
+        # A process may have ended in the meantime.
+        with suppress(OSError):
+            (folder / "clear_refs").write_text("5", encoding="utf-8")
 
 
 async def published(bridge: Bridge, run: str, name: str) -> Measured:

@@ -77,7 +77,9 @@ def _placed(mine: Lifted, other: Lifted, where: str) -> list[Executed]:
     if _counts(here) == _counts(there):
         return _in_turn(here, range(len(here)), there, range(len(there)))
 
-    explain(mine)
+    if not mine.leaves:
+        # Of the runs that are offered one after the other, each is compared with the same explanations.
+        explain(mine)
     explain(other)
     needed_here, needed_there = sorted(mine.needed), sorted(other.needed)
     if _counts(here[place] for place in needed_here) != _counts(there[place] for place in needed_there):

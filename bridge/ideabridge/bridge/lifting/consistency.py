@@ -48,7 +48,8 @@ def inconsistency(
     """
     machine = plan_machine(run, catalogue or run.machine.catalogue, plan)
     calls, shared = plan.expanded()
-    errors = machine.check(calls, plan.output, shared)
+    # With its explanations, as it is taken up: it is bound once.
+    errors = machine.check(calls, plan.output, shared, explained=plan.explained)
     if errors:
         return f"it cannot run by itself: {errors[0]['error']}"
     at = dict(enumerate(range(len(run.machine.history)))) if places is None else places

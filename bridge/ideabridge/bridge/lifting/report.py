@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import groupby
 from typing import Any, Final, TypeAlias
 
-from ideabridge.bridge.context.explanations import Explained, same
+from ideabridge.bridge.context.explanations import Explained, Read, same
 from ideabridge.bridge.context.state import Missing
 from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.lifting.aligned import AlignedRun, Leaf, short
@@ -120,17 +121,17 @@ def _literal(one: Explained, leaf: Leaf | None) -> JSONObject:
 def _offers(draft: PlanDraft, store: Store, caller: str) -> Iterator[JSONObject]:
     """Runs of the same shape, with the literals of which they would remove an explanation."""
     for run in runs_like(draft.lifted, store, caller):
-        settles = [".".join(one.at) for one in draft.explained if _contradicts(draft, run, one)]
+        read = partial(run.read, arguments=draft.arguments(run))
+        settles = [".".join(one.at) for one in draft.explained if _contradicts(run, read, one)]
         yield {"run": run.run_id, "settles": list[JSON](settles)}
 
 
-def _contradicts(draft: PlanDraft, run: AlignedRun, one: Explained) -> bool:
-    arguments = draft.arguments(run)
+def _contradicts(run: AlignedRun, read: Read, one: Explained) -> bool:
     place = None if one.at[0] == "output" else int(one.at[1])
     there = run.leaf(place, one.at[1:] if place is None else one.at[2:])
     if isinstance(there, Missing):
         return False
-    values = [each.value(lambda text: run.read(text, arguments)) for each in one.by]
+    values = [each.value(read) for each in one.by]
     return any(isinstance(value, Missing) or not same(value, there) for value in values)
 
 
