@@ -370,6 +370,64 @@ def test_a_call_that_may_have_been_a_decision_asks_before_it_changes_something()
     assert run.finish_all().statuses() == ["done", "failed", "done"]
 
 
+def chain(writes: int) -> list[JSON]:
+    """A read, and calls that change something, each after the one before."""
+    first: list[JSON] = [echo(1), write(0, _id="w0")]
+    return [*first, *(write(number, _id=f"w{number}", _after=[f"w{number - 1}"]) for number in range(1, writes))]
+
+
+def named(run: Driven, call: int) -> list[str]:
+    """The places that the question about a call names."""
+    return [line.split(":")[0] for line in why(run, call).splitlines()]
+
+
+@pytest.mark.parametrize("by", ["Ann", Decider("assistant", "tool")])
+def test_a_person_is_asked_once_about_calls_that_may_have_been_decisions(by: str | Decider) -> None:
+    run = driven(chain(4), decisions=[1, 2, 4]).finish_all()
+    assert named(run, 1) == ["calls.1", "calls.2", "calls.4"]
+    decide(run, 1, "approve", by=by)
+    assert run.finish_all().statuses() == ["done"] * 5
+    # What no person has seen remains in the answer, once.
+    expected: list[tuple[JSON, JSON]] = [("calls.1", None), ("calls.2", None), ("calls.4", None)]
+    assert told(run) == ([] if by == "Ann" else expected)
+
+
+def test_a_call_that_may_have_been_a_decision_asks_itself_if_it_was_not_named_or_the_other_was_denied() -> None:
+    run = driven(chain(25), decisions=list(range(1, 26))).finish_all()
+    assert named(run, 1) == [f"calls.{place}" for place in range(1, 22)]
+    decide(run, 1, "approve")
+    run.finish_all()
+    assert named(run, 22) == [f"calls.{place}" for place in range(22, 26)]
+    assert run.statuses()[21:23] == ["done", "asking"]
+
+    run = driven([write(5), write(6)], decisions=[0, 1]).finish_all()
+    assert named(run, 1) == ["calls.1"]
+    decide(run, 0, "deny")
+    assert (named(run, 1), told(run)) == (["calls.1"], [("calls.0", None), ("calls.1", None)])
+
+
+def test_other_doubts_ask_although_the_decision_was_approved() -> None:
+    literals = [literal("calls.2.x", "†input.n", constant(5))]
+    run = driven(chain(2), *literals, decisions=[1, 2], given_input={"n": 6}).finish_all()
+    decide(run, 1, "approve")
+    run.finish_all()
+    assert named(run, 2) == ["calls.2.x is 6 (†input.n); it could also be 5 (always 5)"]
+
+
+@pytest.mark.parametrize(
+    ("runs", "words", "asks"), [(1, "/archive/atlas", True), (2, "/archive/atlas", False), (1, "-1", False)]
+)
+def test_words_around_a_copied_value_ask_before_a_change_until_two_runs_agree(
+    runs: int, words: str, asks: bool
+) -> None:
+    by: list[JSON] = [{"join": ["†input.n", constant(words)]}, constant(f"a{words}")]
+    for call in (write("?"), echo("?")):
+        run = driven([call], literal("calls.0.x", *by, runs=runs), given_input={"n": "a"}).finish_all()
+        is_asked = asks and call["_tool"] == "write"
+        assert why(run, 0) == ('calls.0.x: "/archive/atlas" in it was recorded' if is_asked else "")
+        assert told(run) == []
+
+
 @pytest.mark.parametrize("is_read", [False, True])
 def test_a_call_that_reads_may_have_been_a_decision_if_something_comes_of_it(is_read: bool) -> None:
     output: JSON = "†results.1" if is_read else "†results.0"

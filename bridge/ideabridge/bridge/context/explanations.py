@@ -373,6 +373,12 @@ class Joined(Explanation):
         return tuple(dict.fromkeys(text for one in self.parts for text in one.references))
 
     @property
+    def words(self) -> str:
+        """The constant parts with a word in them, for people; empty if there are none."""
+        texts = [one.constant for one in self.parts if isinstance(one, Constant)]
+        return " and ".join(show(text) for text in texts if isinstance(text, str) and _WORD.search(text))
+
+    @property
     def origin(self) -> str | None:
         """That of the only part that is no constant."""
         parts = [one.origin for one in self.parts if not isinstance(one, Constant)]
@@ -588,6 +594,7 @@ MOST: Final = 64
 """The most explanations of one literal."""
 
 _PLACE = re.compile(r"0|[1-9][0-9]{0,8}")
+_WORD = re.compile(r"[^\W\d_]{2}")
 
 
 CUT: Final = "not every explanation was looked for"

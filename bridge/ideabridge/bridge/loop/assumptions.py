@@ -33,6 +33,7 @@ from ideabridge.bridge.context.explanations import (
     NOTED,
     WHEN,
     Explained,
+    Joined,
     Read,
     assumption,
     operand_path,
@@ -284,6 +285,8 @@ class Assumptions:
             The values by their keys in the call, what is uncertain, and why a literal has no value (or None).
         """
         values, doubts, problem = self._settled(self.of(place), 2, read)
+        if not self._earlier and not only_reads:
+            doubts.notes += self._recorded_words(place, read, doubts.assumed)
         tested = self.tested(place)
         others = [text for text in texts if text not in tested]
         watched = self._watched.get(place, ())
@@ -337,6 +340,24 @@ class Assumptions:
             if companion is not None and found.assumed is None:
                 doubts.assumed.append(assumption(one, found.value, companion))
         return values, doubts, problem
+
+    def _recorded_words(self, place: int, read: Read, assumed: Iterable[JSONObject]) -> list[JSONObject]:
+        """Note the words that a mind wrote around a copied value in one run alone: they may belong to its data, also
+        where the copied value is the same again.
+        """
+        named = {str(one["at"]) for one in assumed}
+        notes: list[JSONObject] = []
+        for one in self.of(place):
+            first = one.by[0]
+            at = ".".join(one.at)
+            is_passed = one.given is not None and not isinstance(read(one.given), Missing)
+            if isinstance(first, Joined) and first.words and one.runs == 1 and at not in named and not is_passed:
+                notes.append({"at": at, "what": f"{first.words} in it was recorded"})
+        return notes
+
+    def may_decide(self, place: int) -> bool:
+        """Return whether a call may have been made because of a result that it does not read."""
+        return not self._earlier and place in self._decisions
 
     def _passed_companion(self, one: Explained, read: Read) -> str | None:
         """Return why a followed value may not fit: a value from the same place was passed, and this one was not."""
