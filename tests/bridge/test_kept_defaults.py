@@ -40,12 +40,33 @@ def invite(name: str, mail: str) -> str:
     return f"{name} <{mail}>"
 
 
-TOOLS = Toolbox(owner_of, search, query, invite)
+@tool(read_only=False)
+def create(title: str) -> JSONObject:
+    """Create an issue, whose id is the length of its title."""
+    return {"id": len(title), "title": title, "state": "open", "votes": 0, "author": "ann", "comments": 0}
 
 
-async def published(bridge: Bridge, given: JSONObject, *turns: JSONObject) -> Run:
+@tool(read_only=True)
+def cities(country: str) -> list[JSON]:
+    """The cities of a country."""
+    return [
+        {"name": f"{country} {number}", "lat": 40 + number, "lon": 10 + 3 * number, "people": 900 + number}
+        for number in range(6)
+    ]
+
+
+@tool(read_only=True)
+def weather(latitude: int, longitude: int, days: int) -> str:
+    """The weather at a place."""
+    return f"sunny at {latitude} {longitude} for {days} days"
+
+
+TOOLS = Toolbox(owner_of, search, query, invite, create, cities, weather)
+
+
+async def published(bridge: Bridge, given: JSONObject, *turns: JSONObject, output: type[object] | None = None) -> Run:
     """A run by a mind that copies what it sees, published as `it`."""
-    run = await bridge.solve("Do it", input=given, mind="turns")
+    run = await bridge.solve("Do it", input=given, output=output, mind="turns")
     for number, turn in enumerate(turns):
         run.submit(number, turn)
         while await run.wait(20) == "needs_approval":
@@ -121,3 +142,38 @@ async def test_a_name_within_a_query_does_not_silently_stay() -> None:
         for given in ({"customer": "Cog Inc", "city": "Rome"}, {"customer": "Cog Inc", "city": "Oslo"}):
             _, assumed, _ = await answered(bridge, **given)
             assert "calls.0.sql" in assumed
+
+
+async def test_one_of_two_numbers_of_one_object_does_not_silently_stay() -> None:
+    async with Bridge(toolbox=TOOLS) as bridge:
+        turns: list[JSONObject] = [
+            {"calls": [call("cities", country="italy")]},
+            {"calls": [call("weather", latitude=43, longitude=19, days=7)], "output": "†results.1"},
+        ]
+        await published(bridge, {"country": "italy"}, *turns)
+        output, assumed, _ = await answered(bridge, country="italy", latitude=60)
+        assert output == "sunny at 60 19 for 7 days"
+        assert assumed["calls.1.longitude"] == "it is the recorded default, and latitude was passed"
+        assert "calls.1.days" not in assumed
+        for given in ({"latitude": 60, "longitude": 20}, {"days": 2}):
+            _, assumed, _ = await answered(bridge, country="italy", **given)
+            assert "calls.1.longitude" not in assumed
+
+
+async def test_a_number_that_a_call_made_is_followed_and_nothing_is_said_where_it_is_the_same() -> None:
+    async with Bridge(toolbox=TOOLS) as bridge:
+        turns: list[JSONObject] = [{"calls": [call("create", title="a")]}, {"output": 1}]
+        await published(bridge, {"title": "a"}, *turns, output=int)
+        output, assumed, _ = await answered(bridge, title="b")
+        assert (output, "output" in assumed) == (1, False)
+        output, assumed, _ = await answered(bridge, title="bcd")
+        assert (output, assumed["output"]) == (3, "its explanations differ")
+
+
+@pytest.mark.parametrize("judged", [True, 5])
+async def test_what_a_mind_judged_or_counted_is_told(judged: bool | int) -> None:
+    async with Bridge(toolbox=TOOLS) as bridge:
+        turns: list[JSONObject] = [{"calls": [call("owner_of", project="anvil")]}, {"output": judged}]
+        await published(bridge, {"project": "anvil"}, *turns, output=type(judged))
+        output, assumed, _ = await answered(bridge, project="cog")
+        assert (output, assumed["output"]) == (judged, "recorded value")

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import copy
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from itertools import islice
@@ -45,7 +45,7 @@ from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.lifting.aligned import AlignedRun, Leaf, ValueSource, has_field_names, names_of
 from ideabridge.bridge.lifting.choices import KEEP, MIND, Choices
 from ideabridge.bridge.lifting.consistency import inconsistency
-from ideabridge.bridge.lifting.lifted import RECORDED, VARIES, Lifted
+from ideabridge.bridge.lifting.lifted import JUDGED, RECORDED, VARIES, Lifted
 from ideabridge.bridge.lifting.parameters import (
     Inputs,
     Parameter,
@@ -496,9 +496,39 @@ class _Making:
         found = self._lifted.found.get(leaf.path)
         by = tuple(found.by) if found is not None else (Constant(leaf.value),)
         runs = self._lifted.agreed.get(leaf.path, 1)
-        contradicted = found is not None and found.contradicted
-        why = VARIES if contradicted else RECORDED
-        self.explained.append(Explained(leaf.at, by, runs, found is not None and found.cut, why))
+        cut = found is not None and found.cut
+        if found is not None and found.contradicted:
+            self.explained.append(Explained(leaf.at, by, runs, cut, VARIES))
+            return
+        made = self._made_value(leaf, by)
+        if made is not None:
+            others = tuple(one for one in by if one is not made)
+            self.explained.append(Explained(leaf.at, (made, *others), runs, cut))
+            return
+        why = RECORDED if isinstance(leaf.value, str) else JUDGED
+        self.explained.append(Explained(leaf.at, by, runs, cut, why))
+
+    def _made_value(self, leaf: Leaf, by: Sequence[Explanation]) -> PathTo | None:
+        """Return the only place where a call made the number that the run returns, such as the id of a new issue; None
+        if there is none, or if there are several.
+
+        Elsewhere an equal number is there by chance: a page, while the run counted. A truth value is equal by chance in
+        half of all cases, so it may always be what a mind judged.
+        """
+        if isinstance(leaf.value, bool) or not isinstance(leaf.value, int | float):
+            return None
+        made: list[PathTo] = []
+        for one in by:
+            if not isinstance(one, PathTo) or one.has_positions:
+                continue
+            match one.path:
+                case ("results", _):
+                    made.append(one)
+                case ("results", place, *_) if not self._lifted.reads_only(int(place)):
+                    made.append(one)
+                case _:
+                    pass
+        return made[0] if len(made) == 1 else None
 
     # -- parameters ------------------------------------------------------------------------------------------------
 

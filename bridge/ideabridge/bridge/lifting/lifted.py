@@ -26,7 +26,10 @@ MOST_CALLS: Final = 10_000
 VARIES: Final = "it differed between the runs, and nothing explains it"
 
 RECORDED: Final = "recorded text"
-"""Why a part of the output that only its constant explains is never determined."""
+"""Why a text of the output that only its constant explains is never determined."""
+
+JUDGED: Final = "recorded value"
+"""The same for a number, a truth value, or another value that a mind may have judged or counted."""
 
 
 @dataclass

@@ -14,7 +14,7 @@ from ideabridge.bridge.context.state import Missing
 from ideabridge.bridge.lifting.aligned import AlignedRun
 from ideabridge.bridge.lifting.draft import PlanDraft
 from ideabridge.bridge.lifting.evidence import CONTRADICTED, Record, record_of, teach, view_of
-from ideabridge.bridge.lifting.lifted import RECORDED, VARIES
+from ideabridge.bridge.lifting.lifted import JUDGED, RECORDED, VARIES
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.store.database import now_text
 from ideabridge.bridge.store.idea import Publication
@@ -121,7 +121,7 @@ def _read(run: AlignedRun, arguments: JSONObject, text: str) -> JSON | Missing:
     return run.read(text, arguments)
 
 
-_REASONS: Final = (CONTRADICTED, COPIED_PART, MAYBE_DATA, RECORDED, VARIES)
+_REASONS: Final = (CONTRADICTED, COPIED_PART, JUDGED, MAYBE_DATA, RECORDED, VARIES)
 """The reasons that a document may give: a person reads them in questions, so no document words them."""
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 
 from ideabridge.bridge.checking import check_beside
+from ideabridge.bridge.context.explanations import PathTo
 from ideabridge.bridge.context.messages import read_context, read_message
 from ideabridge.bridge.context.references import format_reference, is_reference, parse_reference
 from ideabridge.bridge.context.state import Missing, read
@@ -99,7 +100,7 @@ def plan_of(publication: Publication, arguments: JSONObject) -> Plan:
     plan = publication.present_plan
     if plan is None:
         raise PublicationError(f"{publication.name} holds no plan")
-    plan = with_kept_defaults(_without_passed(plan, arguments), arguments, publication.input_schema)
+    plan = _without_passed(with_kept_defaults(plan, arguments, publication.input_schema), arguments)
     return read_published(plan, arguments, publication.input_schema, publication.output_schema, name=publication.name)
 
 
@@ -126,9 +127,11 @@ _LONG_TEXT: Final = 40
 def with_kept_defaults(plan: JSONObject, arguments: JSONObject, schema: JSONObject | None) -> JSONObject:
     """Return a plan that says of a recorded default why it may not belong to the other arguments.
 
-    A default was recorded together with the other values of its call. So it is assumed where another value of the call
-    is passed, and where it is words, which a mind wrote for the values of that time. Once two runs had the same value,
-    or if the author of the plan wrote it for any input, nothing is assumed.
+    A default was recorded together with the other values of its call. So a text, list or object is assumed where
+    another value of the call is passed, and any value where one is passed that was a member of the same object of an
+    earlier result, as the other coordinate of a place is. Words are always assumed: a mind wrote them for the values of
+    that time. Once two runs had the same value, or if the author of the plan wrote it for any input, nothing is
+    assumed.
     """
     if plan.get("copied") != 1:
         return plan
@@ -136,20 +139,64 @@ def with_kept_defaults(plan: JSONObject, arguments: JSONObject, schema: JSONObje
     kept = {name: value for name, value in filled.items() if name not in arguments}
     calls, listed = plan.get("calls"), plan.get("explained")
     explained = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
-    found: list[JSON] = []
+    by_place = {_place_of(one): one for one in explained}
+    replaced = _replaced_objects(plan, explained, arguments)
+    told: dict[tuple[str, ...], JSONObject] = {}
     for place, call in enumerate(calls if isinstance(calls, list) else []):
         parameters = dict(_parameters_in(call, ("calls", str(place))))
         passed = [name for name in parameters.values() if name in arguments]
         passed += [name for one in explained if (name := _passed_at(one, place, arguments)) is not None]
         for at, name in parameters.items():
-            if name not in kept or any(one.get("at") == list(at) for one in explained):
+            if name not in kept:
                 continue
-            why = OWN_WORDS if _are_words(kept[name]) else None
-            if passed and isinstance(kept[name], str | list | dict):
-                why = f"it is the recorded default, and {passed[0]} was passed"
-            if why is not None:
-                found.append({"at": list[JSON](at), "by": [format_reference(("input", name))], "why": why})
-    return {**plan, "explained": [*explained, *found]} if found else plan
+            known = by_place.get(at)
+            if known is None:
+                why = _why_kept(kept[name], passed)
+                if why is not None:
+                    told[at] = {"at": list[JSON](at), "by": [format_reference(("input", name))], "why": why}
+                continue
+            companion = next((replaced[one] for one in _objects_of(known) if one in replaced), None)
+            if companion is not None and known.get("why") is None:
+                told[at] = {**known, "why": _kept_beside(companion)}
+    if not told:
+        return plan
+    others = [one for one in explained if _place_of(one) not in told]
+    return {**plan, "explained": [*others, *told.values()]}
+
+
+def _why_kept(default: JSON, passed: Sequence[str]) -> str | None:
+    """Why a default may not belong to what was passed to the same call; None if it may be the same for every input."""
+    if passed and isinstance(default, str | list | dict):
+        return _kept_beside(passed[0])
+    return OWN_WORDS if _are_words(default) else None
+
+
+def _kept_beside(passed: str) -> str:
+    return f"it is the recorded default, and {passed} was passed"
+
+
+def _place_of(explained: JSONObject) -> tuple[str, ...]:
+    at = explained.get("at")
+    return tuple(str(key) for key in at) if isinstance(at, list) else ()
+
+
+def _replaced_objects(plan: JSONObject, explained: Iterable[JSONObject], arguments: JSONObject) -> dict[str, str]:
+    """By an object in an earlier result, a parameter that was passed in place of one of its members."""
+    names = {format_reference(("input", name)): name for name in arguments}
+    replaced: dict[str, str] = {}
+    for one in explained:
+        name = names.get(_written_at(plan, one.get("at")) or "") or _passed_followed(one, arguments)
+        if name is not None:
+            replaced.update((holder, name) for holder in _objects_of(one))
+    return replaced
+
+
+def _objects_of(explained: JSONObject) -> list[str]:
+    """The objects in earlier results of which a literal may be a member; see `Explanation.holder`."""
+    by = explained.get("by")
+    references = [one for one in by if isinstance(one, str) and is_reference(one)] if isinstance(by, list) else []
+    holders = [PathTo(one).holder for one in references]
+    return [holder for holder in holders if holder is not None]
 
 
 def _parameters_in(value: JSON, at: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -168,8 +215,16 @@ def _parameters_in(value: JSON, at: tuple[str, ...]) -> Iterator[tuple[tuple[str
 
 def _passed_at(explained: JSONObject, place: int, arguments: JSONObject) -> str | None:
     """The parameter that gives a followed value of a call, if it is passed."""
-    at, given = explained.get("at"), explained.get("given")
-    if not isinstance(at, list) or at[:2] != ["calls", str(place)] or not isinstance(given, str):
+    at = explained.get("at")
+    if not isinstance(at, list) or at[:2] != ["calls", str(place)]:
+        return None
+    return _passed_followed(explained, arguments)
+
+
+def _passed_followed(explained: JSONObject, arguments: JSONObject) -> str | None:
+    """The parameter that gives a followed value, if it is passed."""
+    given = explained.get("given")
+    if not isinstance(given, str):
         return None
     path = next(parse_reference(given).operands()).path
     return None if isinstance(read(arguments, path), Missing) else path[-1]
