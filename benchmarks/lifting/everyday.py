@@ -273,18 +273,21 @@ def named_places(result: CallToolResult) -> dict[str, str]:
 def wrong_places(made: Sequence[Made], right: Sequence[Made], is_output_wrong: bool) -> set[str]:
     """Where the calls of a tool differ from those by hand.
 
-    `calls.1.path` is a parameter with a value that no call by hand of that tool has, `calls.1` a call too many, and
-    `missing TOOL` stands for calls that were not made.
+    `calls.1.path` is a parameter with a value that no call by hand of that tool has, `calls.1` a call too many (each
+    that nobody made, if there are more calls of the tool than by hand), and `missing TOOL` stands for calls that were
+    not made.
     """
     places: set[str] = {"output"} if is_output_wrong else set()
+    made_counts = Counter(call.tool for call in made)
+    right_counts = Counter(call.tool for call in right)
     open_calls = list(right)
     for number, call in enumerate(made):
         if call in open_calls:
             open_calls.remove(call)
             continue
         places |= _wrong_parameters(number, call, [other for other in right if other.tool == call.tool])
-    made_counts = Counter(call.tool for call in made)
-    right_counts = Counter(call.tool for call in right)
+        if made_counts[call.tool] > right_counts[call.tool]:
+            places.add(f"calls.{number}")
     places |= {f"missing {tool}" for tool in right_counts if right_counts[tool] > made_counts[tool]}
     return places
 
