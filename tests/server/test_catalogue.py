@@ -16,6 +16,7 @@ from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.store.idea import Idea, IdeaMeta
 from ideabridge.server.own_tools import LISTED
 from ideabridge.server.server import Front
+from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.tool import Annotations, Tool
 from ideabridge.tools.toolbox import Toolbox
@@ -91,6 +92,36 @@ async def test_long_lists_come_in_pages(mode: str) -> None:
             assert await call(client, "idea_000") == {"result": 1}
             publish(front, "idea_000", output={"type": "string"})
             assert "output of idea_000" in await refused(client, "idea_000")
+
+
+@tool(read_only=True)
+def double(x: int) -> int:
+    """Double a number."""
+    return 2 * x
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_a_new_idea_has_a_place_in_a_list_that_is_full_of_used_ones(mode: str) -> None:
+    async with fronted(Toolbox(double), listed_ideas=4) as front:
+        used = [f"idea_{number}" for number in range(5)]
+        for name in used:
+            publish(front, name)
+        async with Client(front.server, mode=mode) as client:
+            for name in used * 2:
+                await call(client, name)
+            run = (await call(client, "run_plan", calls=[{"_tool": "double", "x": 2}], output="†results.0"))["run"]
+            told = await call(client, "publish_idea", idea=run, name="fresh")
+            assert "listed" not in told
+            tools = await all_tools(client)
+            assert "fresh" in tools
+            assert len(tools) == len(LISTED) + 4
+
+            publish(front, "newer")
+            assert "newer" in await all_tools(client)
+            told = await call(client, "publish_idea", idea=run, name="fresh", description="Doubles two.")
+            assert told["listed"] is False
+            assert "fresh" not in await all_tools(client)
+            assert (await call(client, "fresh"))["result"] == 4
 
 
 async def test_a_task_with_many_tools_shows_signatures_of_those_that_fit_it() -> None:

@@ -321,7 +321,10 @@ class Configuration(BaseModel):
         " be published.",
     )
     listed_ideas: int = Field(
-        default=20, ge=0, le=10_000, description="How many published ideas, the most used ones, hosts see as tools."
+        default=20,
+        ge=0,
+        le=10_000,
+        description="How many published ideas hosts see as tools: the newest quarter, and the most used.",
     )
     users: UsersSettings = Field(default_factory=UsersSettings, description="What named users of one server may do.")
     retention: Literal[False] | RetentionSettings = Field(

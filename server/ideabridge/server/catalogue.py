@@ -43,6 +43,9 @@ _SUGGESTED: Final = 500
 _PASSED_OVER: Final = 1000
 """The most ideas that are passed over, because they cannot be called here, to list the most used of the others."""
 
+_PART_FOR_NEW: Final = 4
+"""One of so many places in the list is for the newest published ideas, whether they were called or not."""
+
 _COUNTED: Final = 32
 """Calls of published ideas that are counted in memory before they are stored; a crash loses them."""
 
@@ -442,12 +445,31 @@ class ToolCatalogue:
         """Return whether a caller's list has published ideas."""
         return next(self._from("ideas:", caller, []), None) is not None
 
+    def is_crowded_out(self, publication: Publication, caller: str) -> bool:
+        """Return whether a published idea is not in a caller's list only because there are more than places."""
+        fits = self.bridge.store.publications.count(caller=caller) <= self._most
+        if fits or not self._is_listed(publication, caller):
+            return False
+        self._note_uses()
+        return all(one.name != publication.name for one in self._most_used(caller))
+
     def _most_used(self, caller: str) -> list[Publication]:
-        """The most used ideas that are listed, by name."""
-        listed: list[Publication] = []
+        """The newest ideas that are listed, and the most used of the others, by name.
+
+        Nobody can have used a new one, so a part of the places is for these.
+        """
+        publications = self.bridge.store.publications
+        newest = [
+            one
+            for one in publications.newest(self._most // _PART_FOR_NEW, caller=caller)
+            if self._is_listed(one, caller)
+        ]
+        names = {one.name for one in newest}
+        listed = newest
         for limit in (self._most, self._most + _PASSED_OVER):
-            ranked = self.bridge.store.publications.most_used(limit, caller=caller)
-            listed = [one for one in ranked if self._is_listed(one, caller)][: self._most]
+            ranked = publications.most_used(limit, caller=caller)
+            used = [one for one in ranked if one.name not in names and self._is_listed(one, caller)]
+            listed = [*newest, *used][: self._most]
             if len(listed) == self._most:
                 break
         return sorted(listed, key=lambda one: one.name)

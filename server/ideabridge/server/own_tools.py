@@ -40,7 +40,7 @@ from ideabridge.server.asking.rounds import ToolRequest
 from ideabridge.server.brief import NOTHING, Known
 from ideabridge.server.direct_calls import DirectCalls
 from ideabridge.server.finding import Finding
-from ideabridge.server.publishing import Publishing
+from ideabridge.server.publishing import ListedTools, Publishing
 from ideabridge.server.running import WAIT_S, Running
 from ideabridge.tools.encoding import JSON, JSONObject, decode, encode, encode_text
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
@@ -410,16 +410,16 @@ Arguments: TypeAlias = dict[str, Any]
 
 
 class OwnHandlers:
-    """Answers the calls of own tools. `is_exposed` reports whether an exposed tool has a name.
+    """Answers the calls of own tools. `listed` is the list of tools that hosts see.
 
     Every failure of a handler is an `IdeabridgeError`, whose message becomes a tool error.
     """
 
-    def __init__(self, running: Running, is_exposed: Callable[[str], bool], record: DirectCalls) -> None:
+    def __init__(self, running: Running, listed: ListedTools, record: DirectCalls) -> None:
         self._record = record
         self._bridge = running.bridge
         self._running = running
-        self._publishing = Publishing(running, is_exposed, record)
+        self._publishing = Publishing(running, listed, record)
         self._finding = Finding(self._bridge, record, running.search)
         self._handlers: dict[str, Callable[[Arguments, ToolRequest], Awaitable[ToolAnswer]]] = {
             "search_tools": self._finding.search_tools,

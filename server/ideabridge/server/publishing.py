@@ -18,7 +18,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import anyio
 
@@ -35,6 +35,7 @@ from ideabridge.bridge.publishing.rounds import ProgramTask, Rounds
 from ideabridge.bridge.runs.direct import SESSION
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.store.idea import Publication
+from ideabridge.bridge.store.users import LOCAL
 from ideabridge.server.answers import ToolAnswer, answer
 from ideabridge.server.asking.elicitation import NOBODY_ASKED, ask_once, by_tool, in_form
 from ideabridge.server.asking.forms import publication_form
@@ -56,6 +57,11 @@ _DECLINES: Final = (False, "false")
 
 _OF_RUNS: Final = ("program", "parameters", "choices", "calls", "inputs", "constants", "strict")
 """The parameters that have no meaning for an idea that is written in the call."""
+
+_UNLISTED: Final = (
+    "It is called by its name, and is not in the list of tools, which has the newest and the most used published"
+    " ideas (listed_ideas: {most})."
+)
 
 _OF_PROGRAM: Final = ("program", "inputs", "description", "parameters", "constants")
 """The parameters that are the words of a program's author."""
@@ -95,18 +101,30 @@ class _Judging:
     error: IdeabridgeError | None = None
 
 
+class ListedTools(Protocol):
+    """The list of tools that hosts see, as `ToolCatalogue` has it."""
+
+    def is_exposed(self, name: str) -> bool:
+        """Return whether an exposed tool has a name."""
+        ...
+
+    def is_crowded_out(self, publication: Publication, caller: str) -> bool:
+        """Return whether a published idea is not in a caller's list only because there are more than places."""
+        ...
+
+
 class Publishing:
     """Answers calls of `publish_idea`.
 
     Args:
         running: runs on behalf of requests.
-        is_exposed: returns whether an exposed tool has a name.
+        listed: the list of tools that hosts see.
         record: the direct calls of clients.
     """
 
-    def __init__(self, running: Running, is_exposed: Callable[[str], bool], record: DirectCalls) -> None:
+    def __init__(self, running: Running, listed: ListedTools, record: DirectCalls) -> None:
         self._bridge = running.bridge
-        self._is_exposed = is_exposed
+        self._listed = listed
         self._record = record
         self._running = running
         self._rounds = Rounds(self._bridge.publisher)
@@ -149,7 +167,7 @@ class Publishing:
     def check_free(self, name: str, caller: str) -> None:
         """Raise an error if a publication may not have a name."""
         self._bridge.publisher.check_free(name, caller=caller)
-        if self._is_exposed(name):
+        if self._listed.is_exposed(name):
             raise PlanError(f"name: {name!r} is a tool of a connected server here; choose another")
 
     async def save(self, document: JSONObject, to: str | None, caller: str) -> tuple[JSONObject, str]:
@@ -253,6 +271,9 @@ class Publishing:
             "annotations": publication.annotations,
         }
         told = f"published {publication.name} (version {publication.version}): it is a tool now."
+        if publication.live and self._listed.is_crowded_out(publication, publication.owner or LOCAL):
+            result["listed"] = False
+            told += f" {_UNLISTED.format(most=self._bridge.configuration.listed_ideas)}"
         return result, f"{told} {publication.description}"
 
     def _note_changes(self, publication: Publication, result: JSONObject) -> str:

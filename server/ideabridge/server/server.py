@@ -102,7 +102,7 @@ class Front:
         self.running.published = self.announcements.poke
         self._views = RunViews(bridge)
         self._skills = IdeaSkills(bridge)
-        self._own = OwnHandlers(self.running, self.catalogue.is_exposed, self.direct_calls)
+        self._own = OwnHandlers(self.running, self.catalogue, self.direct_calls)
         self._tasks = RunTasks(self.running)
         self.server = self._served(version)
 

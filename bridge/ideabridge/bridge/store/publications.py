@@ -611,6 +611,15 @@ class Publications:
             ).fetchall()
             return [self._read(row) for row in rows]
 
+    def newest(self, limit: int, *, caller: str) -> list[Publication]:
+        """The `limit` publications with the newest names that are published to a caller, the newest first."""
+        with self._database.guard:
+            rows = self._database.execute(
+                f"{_LIVE} WHERE {OPEN_TO} ORDER BY names.number DESC LIMIT ?2",
+                (caller, limit),
+            ).fetchall()
+            return [self._read(row) for row in rows]
+
     def names_by_use(self, caller: str) -> list[str]:
         """Up to 20,000 names that are published to a caller, the most used first."""
         sql = (
