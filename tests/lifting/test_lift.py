@@ -128,7 +128,8 @@ async def test_copied_values_are_assumed_from_one_run_and_determined_by_two(brid
         }
         answer = await answered(bridge, "owner_length", {"name": "benjamin"})
         assert answer.value == len("benjamin-owner")
-        assert answer.assumed == []
+        # A person settles where values come from. The level that was seen is new, and may have decided about the call.
+        assert answer.assumed == ["calls.1"]
 
 
 async def test_a_tool_repeats_its_run_without_arguments(bridge: Bridge) -> None:
@@ -336,7 +337,8 @@ async def test_a_person_takes_where_a_value_comes_from(bridge: Bridge) -> None:
         assert lifting["choices"] == {"take": take}
         answer = await answered(bridge, "owner_length", {"name": "benjamin"})
         assert answer.value == len("benjamin-owner")
-        assert answer.assumed == []
+        # A person settles where values come from. The level that was seen is new, and may have decided about the call.
+        assert answer.assumed == ["calls.1"]
         await bridge.publish(run.id, "kept", choices={"take": {"calls.0.name": "keep"}})
         assert await called(bridge, "kept", {"name": "benjamin"}) == len("ann-owner")
         with pytest.raises(PublicationError, match="instead of"):
