@@ -128,8 +128,7 @@ async def test_copied_values_are_assumed_from_one_run_and_determined_by_two(brid
         }
         answer = await answered(bridge, "owner_length", {"name": "benjamin"})
         assert answer.value == len("benjamin-owner")
-        # A person settles where values come from. The level that was seen is new, and may have decided about the call.
-        assert answer.assumed == ["calls.1"]
+        assert answer.assumed == []
 
 
 async def test_a_tool_repeats_its_run_without_arguments(bridge: Bridge) -> None:
