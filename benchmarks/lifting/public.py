@@ -347,7 +347,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="What publishing makes of public data.")
     parser.add_argument("--data", type=Path, required=True, help="the folder into which the packages are installed")
     parser.add_argument("--suite", default="", help="only suites whose name contains this")
-    parser.add_argument("--tasks", type=int, default=10_000, help="at most so many tasks of each data set")
+    parser.add_argument("--tasks", type=int, default=10_000, help="the most tasks of each data set")
     parser.add_argument("--seed", type=int, default=1, help="draws the tasks of each data set")
     parser.add_argument("--prepared", type=Path, help="a file that keeps what preparing the tasks found")
     parser.add_argument("--rows", type=Path, help="a file to which each row is appended at once, as a line of JSON")

@@ -91,7 +91,7 @@ class Prepared:
 
 
 def drawn(cases: Iterable[Case], tasks: int, seed: int, prepared: Prepared, left_out: Counter[str]) -> Iterator[Case]:
-    """Cases that are prepared, at most so many of each data set, in an order that the seed draws.
+    """The prepared cases: a limited number of each data set, in an order that the seed draws.
 
     Args:
         cases: all cases.

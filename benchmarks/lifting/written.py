@@ -223,7 +223,7 @@ def main() -> int:
     parser.add_argument("folder", type=Path, help="where the Requests and the programs are")
     parser.add_argument("--data", type=Path, required=True, help="the folder into which the packages are installed")
     parser.add_argument("--suite", default="", help="only suites whose name contains this")
-    parser.add_argument("--tasks", type=int, default=TASKS, help="so many tasks of each data set")
+    parser.add_argument("--tasks", type=int, default=TASKS, help="the number of tasks of each data set")
     parser.add_argument("--seed", type=int, default=1, help="draws the tasks of each data set")
     parser.add_argument("--prepared", type=Path, help="a file that keeps what preparing the tasks found")
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")

@@ -529,7 +529,7 @@ class Bridge:
     async def program_request(
         self, *refs: str, name: str = "", description: str | None = None, caller: str = LOCAL
     ) -> ProgramRequest:
-        """Return what the author of a program for `publish` is told about runs, in at most 1,500 tokens.
+        """Return the Request that describes runs to the author of a program for `publish`: at most 1,500 tokens.
 
         Args:
             refs: runs of the same task, each as in `publish`; the first one gives the tool its parameters.

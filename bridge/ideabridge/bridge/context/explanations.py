@@ -374,7 +374,7 @@ class Joined(Explanation):
 
     @property
     def words(self) -> str:
-        """The constant parts with a word in them, for people; empty if there are none."""
+        """The constant parts that contain a word, for people. Empty if no part does."""
         texts = [one.constant for one in self.parts if isinstance(one, Constant)]
         return " and ".join(show(text) for text in texts if isinstance(text, str) and _WORD.search(text))
 
