@@ -100,6 +100,9 @@ def listening(program: Sequence[str], **environment: str) -> Generator[str]:
 
 
 def structured(result: types.CallToolResult) -> dict[str, Any]:
+    """The structured content of an answer. That of an error which the schema of its tool refuses stands in `_meta`."""
+    if result.structured_content is None and result.is_error:
+        return (result.meta or {})["ideabridge/structured"]
     return cast("dict[str, Any]", result.structured_content)
 
 

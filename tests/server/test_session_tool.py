@@ -47,6 +47,22 @@ def modules(folder: Path) -> dict[str, Any]:
     }
 
 
+PROGRAM = """
+import re
+import git
+
+log = await git.git_log(repo_path=input["repo_path"], max_count=1)
+revision = re.search("[0-9a-f]{40}", log).group()
+await git.git_show(repo_path=input["repo_path"], revision=revision)
+"""
+
+
+def latest(inspector: Inspector) -> dict[str, Any]:
+    """The tool as the Inspector lists it."""
+    [tool] = [listed for listed in inspector("tools/list")["tools"] if listed["name"] == "latest"]
+    return tool
+
+
 async def test_direct_calls_of_git_and_files_become_a_tool_that_the_inspector_calls(tmp_path: Path) -> None:
     oak, elm = repository(tmp_path, "oak", "Plant the oak"), repository(tmp_path, "elm", "Prune the elm")
     (elm / "more.txt").write_text("elm: more\n", encoding="utf-8")
@@ -60,20 +76,35 @@ async def test_direct_calls_of_git_and_files_become_a_tool_that_the_inspector_ca
         assert "Plant the oak" in shown
         notes = await client.call_tool("read_text_file", {"path": str(oak / "notes.txt")})
         assert "oak: Plant the oak" in text(notes)
-        told = await client.call_tool("publish_idea", {"idea": "session", "name": "latest", "calls": [0, 1]})
-        assert not told.is_error, text(told)
-        report = text(told)
-        assert len(report) < 6_000
-        assert "calls.1.revision" in report
+        session = {"idea": "session", "name": "latest", "calls": [0, 1]}
+        published = await client.call_tool("publish_idea", session)
+        assert not published.is_error, text(published)
+        assert len(text(published)) < 6_000
+        # The revision stands inside a text, which copied values do not settle.
+        assert "needs_program" in text(published)
+        assert "calls.1.revision" in text(published)
 
-        again = text(await client.call_tool("latest", {}))
-        assert "Plant the oak" in again
     inspector = Inspector(tmp_path, ["--", *served(configuration)], "legacy")
-    (tool,) = [one for one in inspector("tools/list")["tools"] if one["name"] == "latest"]
+    tool = latest(inspector)
     assert tool["annotations"]["readOnlyHint"] is True
-    assert set(tool["inputSchema"]["properties"]) == {"repo_path", "max_count"}
-    answer = inspector.call("latest", repo_path=str(elm))
-    assert "Prune the elm" in json.dumps(answer["content"])
-    assert "Plant the oak" not in json.dumps(answer["content"][0])
-    # One run cannot show where the revision comes from, and the answer says so.
-    assert "calls.1.revision" in json.dumps(answer["_meta"]["ideabridge/assumed"])
+    assert set(tool["inputSchema"]["properties"]) == {"repo_path", "max_count", "revision"}
+    # Without a program the recorded revision is taken, which the other repository does not have. The Inspector checks
+    # structured content against the output schema, in errors, too: it shows what failed, and what was assumed.
+    failed = inspector.call("latest", 5, repo_path=str(elm))
+    assert failed["isError"] is True
+    assert "could not be resolved" in json.dumps(failed["content"])
+    assert "calls.1.revision" in json.dumps(failed["_meta"]["ideabridge/assumed"])
+    assert failed["_meta"]["ideabridge/structured"]["status"] == "failed"
+
+    async with over_stdio(configuration, "legacy") as client:
+        answer = {"program": PROGRAM, "inputs": [{"repo_path": str(oak)}], "description": "Show the newest commit."}
+        [run] = re.findall(r"idea=(run_[0-9a-f]+)", text(published))
+        improved = await client.call_tool("publish_idea", {"idea": run, "name": "latest", **answer})
+        assert not improved.is_error, text(improved)
+        again = text(await client.call_tool("latest", {"repo_path": str(oak)}))
+        assert "Plant the oak" in again
+    assert latest(inspector)["inputSchema"]["required"] == ["repo_path"]
+    shown = inspector.call("latest", repo_path=str(elm))
+    assert not shown.get("isError")
+    assert "Prune the elm" in json.dumps(shown["content"])
+    assert "Plant the oak" not in json.dumps(shown["content"])

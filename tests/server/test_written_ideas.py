@@ -13,7 +13,7 @@ from mcp import Client
 
 from tests import preloaded
 
-from .serving import BIN, ERAS, all_tools, call, configured, http_process, over_stdio, refused, structured
+from .serving import BIN, ERAS, all_tools, call, configured, http_process, over_stdio, refused, text
 
 pytestmark = pytest.mark.anyio
 
@@ -72,7 +72,8 @@ async def answers(client: Client) -> None:
     assert "answers only for the input" in await refused(client, "vat_rate", country="FR")
     # Until it is answered, the call has no result.
     waiting = await client.call_tool("translate", {"text": "Hello, Ann!", "language": "French"})
-    asked = structured(waiting)
+    assert "needs_solution" in text(waiting)
+    asked = (waiting.meta or {})["ideabridge/structured"]
     assert asked["status"] == "needs_solution"
     solution: dict[str, Any] = {"calls": [], "output": {"text": "Bonjour, Ann !"}}
     done = await call(client, "submit_solution", run=asked["run"], turn=asked["turn"], solution=solution)

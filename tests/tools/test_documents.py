@@ -118,6 +118,13 @@ def test_json_is_read_the_same_by_any_name(value: Any) -> None:
             assert read_written(text, what="it", name=name) == value
 
 
+def test_json_in_a_yaml_file_may_have_long_keys() -> None:
+    text = json.dumps({"k" * 2_000: [1]})
+    assert read_written(text, what="it", name="it.yaml") == {"k" * 2_000: [1]}
+    with pytest.raises(InvalidJSONError, match="twice"):
+        read_written('{"a": 1, "a": 2}', what="it", name="it.yaml")
+
+
 def test_json_may_have_comments_and_trailing_commas() -> None:
     text = '// one\n{"a": [1, 2,], /* two */ "b": "// no comment",}'
     assert read_written(text, what="it", name="it.json") == {"a": [1, 2], "b": "// no comment"}

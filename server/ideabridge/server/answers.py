@@ -29,6 +29,9 @@ MAX_RESULT: Final = 700_000
 MAX_DIRECT: Final = 900_000
 """Bytes of JSON of the content of a direct call's result, and as many of its structured content."""
 
+STRUCTURED_META: Final = "ideabridge/structured"
+"""Where the structured content of an error stands in `_meta` if the output schema of its tool refuses it."""
+
 _IN_A_RUN: Final = (
     "Call the tool within run_plan with an _outputPath: the result is kept there, and check_run gives the parts you"
     " need by path."
@@ -51,6 +54,29 @@ def refusal(text: str, structured: JSONObject | None = None) -> ToolAnswer:
     """A tool error with a text."""
     result: ToolAnswer = {"content": [{"type": "text", "text": text}], "isError": True, "resultType": "complete"}
     return result if structured is None else {**result, "structuredContent": structured}
+
+
+async def without_misfit(result: ToolAnswer, definition: JSONObject) -> ToolAnswer:
+    """Return an error without structured content that the output schema of its tool refuses; that stands in `_meta`.
+
+    The protocol frees errors from the output schema, but clients that use the TypeScript SDK check them, too: they
+    throw the whole answer away, and nobody sees its text.
+
+    Args:
+        result: the answer of a tool; one that is no error is returned as it is.
+        definition: the tool as the client knows it.
+    """
+    schema = definition.get("outputSchema")
+    if not result.get("isError") or "structuredContent" not in result or not isinstance(schema, dict):
+        return result
+    structured = cast("JSON", result["structuredContent"])
+    try:
+        await Validator(schema, what="the error").check_apart(structured)
+    except IdeabridgeError:
+        kept = {key: member for key, member in result.items() if key != "structuredContent"}
+        meta: dict[str, Any] = kept.get("_meta") or {}
+        return {**kept, "_meta": {**meta, STRUCTURED_META: structured}}
+    return result
 
 
 async def value_answer(value: JSON, *, wrapped: bool, schema: JSONObject | None = None) -> ToolAnswer:

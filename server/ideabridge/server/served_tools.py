@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, cast
@@ -38,6 +39,7 @@ from ideabridge.server.answers import (
     showable,
     text_answer,
     value_answer,
+    without_misfit,
 )
 from ideabridge.server.asking.elicitation import ENDED
 from ideabridge.server.asking.rounds import InputRequired, ToolRequest
@@ -128,9 +130,13 @@ class ExposedTool:
         result: ToolAnswer | None = None
         try:
             result = await self._answered(arguments, request, entry)
-            if self.tool.module is not None:
-                result = {**self._views.result(self.tool.module, result)}
-            return result
+            if self.tool.module is None:
+                return await without_misfit(result, self.definition)
+            shown = await without_misfit(self._views.result(self.tool.module, result), self.definition)
+            structured = result.get("structuredContent")
+            if structured is not None and "structuredContent" not in shown:
+                shown = {**shown, "content": _with_text(shown["content"], cast("JSON", structured))}
+            return shown
         except InputRequired:
             entry.outcome = "asked"
             raise
@@ -207,7 +213,6 @@ class ExposedTool:
             await self._waiting.give(run)
         made = run.calls()[0] if run.calls() else None
         if status != "done" or made is None:
-            # Hosts validate structured content against the output schema, except in errors.
             entry.outcome = "asked" if status == "needs_approval" else "error"
             again = (
                 f"once it is decided, call {self.name} again with the same arguments for its result; it asks and runs"
@@ -326,11 +331,18 @@ def _in_era(result: ToolAnswer, request: ToolRequest) -> ToolAnswer:
     structured = cast("JSON", result.get("structuredContent"))
     if "structuredContent" not in result or isinstance(structured, dict) or request.has_rounds:
         return result
-    content = cast("list[JSON]", result["content"])
+    others = {key: part for key, part in result.items() if key != "structuredContent"}
+    content = result["content"]
+    return {**others, "content": content if structured is None else _with_text(content, structured)}
+
+
+def _with_text(content: Sequence[JSON], structured: JSON) -> list[JSON]:
+    """Return the content blocks of a result, with its structured content as text if no block says it already."""
     text = encode_text(structured)
-    is_said = structured is None or any(isinstance(one, dict) and _is_text(one.get("text"), text) for one in content)
-    kept = {key: part for key, part in result.items() if key != "structuredContent"}
-    return {**kept, "content": content if is_said else [*content, {"type": "text", "text": text}]}
+    blocks = [*content]
+    if not any(isinstance(block, dict) and _is_text(block.get("text"), text) for block in blocks):
+        blocks.append({"type": "text", "text": text})
+    return blocks
 
 
 def _is_text(text: JSON, value: str) -> bool:
@@ -431,7 +443,8 @@ class PublishedTool:
         """
         entry = self._record.begin(self.publication.name, self.publication.name, arguments, request)
         try:
-            return await self._answered(arguments, request, entry)
+            result = await self._answered(arguments, request, entry)
+            return await without_misfit(result, self._definition)
         except Exception as error:
             entry.error = error
             raise
@@ -469,7 +482,7 @@ class PublishedTool:
             if errors and not result.get("isError"):
                 result["content"].append({"type": "text", "text": "\n".join(["errors:", *errors])})
         else:
-            # There is no output (yet). Hosts validate structured content against the output schema, except in errors.
+            # There is no output (yet).
             result = self._running.answer_of(run, request)
             result["isError"] = True
             if status not in ("running", "needs_approval", "needs_solution"):

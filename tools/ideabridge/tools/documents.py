@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -30,7 +31,7 @@ def read_written(data: str | bytes, *, what: str, name: str = "", max_bytes: int
         what: what the text is, for errors.
         name: the name of its file. `.yaml` and `.yml` are YAML, `.json` and `.jsonc` are JSON. By any other name it is
             JSON if it begins with a bracket or a comment of JSON, and YAML otherwise.
-        max_bytes: bound on the size of JSON. That of YAML is `MAX_YAML_BYTES`.
+        max_bytes: bound on the size of JSON. That of YAML which is not JSON is `MAX_YAML_BYTES`.
 
     Raises:
         InvalidJSONError: it is malformed, or something else than JSON comes out of it; the message has the line.
@@ -43,6 +44,10 @@ def read_written(data: str | bytes, *, what: str, name: str = "", max_bytes: int
     text = text.removeprefix("\ufeff")
     suffix = name.lower()
     if suffix.endswith(YAML_SUFFIXES):
+        if text.lstrip().startswith(("{", "[")):
+            # YAML allows at most 1,024 characters before the colon of a key in braces; JSON has no such bound.
+            with suppress(InvalidJSONError):
+                return decode(text, what=what, max_bytes=max_bytes)
         return _read_yaml(text, what)
     if suffix.endswith(JSON_SUFFIXES) or text.lstrip().startswith(("{", "[", "//", "/*")):
         if len(text) > max_bytes:
