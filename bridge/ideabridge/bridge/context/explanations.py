@@ -748,18 +748,14 @@ def _cut(value: JSON) -> JSON:
 EXPLAINED: Final = "†explained"
 """The key of what stands for an explained literal where people read a plan."""
 
-TESTED: Final = "†when"
-"""The key of a call that is made only if one of its tests says so, where people read a plan."""
-
 
 def as_it_runs(plan: JSONObject) -> JSONObject:
     """Return a published plan as people read it, with what a call sends in the place of each explained literal.
 
     Such a place has `{"†explained": [EXPLANATION...], "recorded": LITERAL, ...}`: the first explanation that has a
-    value is sent, not the literal. The other members are those of the explained literal, such as `runs`. A call that is
-    not always made has `"†when": {"†explained": [TEST...], ...}`. Explanations are whole; nothing is shortened. A key
-    that the plan itself begins with a dagger has two. What is malformed, or explains a literal that the plan does not
-    have, stays in `explained`.
+    value is sent, not the literal. The other members are those of the explained literal, such as `runs`. Explanations
+    are whole; nothing is shortened. A key that the plan itself begins with a dagger has two. What is malformed, or
+    explains a literal that the plan does not have, stays in `explained`.
     """
     shown: JSONObject = {key: value for key, value in plan.items() if key != "explained"}
     for key in ("calls", "output"):
@@ -796,9 +792,6 @@ def _put(shown: JSONObject, explained: JSONObject) -> bool:
     last = keys[-1]
     told: JSONObject = {EXPLAINED: explained.get("by")}
     told.update({key: value for key, value in explained.items() if key not in ("at", "by")})
-    if isinstance(held, dict) and len(keys) == 3 and keys[0] == "calls" and last == WHEN:
-        held[TESTED] = told
-        return True
     literal = _member(held, last)
     if isinstance(literal, Missing):
         return False

@@ -18,7 +18,6 @@ from typing import Final, Literal, TypeAlias
 from ideabridge.bridge.context.errors import ExplanationError
 from ideabridge.bridge.context.explanations import (
     RUNS_FOR_POSITION,
-    WHEN,
     Explained,
     Explanation,
     Read,
@@ -295,7 +294,7 @@ def record_of(store: Store, run_id: str, published: Publication) -> Record | Non
         if one.at[0] != "calls" or _fills_parameter(plan, one.at):
             continue
         place = int(one.at[1])
-        if kept[place].progress.status is CallStatus.SKIPPED and one.at[2:] != (WHEN,):
+        if kept[place].progress.status is CallStatus.SKIPPED:
             continue
         settled = settle(one, aligned.read)
         value = _each_value(kept[place]) if one.at[2:] == ("_each",) else aligned.leaf(place, one.at[2:])

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, cast
 
-from ideabridge.bridge.context.explanations import WHEN, Constant, Explained, Explanation, PathTo, operand_path
+from ideabridge.bridge.context.explanations import Constant, Explained, Explanation, PathTo, operand_path
 from ideabridge.bridge.context.references import Path, parse_reference
 from ideabridge.bridge.lifting.aligned import Leaf, is_position, names_of, short
 from ideabridge.bridge.lifting.draft import PlanDraft
@@ -144,7 +144,7 @@ def _explained(draft: PlanDraft) -> Iterator[OpenPoint]:
     yield from _positions(draft)
     for explained in draft.explained:
         leaf = leaves.get(explained.at)
-        if leaf is None or explained.at[2:] == (WHEN,):
+        if leaf is None:
             continue
         if leaf.place is None:
             point = _of_output(explained, leaf)
@@ -185,7 +185,7 @@ def _of_call(draft: PlanDraft, explained: Explained, leaf: Leaf) -> OpenPoint | 
 
 def _positions(draft: PlanDraft) -> Iterator[OpenPoint]:
     """Calls that change something and take a value from a position in a list, also by way of other calls."""
-    explained = {one.at: one.by[0] for one in draft.explained if one.at[2:] != (WHEN,)}
+    explained = {one.at: one.by[0] for one in draft.explained}
     calls = draft.lifted.aligned.calls
     # By place, the position that the call was made for.
     chosen: dict[int, str] = {}

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ideabridge.bridge.context.explanations import (
-    WHEN,
     Constant,
     Explained,
     Explanation,
@@ -163,9 +162,6 @@ def _parameter_of(literal: Explained) -> str | None:
 
 
 def _value_row(literal: Explained, tools: Sequence[str], plan: JSONObject) -> ReportRow:
-    if literal.at[2:] == (WHEN,):
-        when = f"made when {_in_words(literal.by[0].shown, tools)}"
-        return ReportRow(".".join(literal.at[:2]), "", when, is_parameter=False, is_certain=False)
     recorded = read(plan, literal.at)
     example = "" if isinstance(recorded, Missing) else _example(recorded)
     is_certain = len(literal.by) == 1 and literal.why is None and not literal.cut

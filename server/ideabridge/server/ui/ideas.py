@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ideabridge.bridge.context.explanations import WHEN, Explained, as_it_runs, read_explained
+from ideabridge.bridge.context.explanations import Explained, as_it_runs, read_explained
 from ideabridge.bridge.context.state import Missing, read
 from ideabridge.bridge.errors import NoFinishedRunError, ProgramRefusedError, PublicationError
 from ideabridge.bridge.lifting.evidence import KINDS, read_record
@@ -60,7 +60,6 @@ class CopiedValue:
     taken: str
     runs: int
     why: str
-    is_test: bool
 
 
 class IdeaPages:
@@ -530,14 +529,12 @@ def _choices_of(publication: Publication) -> list[CopiedValue]:
 
 
 def _choice(one: Explained, calls: list[JSON], plan: JSONObject | None = None) -> CopiedValue:
-    is_test = one.at[2:] == (WHEN,)
     recorded = read(plan if plan is not None else {"calls": calls}, one.at)
     options = [(by.shown, encode_text(by.to_json())) for by in one.by]
-    if not is_test:
-        options.append(("keep the recorded value", "keep"))
+    options.append(("keep the recorded value", "keep"))
     why = one.why or ("not every explanation was looked for" if one.cut else "")
-    value = None if is_test or isinstance(recorded, Missing) else recorded
-    return CopiedValue(".".join(one.at), value, options, one.by[0].shown, one.runs, why, is_test)
+    value = None if isinstance(recorded, Missing) else recorded
+    return CopiedValue(".".join(one.at), value, options, one.by[0].shown, one.runs, why)
 
 
 def _evidence(record: JSONObject) -> dict[str, Any]:
