@@ -188,6 +188,21 @@ def test_the_folders_of_the_bridge_import_one_way() -> None:
     assert wrong == []
 
 
+BEHIND_THE_PROTOCOL = {"copied", "earlier", "explanations", "items", "plan_literals", "removed", "seen", "steps"}
+"""The modules of `context` that compute literals; the loop knows `context/computed.py`, and who reads a plan."""
+
+
+def test_the_loop_knows_computed_literals_by_one_protocol() -> None:
+    known = [
+        f"{name.removeprefix('ideabridge.bridge.')} imports {other.removeprefix('ideabridge.bridge.context.')}"
+        for name, path in NAMES.items()
+        if name.startswith("ideabridge.bridge.loop.")
+        for other in sorted(imports_of(path))
+        if other.startswith("ideabridge.bridge.context.") and other.split(".")[3] in BEHIND_THE_PROTOCOL
+    ]
+    assert known == ["loop.graph imports plan_literals"]
+
+
 def test_the_loop_is_pure() -> None:
     wrong = [
         f"{path.relative_to(ROOT)}:{line} imports {name}"

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from ideabridge.bridge import Bridge, report_of
+from ideabridge.bridge.context.plan_literals import read_computations
 from ideabridge.bridge.lifting.index import Values
 from ideabridge.bridge.lifting.search import explain
-from ideabridge.bridge.loop.assumptions import Assumptions
+from ideabridge.bridge.loop.graph import RULES
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.publishing.drafting import draft_of
 from ideabridge.bridge.runs.stretch import EndedCall, ended_run, keep_ended
@@ -81,7 +82,8 @@ def _steps_of_copied_values(calls: int) -> int:
     values: list[JSON] = [
         {"at": ["calls", str(place), "key"], "by": [f"†results.{place - 1}.next"]} for place in range(1, calls)
     ]
-    return instructions_of(lambda: Assumptions({"values": values}, ["look"] * calls))
+    listed: list[JSON] = [{"_tool": "look", "key": "x"} for _ in range(calls)]
+    return instructions_of(lambda: read_computations({"values": values}, listed, None, None, rules=RULES))
 
 
 def test_reading_twice_as_many_copied_values_takes_about_twice_the_work() -> None:

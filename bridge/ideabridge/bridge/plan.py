@@ -70,7 +70,7 @@ class Plan:
         name, description: those of the tool, if the plan is published.
         tools: tools that the context defines with `tool` messages, as in the run from which the plan was lifted.
         messages: the other messages of its context, such as texts, data and states, if its idea was written by hand.
-        explained: what the plan does not know for certain; see `loop/assumptions.py`.
+        explained: what the plan does not know for certain; see `context/plan_literals.py`.
         program: Python text in place of the calls and the output, which runs once for each instance; see
             `programs/sandbox.py`.
         names: the names of tools in a published program, see `ProgramNames.used_by`. Its `calls` are then the tools

@@ -76,7 +76,7 @@ def same(left: JSON, right: JSON) -> bool:
     if isinstance(left, int | float) and isinstance(right, int | float):
         return left == right
     if isinstance(left, list) and isinstance(right, list):
-        return len(left) == len(right) and all(same(one, other) for one, other in zip(left, right, strict=True))
+        return len(left) == len(right) and all(same(item, other) for item, other in zip(left, right, strict=True))
     if isinstance(left, dict) and isinstance(right, dict):
         return left.keys() == right.keys() and all(same(value, right[key]) for key, value in left.items())
     return type(left) is type(right) and left == right
@@ -223,7 +223,7 @@ class PathTo(Explanation):
 
     def positions(self, read: Read) -> bool:
         """Return whether a key of the path is a position in a list with more than one item."""
-        return any(len(items_of(read(one)) or ()) > 1 for one in self._references[1:])
+        return any(len(items_of(read(holder)) or ()) > 1 for holder in self._references[1:])
 
     def to_json(self) -> JSON:
         """The text of the reference."""
@@ -285,8 +285,8 @@ class ItemOf(Explanation):
         if self.where[1].positions(read):
             return True
         members = [read_path(item, self.take) for item in self._selected(read)]
-        found = [one for one in members if not isinstance(one, Missing)]
-        return any(not same(one, found[0]) for one in found[1:])
+        values = [member for member in members if not isinstance(member, Missing)]
+        return any(not same(value, values[0]) for value in values[1:])
 
     def _selected(self, read: Read) -> Iterable[JSON]:
         """The items that meet the condition, in their order."""
@@ -364,36 +364,36 @@ class Joined(Explanation):
     @property
     def cost(self) -> int:
         """The cost of the part that is no constant, and of the kind."""
-        inner = [one.cost for one in self.parts if not isinstance(one, Constant)]
-        return min(inner, default=COSTS["constant"]) + COSTS["join"]
+        costs = [part.cost for part in self.parts if not isinstance(part, Constant)]
+        return min(costs, default=COSTS["constant"]) + COSTS["join"]
 
     @property
     def references(self) -> tuple[str, ...]:
         """Those of all parts."""
-        return tuple(dict.fromkeys(text for one in self.parts for text in one.references))
+        return tuple(dict.fromkeys(text for part in self.parts for text in part.references))
 
     @property
     def words(self) -> str:
         """The constant parts that contain a word, for people. Empty if no part does."""
-        texts = [one.constant for one in self.parts if isinstance(one, Constant)]
+        texts = [part.constant for part in self.parts if isinstance(part, Constant)]
         return " and ".join(show(text) for text in texts if isinstance(text, str) and _WORD.search(text))
 
     @property
     def origin(self) -> str | None:
         """That of the only part that is no constant."""
-        parts = [one.origin for one in self.parts if not isinstance(one, Constant)]
-        return parts[0] if len(parts) == 1 else None
+        origins = [part.origin for part in self.parts if not isinstance(part, Constant)]
+        return origins[0] if len(origins) == 1 else None
 
     @property
     def shown(self) -> str:
         """`"Report for " + †input.city`."""
-        return " + ".join(_inner(one) for one in self.parts)
+        return " + ".join(map(_inner, self.parts))
 
     def value(self, read: Read) -> JSON | Missing:
         """Return the whole text; MISSING if a part has no value, or is no text and no number."""
         texts: list[str] = []
-        for one in self.parts:
-            value = one.value(read)
+        for part in self.parts:
+            value = part.value(read)
             text = value if isinstance(value, str) else as_text(value)
             if not isinstance(text, str):
                 return MISSING
@@ -402,15 +402,15 @@ class Joined(Explanation):
 
     def positions(self, read: Read) -> bool:
         """Return whether a part selects by a position."""
-        return any(one.positions(read) for one in self.parts)
+        return any(part.positions(read) for part in self.parts)
 
     def to_json(self) -> JSON:
         """`{"join": [...]}`."""
-        return {"join": [one.to_json() for one in self.parts]}
+        return {"join": [part.to_json() for part in self.parts]}
 
 
-def _inner(one: Explanation) -> str:
-    return show(one.constant) if isinstance(one, Constant) else one.shown
+def _inner(part: Explanation) -> str:
+    return show(part.constant) if isinstance(part, Constant) else part.shown
 
 
 @lru_cache(maxsize=8192)
@@ -480,8 +480,8 @@ def _source(reference: str, where: str) -> str:
 
 
 def _keys(raw: JSON, where: str) -> Path:
-    keys = [one for one in raw if isinstance(one, str)] if isinstance(raw, list) else []
-    if not isinstance(raw, list) or len(keys) != len(raw):
+    keys = [key for key in raw if isinstance(key, str)] if isinstance(raw, list) else []
+    if not isinstance(raw, list) or len(keys) < len(raw):
         raise ExplanationError(f"{where}.take: expected an array of keys, found {show(raw)}")
     return tuple(keys)
 
@@ -501,8 +501,7 @@ class Explained:
     """A literal of a plan, with every explanation that fits the evidence.
 
     Attributes:
-        at: its place: ("calls", place, key...) or ("output", key...). ("calls", place, "_when") explains whether the
-            call is made; all its explanations are tests.
+        at: its place: ("calls", place, key...) or ("output", key...).
         by: the explanations, the cheapest first; never empty.
         runs: the runs, with different data, that agree with all of them.
         cut: the search stopped at a bound, so an explanation may be missing.
@@ -523,16 +522,17 @@ class Explained:
     @cached_property
     def references(self) -> tuple[str, ...]:
         """The references that `settle` reads."""
-        found = [text for one in self.by for text in one.references]
+        texts = [text for explanation in self.by for text in explanation.references]
         if self.why == MAYBE_DATA:
-            found += [text for one in self.by if one.origin is not None for text in _above(one.origin)]
+            origins = [explanation.origin for explanation in self.by if explanation.origin is not None]
+            texts += [text for origin in origins for text in _above(origin)]
         if self.given is not None:
-            found.append(self.given)
-        return tuple(dict.fromkeys([*found, *self.among]))
+            texts.append(self.given)
+        return tuple(dict.fromkeys([*texts, *self.among]))
 
     def to_json(self) -> JSONObject:
         """`{"at", "by", "runs"?, "cut"?, "why"?, "given"?}`."""
-        form: JSONObject = {"at": list(self.at), "by": [one.to_json() for one in self.by]}
+        form: JSONObject = {"at": list(self.at), "by": [explanation.to_json() for explanation in self.by]}
         if self.runs != 1:
             form["runs"] = self.runs
         if self.cut:
@@ -567,7 +567,8 @@ def read_explained(
         raise ExplanationError(
             f'{where}.at: expected ["calls", place, key...] or ["output", key...], found {show(list[JSON](at))}'
         )
-    by, runs = raw.get("by"), raw.get("runs", 1)
+    by = raw.get("by")
+    runs = raw.get("runs", 1)
     if not isinstance(by, list) or not 0 < len(by) <= MOST:
         raise ExplanationError(f"{where}.by: expected an array of 1 to {MOST} explanations, found {show(by)}")
     if isinstance(runs, bool) or not isinstance(runs, int) or runs < 0:
@@ -578,17 +579,14 @@ def read_explained(
     given = raw.get("given")
     if given is not None and not (isinstance(given, str) and operand_path(given)[0] == "input"):
         raise ExplanationError(f"{where}.given: expected a reference to †input, found {show(given)}")
-    found: list[Explanation] = []
-    for number, one in enumerate(by):
+    explanations: list[Explanation] = []
+    for number, form in enumerate(by):
         name = f"{where}.by.{number}"
-        found.append(read_explanation(one, where=name) if reader is None else reader(one, name))
-    return Explained(at, tuple(found), runs, raw.get("cut") is True, why, given)
+        explanations.append(read_explanation(form, where=name) if reader is None else reader(form, name))
+    return Explained(at, tuple(explanations), runs, raw.get("cut") is True, why, given)
 
 
 _MEMBERS: Final = ("at", "by", "runs", "cut", "why", "given")
-
-WHEN: Final = "_when"
-"""The key of a call that is no parameter: whether the call is made."""
 
 MOST: Final = 64
 """The most explanations of one literal."""
@@ -626,44 +624,54 @@ class Settled:
     note: str | None = None
 
 
-def settle(explained: Explained, read: Read, *, any_kind: bool = False) -> Settled:
+def settle(explained: Explained, read: Read) -> Settled:
     """Evaluate all explanations of a literal, and take the cheapest.
 
-    If it has no value, the next one of its kind that has one is taken; with `any_kind`, the next one of any kind. The
-    value is determined if all explanations have the same value, unless it is selected by its position, in a list or
-    among several calls of one tool, and fewer than three runs agree on it.
+    If it has no value, the next one of its kind that has one is taken. The value is determined if all explanations have
+    the same value, unless it is selected by its position, in a list or among several calls of one tool, and fewer than
+    three runs agree on it.
     """
     if explained.given is not None:
         passed = read(explained.given)
         if not isinstance(passed, Missing):
             return Settled(passed)
-    family = explained.by[0].family
     values: list[tuple[Explanation, JSON]] = []
     without: list[Explanation] = []
-    for one in explained.by:
-        value = one.value(read)
+    for explanation in explained.by:
+        value = explanation.value(read)
         if isinstance(value, Missing):
-            without.append(one)
+            without.append(explanation)
         else:
-            values.append((one, value))
-    taken = next((pair for pair in values if any_kind or pair[0].family == family), None)
+            values.append((explanation, value))
+    family = explained.by[0].family
+    taken = next((pair for pair in values if pair[0].family == family), None)
     if taken is None:
         return Settled(MISSING)
     chosen, value = taken
-    others: list[tuple[Explanation, JSON]] = []
-    for one, other in values:
-        if not same(other, value) and not any(same(other, seen) for _, seen in others):
-            others.append((one, other))
-    differ = bool(others or without)
-    why = _doubt(explained) or _choice(explained, chosen, read, differ=differ)
+    others = _other_values(values, value)
+    why = _doubt(explained) or _choice(explained, chosen, read, differ=bool(others or without))
     if why is None:
-        note = explained.why if explained.why in NOTED else None
-        return Settled(value, note=note or (CUT if explained.cut else None))
+        if explained.why in NOTED:
+            return Settled(value, note=explained.why)
+        return Settled(value, note=CUT if explained.cut else None)
     # Other values say more than explanations without one.
     instead: list[JSON] = []
-    instead.extend({**shortened("value", other), "from": one.shown} for one, other in others[:3])
-    instead.extend({"from": one.shown} for one in without[: 3 - len(instead)])
+    instead.extend({**shortened("value", other), "from": explanation.shown} for explanation, other in others[:_OTHERS])
+    instead.extend({"from": explanation.shown} for explanation in without[: _OTHERS - len(instead)])
     return Settled(value, assumption(explained, value, why, chosen, instead))
+
+
+_OTHERS: Final = 3
+"""The most other values of a literal that are named."""
+
+
+def _other_values(values: Iterable[tuple[Explanation, JSON]], value: JSON) -> list[tuple[Explanation, JSON]]:
+    """The first explanation with each value that differs from the one taken."""
+    others: list[tuple[Explanation, JSON]] = []
+    for explanation, other in values:
+        if not same(other, value) and not any(same(other, known) for _, known in others):
+            others.append((explanation, other))
+    return others
 
 
 def assumption(
@@ -694,13 +702,13 @@ def _choice(explained: Explained, chosen: Explanation, read: Read, *, differ: bo
         return None
     if chosen.positions(read):
         return "it is selected by its position in a list"
-    if chosen.origin is not None:
-        value = read(chosen.origin)
-        for text in explained.among:
-            other = read(text)
-            if not isinstance(other, Missing) and not isinstance(value, Missing) and not same(other, value):
-                return "it is taken from one of several calls of the same tool"
-    return None
+    value = MISSING if chosen.origin is None else read(chosen.origin)
+    if isinstance(value, Missing):
+        return None
+    alike = [other for other in map(read, explained.among) if not isinstance(other, Missing)]
+    if all(same(other, value) for other in alike):
+        return None
+    return "it is taken from one of several calls of the same tool"
 
 
 def _has_siblings(chosen: Explanation, read: Read) -> bool:

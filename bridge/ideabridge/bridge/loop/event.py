@@ -355,7 +355,7 @@ class UsageNoted(Journaled):
 class SolutionProposed(Journaled):
     """A Solution that arrived whole is taken up. `places` as in `CallProposed`. `mind` and `model` say who wrote it, if
     it was not the caller by turns. With a `pattern` its calls are a group. `explained` is what the plan of an idea does
-    not know for certain; see `loop/assumptions.py`.
+    not know for certain; see `context/plan_literals.py`.
     """
 
     name: ClassVar[str] = "solution_proposed"

@@ -36,13 +36,14 @@ Example: `[{"_tool": "read", "_outputPath": "x"}, {"_tool": "write", "text": "â€
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Final, NamedTuple, cast
 
+from ideabridge.bridge.context.computed import Computations, holds
 from ideabridge.bridge.context.errors import ClosedStateError
+from ideabridge.bridge.context.plan_literals import read_computations
 from ideabridge.bridge.context.references import (
     Compiled,
     Expression,
@@ -59,39 +60,13 @@ from ideabridge.bridge.context.references import (
     quoted,
 )
 from ideabridge.bridge.context.state import MISSING, Missing, StateSchema, describe_missing, read
-from ideabridge.bridge.loop.assumptions import Assumptions, holds
 from ideabridge.bridge.loop.call import Call, Read, look_for_wrong_references, read_call
 from ideabridge.bridge.loop.catalogue import Catalogue, chosen_tools
-from ideabridge.tools.encoding import JSON, JSONObject, encode_text
+from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.keywords import show
 from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.tool import EVERY_MODULE, META_PROPERTIES, Order, Tool
-
-
-def _tools_of(calls: Sequence[JSON], spread: Sequence[int]) -> list[str]:
-    """The tool that each call of a plan names, with its module, by place; `spread`: the place of each call, if calls
-    stand there once for each instance.
-    """
-    places = spread or range(len(calls))
-    names = [""] * (1 + max(places, default=-1))
-    for place, call in zip(places, calls, strict=False):
-        if isinstance(call, dict):
-            names[place] = f"{call.get('_module') or ''} {call.get('_tool')}"
-    return names
-
-
-def _idle_places(calls: Sequence[JSON], readers: list[JSON]) -> set[int]:
-    """The places of calls that write to no path of the state, and whose results no reference names."""
-    named = {int(number) for number in _RESULT.findall(encode_text(readers))}
-    return {
-        place
-        for place, call in enumerate(calls)
-        if place not in named and isinstance(call, dict) and "_outputPath" not in call
-    }
-
-
-_RESULT: Final = re.compile(r"results\.([0-9]{1,9})")
 
 
 def _literal(compiled: Compiled) -> Compiled:
@@ -128,7 +103,7 @@ RULES: Final = 2
 1: where `_activity` names code, the hints of the tool of that code also decide whether a call asks and what it waits
 for; and the result of a latent tool whose definition does not describe it is text.
 2: in a published plan, no explanation stands in for one of another kind, and notes are apart from what is assumed; see
-`Assumptions`.
+`context/earlier.py`.
 """
 
 _TOLD: Final = 3
@@ -151,7 +126,7 @@ class Graph:
         schemas: the state schemas, by instance.
         output_by_instance: the output is resolved once for every instance, to a map by instance.
         alternatives: the calls are alternatives: none sees data that another adds.
-        explained: see `Assumptions`.
+        explained: what the Solution computes when it runs; see `read_computations`.
         foresight, activities, rules: see `Settings`.
     """
 
@@ -177,7 +152,7 @@ class Graph:
         self._foresight = foresight
         self._activities = activities
         self._rules = rules
-        self.assumptions = Assumptions(None, ())
+        self.computations = Computations()
         self.catalogue = catalogue
         self.base = base
         self.first = first
@@ -224,7 +199,7 @@ class Graph:
         self._malformed += bool(call.problems)
         call.first = self.first
         self.calls.append(call)
-        self._add_explained(call)
+        self._add_computed(call)
         self._check_instance(call)
         self._check_activity(call)
         self._check_written_result(call)
@@ -249,18 +224,19 @@ class Graph:
             self._adding.setdefault(call.instance, []).append(index)
         return call
 
-    def _add_explained(self, call: Call) -> None:
-        """Let a call read what the explanations of its literals read, as far as it exists."""
-        explained = self.assumptions.of(call.place)
-        for one in explained:
-            if not holds(call.raw, one.at[2:]):
-                call.problems.append(f"explained: the call has no {'.'.join(one.at[2:])}")
-            elif one.at[2] in META_PROPERTIES and one.at[2] != "_each":
-                call.problems.append(f"explained: {one.at[2]} is no parameter; expected a parameter or _each")
-        if explained:
+    def _add_computed(self, call: Call) -> None:
+        """Let a call read what its computed literals are made of, as far as it exists."""
+        computation = self.computations.calls.get(call.place)
+        if computation is None:
+            return
+        for keys in computation.at:
+            if not holds(call.raw, keys):
+                call.problems.append(f"explained: the call has no {'.'.join(keys)}")
+            elif keys[0] in META_PROPERTIES and keys[0] != "_each":
+                call.problems.append(f"explained: {keys[0]} is no parameter; expected a parameter or _each")
+        if computation.at:
             call.constant = False
-        sources = self.assumptions.references(call.place)
-        call.reads += [Read(parse_reference(text), lenient=True) for text in sources]
+        call.reads += [Read(parse_reference(text), lenient=True) for text in computation.references]
 
     def set_output(self, output: JSON) -> None:
         """Read the output; `close` binds its references."""
@@ -268,10 +244,11 @@ class Graph:
         self.output = compile_value(output, self.output_holes, faults)
         self.output_problems.extend(f"output{format_path(path)}: {message}" for path, message in faults)
         look_for_wrong_references(output, "output", self.output_problems)
-        for one in self.assumptions.output:
-            if not holds(output, one.at[1:]):
-                self.output_problems.append(f"explained: there is no {'.'.join(one.at)}")
-        lenient = self.assumptions.output_references()
+        computation = self.computations.output
+        for keys in computation.at if computation is not None else ():
+            if not holds(output, keys):
+                self.output_problems.append(f"explained: there is no {'.'.join(('output', *keys))}")
+        lenient = computation.references if computation is not None else ()
         self.output_reads = {
             instance: [
                 *(Read(hole.expression) for hole in self.output_holes),
@@ -326,12 +303,11 @@ class Graph:
     def take(self, calls: Sequence[JSON], output: JSON, places: Sequence[JSON] | None = None) -> None:
         """List a Solution that arrived whole, and close it; `places` as in `SolutionProposed`."""
         if self.explained is not None:
-            spread = [place for place in places or () if isinstance(place, int)]
-            # With instances, a result is named by the number of the call and not by its place.
-            idle = set[int]() if spread else _idle_places(calls, [*calls, output, self.explained])
-            self.assumptions = Assumptions(self.explained, _tools_of(calls, spread), self._rules, idle)
-            self.output_problems.extend(text for _, text in self.assumptions.problems)
-            count = sum(len(self.assumptions.references(place)) for place in spread or range(len(calls)))
+            self.computations = read_computations(self.explained, calls, output, places, rules=self._rules)
+            self.output_problems.extend(self.computations.problems)
+            by_instance = [place for place in places or () if isinstance(place, int)]
+            listed = (self.computations.calls.get(place) for place in by_instance or range(len(calls)))
+            count = sum(len(computation.references) for computation in listed if computation is not None)
             if self.most_sources is not None and count > self.most_sources:
                 self.output_problems.append(
                     f"explained: its calls read {count:,} values for their explanations; at most {self.most_sources:,}"
@@ -342,7 +318,7 @@ class Graph:
             self.add(raw, place if isinstance(place, int) else None)
         if output is not None:
             self.set_output(output)
-        elif self.assumptions.output:
+        elif self.computations.output is not None:
             self.output_problems.append("explained: the plan has no output")
         self.close()
 

@@ -59,12 +59,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, cast
 
+from ideabridge.bridge.context.computed import Doubts
 from ideabridge.bridge.context.messages import Message, merge_messages, read_context, read_message
 from ideabridge.bridge.context.mind import TURNS
 from ideabridge.bridge.context.request import least_tokens_of
 from ideabridge.bridge.context.shown import TO_HOSTS, TO_MINDS, Shown
 from ideabridge.bridge.loop import event as events
-from ideabridge.bridge.loop.assumptions import Doubts
 from ideabridge.bridge.loop.catalogue import Catalogue, ToolOffer
 from ideabridge.bridge.loop.effect import AskMind, Cancel, Effect, Execute, ExecutionKey, Finish
 from ideabridge.bridge.loop.event import BRIDGE, MODULE, Decider, Event, JournalError, Pattern

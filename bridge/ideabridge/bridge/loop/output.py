@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from ideabridge.bridge.context.computed import Computed, Doubts, put_in
 from ideabridge.bridge.context.errors import ClosedStateError
 from ideabridge.bridge.context.references import Expression, Path, fill
 from ideabridge.bridge.context.state import MISSING, Missing
-from ideabridge.bridge.loop.assumptions import Doubts, put_in
 from ideabridge.bridge.loop.call import Call, ErrorKind, Read
 from ideabridge.bridge.loop.event import JournalError
 from ideabridge.bridge.loop.graph import Graph
@@ -71,6 +71,25 @@ class Refusal:
     kind: ErrorKind = "runtime"
 
 
+@dataclass(slots=True)
+class _Reads:
+    """What the references of a call read, by their texts.
+
+    Attributes:
+        values: what the call itself reads.
+        known: the same, and what its computed literals read, as far as it exists.
+        by_item: the reads of `†item`, which has another value for each execution.
+        absent: why the call cannot have a value that it reads itself.
+        failing: why computed literals do without a value: the call that gives it has failed.
+    """
+
+    values: dict[str, JSON] = field(default_factory=dict[str, JSON])
+    known: dict[str, JSON] = field(default_factory=dict[str, JSON])
+    by_item: list[Read] = field(default_factory=list[Read])
+    absent: list[Absent] = field(default_factory=list[Absent])
+    failing: dict[str, Absent] = field(default_factory=dict[str, Absent])
+
+
 class Readiness:
     """Decides which calls of one Solution can run.
 
@@ -93,56 +112,49 @@ class Readiness:
         blocked = self._blocked(call)
         if blocked is not None:
             return blocked
-        values: dict[str, JSON] = {}
-        explained: dict[str, JSON] = {}
-        by_item: list[Read] = []
-        absent: list[Absent] = []
-        broken: dict[str, Absent] = {}
-        for read in call.reads:
-            if read.expression.uses_item:
-                by_item.append(read)
-                found: JSON | Wait | Absent = self._judge.waits(read)
-            else:
-                found = self._judge.evaluate(read, call.instance)
-            if isinstance(found, Wait):
-                return found
-            if read.lenient:
-                if not isinstance(found, Absent):
-                    explained[read.expression.text] = found
-                elif found.why == "failed":
-                    broken[read.expression.text] = found
-            elif isinstance(found, Absent):
-                absent.append(found)
-            else:
-                values[read.expression.text] = found
-        tested = self._graph.assumptions.tested(call.place)
-        if tested:
-            # A test says nothing about a call that failed.
-            if unknown := [one for text, one in broken.items() if text in tested]:
-                return unknown[0]
-            decided = self._decided(call, explained)
-            if decided is not None:
-                return decided
-        if absent:
+        reads = self._evaluate(call)
+        if isinstance(reads, Wait):
+            return reads
+        computed = self._compute(call, reads)
+        if isinstance(computed, Absent):
+            return computed
+        if reads.absent:
             order = ("failed", "skipped", "missing")
-            return min(absent, key=lambda one: order.index(one.why))
-        parts: dict[Path, JSON] = {}
-        if self._graph.explained is not None:
-            known = {**explained, **values}
-            texts = [read.expression.text for read in call.reads if not read.expression.uses_item]
-            settling = self._graph.assumptions.settle(
-                call.place,
-                lambda text: known.get(text, MISSING),
-                texts,
-                only_reads=self._progress[call.index].hints.read_only is True,
-            )
-            parts, doubts, problem = settling
-            self._progress[call.index].doubts.add(doubts, call.instance)
-            if problem is not None:
-                return Refusal(problem)
+            return min(reads.absent, key=lambda one: order.index(one.why))
+        self._progress[call.index].doubts.add(computed.doubts, call.instance)
+        if computed.problem is not None:
+            return Refusal(computed.problem)
         if not call.has_each:
-            return [self._item(call, values, [], MISSING, {}, parts)]
-        each = fill(call.each, lambda expression: values[expression.text])
+            return [self._item(call, reads.values, [], MISSING, {}, computed.values)]
+        return self._items_of(call, reads, computed.values)
+
+    def _evaluate(self, call: Call) -> _Reads | Wait:
+        """Return what the references of a call read, or what the call waits for."""
+        reads = _Reads()
+        for read in call.reads:
+            text = read.expression.text
+            if read.expression.uses_item:
+                reads.by_item.append(read)
+                waits = self._judge.waits(read)
+                if waits is not None:
+                    return waits
+                continue
+            value = self._judge.evaluate(read, call.instance)
+            if isinstance(value, Wait):
+                return value
+            if not isinstance(value, Absent):
+                reads.known[text] = value
+                if not read.lenient:
+                    reads.values[text] = value
+            elif not read.lenient:
+                reads.absent.append(value)
+            elif value.why == "failed":
+                reads.failing[text] = value
+        return reads
+
+    def _items_of(self, call: Call, reads: _Reads, parts: Mapping[Path, JSON]) -> list[Item] | Refusal:
+        """The executions of a call with `_each`; `parts`: its computed literals."""
+        each = fill(call.each, lambda expression: reads.values[expression.text])
         if parts:
             each = put_in(each, {keys[1:]: value for keys, value in parts.items() if keys[0] == "_each"})
         if not isinstance(each, list):
@@ -153,18 +165,25 @@ class Readiness:
         sizes: dict[str, Size] = {}
         failed = 0
         for item in each:
-            items.append(self._item(call, values, by_item, item, sizes, parts, briefly=failed >= _EXPLAINED))
+            briefly = failed >= _EXPLAINED
+            items.append(self._item(call, reads.values, reads.by_item, item, sizes, parts, briefly=briefly))
             failed += items[-1].error is not None
         return items
 
-    def _decided(self, call: Call, known: Mapping[str, JSON]) -> Absent | Refusal | None:
-        """Return why a call with a test is not made; None if it is."""
-        told = self._graph.assumptions.settle_test(call.place, lambda text: known.get(text, MISSING))
-        skipped, doubts, problem = told
-        self._progress[call.index].doubts.add(doubts, call.instance)
-        if problem is not None:
-            return Refusal(problem)
-        return None if skipped is None else Absent("skipped", skipped)
+    def _compute(self, call: Call, reads: _Reads) -> Computed | Absent:
+        """Return the computed literals of a call, or why the call is not made."""
+        computation = self._graph.computations.calls.get(call.place)
+        if computation is None:
+            return Computed()
+        for text, why in reads.failing.items():
+            if text in computation.needs:
+                return why
+        progress = self._progress[call.index]
+        computed = computation.compute(reads.known, only_reads=progress.hints.read_only is True)
+        if computed.skipped is None:
+            return computed
+        progress.doubts.add(computed.doubts, call.instance)
+        return Absent("skipped", computed.skipped)
 
     def _blocked(self, call: Call) -> Wait | Absent | None:
         if not self._graph.closed and self._graph.waits_for_end(call):
@@ -370,14 +389,15 @@ def _resolve(graph: Graph, judge: Judge, *, by_instance: bool) -> tuple[JSON, li
         missing = [(text, one) for text, one in values.items() if isinstance(one, Absent)]
         absent = [f"{where}: {one.message}" for text, one in missing if text in needed]
         known = {text: value for text, value in values.items() if not isinstance(value, Absent | Wait)}
-        settling = graph.assumptions.settle_output(lambda text, known=known: known.get(text, MISSING))
-        parts, more, problem = settling
-        doubts.add(more, instance)
-        absent += [] if problem is None else [f"{where}: {problem}"]
+        computation = graph.computations.output
+        computed = Computed() if computation is None else computation.compute(known, only_reads=True)
+        doubts.add(computed.doubts, instance)
+        if computed.problem is not None:
+            absent.append(f"{where}: {computed.problem}")
         if not absent:
             filling = Filling(known)
-            filled = put_in(fill(graph.output, filling), parts)
-            total = sum(map(measure, parts.values()), size + filling.size)
+            filled = put_in(fill(graph.output, filling), computed.values)
+            total = sum(map(measure, computed.values.values()), size + filling.size)
             problem = too_large(where, total)
             if problem is None:
                 found[instance] = filled

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal
 
+from ideabridge.bridge.context.computed import Doubts
 from ideabridge.bridge.context.references import Path, Reference, clipped
 from ideabridge.bridge.context.state import MISSING, Missing, describe_missing
 from ideabridge.bridge.context.state import read as read_path
-from ideabridge.bridge.loop.assumptions import Doubts
 from ideabridge.bridge.loop.call import UNCERTAIN, Call, Read
 from ideabridge.bridge.loop.event import Decider, JournalError, QuestionAsked
 from ideabridge.bridge.loop.memory import Memory

@@ -173,15 +173,15 @@ def question_form(event: QuestionAsked) -> JSONObject:
 # -- approval --------------------------------------------------------------------------------------------------------
 
 
-def apply_policy(
-    policy: Policy, progress: Progress, *, rules: int, strict: bool = False
-) -> AskApproval | Refusal | None:
+def apply_policy(policy: Policy, progress: Progress, *, rules: int) -> AskApproval | Refusal | None:
     """Apply a policy to a call with resolved references; None: the call runs.
 
-    Whatever the policy allows, a person is asked about what is uncertain in a call that may change something; `strict`:
-    in every call. `rules`: see `Settings`.
+    Whatever the policy allows, a person is asked about what is uncertain in a call that may change something, and in a
+    strict plan in every call. `rules`: see `Settings`.
     """
-    call, tool = progress.call, progress.tool
+    call = progress.call
+    tool = progress.tool
+    strict = progress.doubts.strict
     if call.has_latent or tool is None:
         # A mind has written the result.
         return None

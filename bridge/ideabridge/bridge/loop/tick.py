@@ -44,12 +44,12 @@ from itertools import islice
 from typing import Final
 
 from ideabridge.bridge.context.assumption import after_edit
+from ideabridge.bridge.context.computed import Doubts
 from ideabridge.bridge.context.errors import StateWriteError
 from ideabridge.bridge.context.messages import Message
 from ideabridge.bridge.context.references import Path
 from ideabridge.bridge.context.state import StateSchema
 from ideabridge.bridge.loop import event as events
-from ideabridge.bridge.loop.assumptions import DECISION, Doubts
 from ideabridge.bridge.loop.call import UNCAUGHT, Call, ErrorKind
 from ideabridge.bridge.loop.effect import Allow, AskApproval, Cancel, Commit, Effect, EffectKey, Execute, ExecutionKey
 from ideabridge.bridge.loop.event import (
@@ -79,8 +79,8 @@ from ideabridge.bridge.loop.settings import Settings
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.tool import Tool
 
-_NAMED_DECISIONS: Final = 20
-"""The most other calls that one question names as possible decisions."""
+_NAMED_IN_COMMON: Final = 20
+"""The most other calls that one question names."""
 
 
 class Group:
@@ -186,9 +186,9 @@ class Tick:
         self._grants = grants
         self.judge = Judge(self._visible, self.progress)
         self._readiness = Readiness(graph, self.judge, self.progress, settings.items)
-        # By call, the calls that its question names as decisions; and those named in a question that was approved.
-        self._named_decisions: dict[int, list[int]] = {}
-        self._approved_decisions: set[int] = set()
+        # By call, the others that its question names; and those named in a question that was approved.
+        self._named_in_common: dict[int, list[int]] = {}
+        self._approved_in_common: set[int] = set()
         self._waiting: dict[int | None, list[int]] = {}
         self._consider: deque[int] = deque()
         self._queue: deque[tuple[int, int]] = deque()
@@ -368,7 +368,7 @@ class Tick:
             self._forget_named(progress)
             self._fail(progress, "denied", events.denial_text(event.by, event.reason))
         else:
-            self._approved_decisions.update(self._named_decisions.pop(event.call, ()))
+            self._approved_in_common.update(self._named_in_common.pop(event.call, ()))
             tool = apply_edit(progress, event)
             if event.by.kind in ("person", "approver") and event.granted is None:
                 # They saw what was assumed.
@@ -584,42 +584,47 @@ class Tick:
         elif isinstance(found, Refusal):
             self._fail(progress, found.kind, f"not run: {found.message}")
         else:
-            self._name_decisions(progress)
+            self._share_question(progress)
             self._put_up(progress, found)
 
-    def _name_decisions(self, progress: Progress) -> None:
-        """Ask once about the calls that may have been decisions: the question about the first one that changes
+    def _share_question(self, progress: Progress) -> None:
+        """Ask once about calls that have a reason to ask in common: the question about the first one that changes
         something names the others, and who approves it has been asked about them.
         """
         call = progress.call
+        reason = self._shared_reason(call)
         asks = progress.tool is not None and not call.has_latent and call.room is None
-        may_decide = self.graph.assumptions.may_decide(call.place)
-        if not asks or not may_decide or progress.hints.read_only is True:
+        if reason is None or not asks or progress.hints.read_only is True:
             return
         doubts = progress.doubts
-        if call.index in self._approved_decisions:
-            doubts.assumed = [one for one in doubts.assumed if one.get("why") != DECISION]
+        if call.index in self._approved_in_common:
+            doubts.assumed = [entry for entry in doubts.assumed if entry.get("why") != reason]
             return
-        others = (one.call for one in self.progress.values() if self._is_open_decision(one, progress))
-        named = list(islice(others, _NAMED_DECISIONS))
+        others = (other.call for other in self.progress.values() if self._is_open_with(other, progress, reason))
+        named = list(islice(others, _NAMED_IN_COMMON))
         for other in named:
-            doubts.add(Doubts([{"at": f"calls.{other.place}", "why": DECISION}]), other.instance)
-        self._named_decisions[call.index] = [other.index for other in named]
+            doubts.add(Doubts([{"at": f"calls.{other.place}", "why": reason}]), other.instance)
+        self._named_in_common[call.index] = [other.index for other in named]
 
     def _forget_named(self, progress: Progress) -> None:
         """Drop what a question said about other calls, because it was denied: each of them asks itself."""
-        if self._named_decisions.pop(progress.call.index, ()):
+        if self._named_in_common.pop(progress.call.index, ()):
             own = f"calls.{progress.call.place}"
+            reason = self._shared_reason(progress.call)
             doubts = progress.doubts
-            doubts.assumed = [one for one in doubts.assumed if one.get("why") != DECISION or one.get("at") == own]
+            doubts.assumed = [entry for entry in doubts.assumed if entry.get("why") != reason or entry.get("at") == own]
 
-    def _is_open_decision(self, other: Progress, progress: Progress) -> bool:
-        """Return whether a later call that changes something may have been a decision, not asked yet."""
+    def _is_open_with(self, other: Progress, progress: Progress, reason: str) -> bool:
+        """Return whether a later call that changes something has the same reason to ask, and was not asked about."""
         call = other.call
         is_later = call.index > progress.call.index and other.status is CallStatus.WAITING
-        if not is_later or call.index in self._approved_decisions or other.hints.read_only is True:
+        if not is_later or call.index in self._approved_in_common or other.hints.read_only is True:
             return False
-        return self.graph.assumptions.may_decide(call.place)
+        return self._shared_reason(call) == reason
+
+    def _shared_reason(self, call: Call) -> str | None:
+        computation = self.graph.computations.calls.get(call.place)
+        return None if computation is None else computation.shared_reason
 
     def _put_up(self, progress: Progress, items: list[Item]) -> None:
         """Ask the policy about a call with resolved references, unless nothing is left to execute."""
@@ -640,8 +645,7 @@ class Tick:
             self._allow(progress)
 
     def _apply_policy(self, progress: Progress) -> AskApproval | Refusal | None:
-        strict = self.graph.assumptions.strict
-        return apply_policy(self._policy, progress, rules=self._settings.rules, strict=strict)
+        return apply_policy(self._policy, progress, rules=self._settings.rules)
 
     def _queue_up(self, progress: Progress) -> None:
         progress.status = CallStatus.QUEUED

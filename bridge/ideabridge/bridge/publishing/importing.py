@@ -6,14 +6,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from ideabridge.bridge.context.earlier import WHEN
 from ideabridge.bridge.context.errors import ExplanationError
-from ideabridge.bridge.context.explanations import (
-    WHEN,
-    Explanation,
-    operand_path,
-    read_explanation,
-    same,
-)
+from ideabridge.bridge.context.explanations import Explanation, operand_path, read_explanation, same
 from ideabridge.bridge.context.messages import read_context
 from ideabridge.bridge.context.references import escaped, is_reference
 from ideabridge.bridge.context.removed import read_earlier_explained

@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
+from ideabridge.bridge.context.earlier import WHEN
 from ideabridge.bridge.context.errors import ExplanationError
-from ideabridge.bridge.context.explanations import WHEN, operand_path
+from ideabridge.bridge.context.explanations import operand_path
 from ideabridge.bridge.context.references import Reference, format_reference, is_reference, parse_reference
 from ideabridge.bridge.context.removed import is_removed, python_of, read_earlier_explained
 from ideabridge.bridge.context.state import MISSING, Missing, read

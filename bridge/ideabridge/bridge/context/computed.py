@@ -1,0 +1,176 @@
+"""Computed literals: values of a plan that are computed when a call runs, and what is uncertain about them.
+
+A published plan may have literals that were copied in the run that it was made from. The loop knows no more of them
+than this module says: beside a call, or beside the output, stands a `Computation`. It names the references that it
+reads; when these have their values, it computes the literals and says what it assumed. `context/plan_literals.py` reads
+the computations of a plan.
+
+What may make an answer wrong is *assumed*: explanations that differ, a position, words of a mind. All else is *noted*:
+a new kind of value, a bound of the search. A note is a reason to ask before a change, unless it is mild.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from ideabridge.bridge.context.assumption import note_lines, read_assumption
+from ideabridge.bridge.context.references import Path
+from ideabridge.tools.encoding import JSON, JSONObject
+
+
+@dataclass(slots=True)
+class Doubts:
+    """What is uncertain about one call or about an output.
+
+    Attributes:
+        assumed: see `Settled.assumed`; also `{"at": "calls.PLACE", "why"}` for a call that may have been a decision.
+        notes: `{"at": reference or place, "what": text, "mild"?: true}` for each value that is new, and for what else
+            is not certain and is hardly ever wrong. What is not mild asks before a change.
+        strict: a person is asked also before a call that only reads.
+
+    With instances, each entry has its `instance`.
+    """
+
+    assumed: list[JSONObject] = field(default_factory=list[JSONObject])
+    notes: list[JSONObject] = field(default_factory=list[JSONObject])
+    strict: bool = False
+
+    def to_json(self) -> JSONObject | None:
+        """`{"assumed"?: [...], "notes"?: [...]}`; None if nothing is uncertain."""
+        form: JSONObject = {}
+        if self.assumed:
+            form["assumed"] = list[JSON](self.assumed)
+        if self.notes:
+            form["notes"] = list[JSON](self.notes)
+        return form or None
+
+    def add(self, other: Doubts, instance: str) -> None:
+        """Add what is uncertain about a call or an output of an instance; "" if there are no instances."""
+        self.strict = self.strict or other.strict
+        if instance:
+            self.assumed += [{**entry, "instance": instance} for entry in other.assumed]
+            self.notes += [{**entry, "instance": instance} for entry in other.notes]
+        else:
+            self.assumed += other.assumed
+            self.notes += other.notes
+
+    def confirm(self) -> None:
+        """Drop what a person has been told."""
+        self.assumed = []
+        self.notes = [note for note in self.notes if note.get("mild")]
+
+    def add_room(self, at: str, doubts: JSONObject) -> None:
+        """Add the doubts of the run that answered a call; `at` is the path of the call."""
+        # Earlier versions wrote `unseen`.
+        for name, entries in (("assumed", self.assumed), ("notes", self.notes), ("unseen", self.notes)):
+            listed = doubts.get(name)
+            for entry in listed if isinstance(listed, list) else []:
+                if isinstance(entry, dict):
+                    entries.append({**entry, "at": f"{at}: {entry.get('at')}"})
+
+    @property
+    def ask(self) -> str | None:
+        """Why a person should be asked, one line for each reason; None if nothing that matters is uncertain."""
+        lines = [read_assumption(entry).line for entry in self.assumed]
+        lines += note_lines((note for note in self.notes if not note.get("mild")), most=None)
+        return "\n".join(lines) or None
+
+
+@dataclass(slots=True)
+class Computed:
+    """What a computation gives.
+
+    Attributes:
+        values: the values of the literals, by their keys below the call or the output.
+        doubts: what is uncertain about them.
+        problem: why a literal has no value; None if each has one.
+        skipped: why the call is not made; None if it is. Only plans of earlier versions decide that.
+    """
+
+    values: dict[Path, JSON] = field(default_factory=dict[Path, JSON])
+    doubts: Doubts = field(default_factory=Doubts)
+    problem: str | None = None
+    skipped: str | None = None
+
+
+class Computation(Protocol):
+    """The computed literals of one call of a plan, or of its output. For equal values it gives the same."""
+
+    @property
+    def at(self) -> Sequence[Path]:
+        """The keys of each literal, below the call or the output."""
+        ...
+
+    @property
+    def references(self) -> Sequence[str]:
+        """The texts of the references that `compute` reads beside those of the call; there may be no value at them."""
+        ...
+
+    @property
+    def needs(self) -> Collection[str]:
+        """Those of `references` with which the call fails if the call that gives their value has failed."""
+        ...
+
+    @property
+    def shared_reason(self) -> str | None:
+        """A reason to ask that the call has in common with others: who approves one of them has been asked about all
+        that the question names. None: it has none.
+        """
+        ...
+
+    def compute(self, known: Mapping[str, JSON], *, only_reads: bool) -> Computed:
+        """Compute the literals.
+
+        Args:
+            known: the values of all references that the call reads, by their texts, as far as they exist.
+            only_reads: the call changes nothing.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Computations:
+    """The computations of one plan.
+
+    Attributes:
+        calls: that of each call, by its place.
+        output: that of the output; None if the output has no computed literal.
+        problems: a sentence for each part that is malformed.
+    """
+
+    calls: Mapping[int, Computation] = field(default_factory=dict[int, Computation])
+    output: Computation | None = None
+    problems: Sequence[str] = ()
+
+
+def put_in(document: JSON, values: Mapping[Path, JSON]) -> JSON:
+    """Return a document with other values at some paths. A path that does not exist changes nothing."""
+    if not values:
+        return document
+    if () in values:
+        return values[()]
+    # Each array and object is copied once, however many of its members change.
+    below: dict[str, dict[Path, JSON]] = {}
+    for keys, value in values.items():
+        below.setdefault(keys[0], {})[keys[1:]] = value
+    if isinstance(document, dict):
+        return {key: put_in(item, below[key]) if key in below else item for key, item in document.items()}
+    if isinstance(document, list):
+        return [put_in(item, below.get(str(number), {})) for number, item in enumerate(document)]
+    return document
+
+
+def holds(document: JSON, keys: Path) -> bool:
+    """Return whether `put_in` can change the value at a path: unlike a reference, it does not look into texts."""
+    for key in keys:
+        if isinstance(document, dict) and key in document:
+            document = document[key]
+        elif isinstance(document, list) and len(key) < 10 and key.isdecimal() and int(key) < len(document):
+            if key != str(int(key)):
+                return False
+            document = document[int(key)]
+        else:
+            return False
+    return True

@@ -1,0 +1,259 @@
+"""Copied literals: the values of a published plan that its explanations make anew; see `Computation`.
+
+A call that only reads runs with the cheapest value, and the run reports the assumption. Before a call that may change
+something a person is asked, whatever the approval policy allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ideabridge.bridge.context.computed import Computed, Doubts
+from ideabridge.bridge.context.explanations import (
+    NOTED,
+    Explained,
+    Joined,
+    Read,
+    Settled,
+    assumption,
+    references_of,
+    settle,
+)
+from ideabridge.bridge.context.references import Path
+from ideabridge.bridge.context.seen import unseen
+from ideabridge.bridge.context.state import MISSING, Missing
+from ideabridge.tools.encoding import JSON, JSONObject
+
+DECISION: Final = "it was called after results had been seen, and may have been called because of them"
+
+_TRIED: Final = 3
+"""The most explanations that are named where none has a value."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanFacts:
+    """What a plan knows of its values besides their explanations.
+
+    Attributes:
+        seen: the profile of what earlier runs read, by reference; see `context/seen.py`.
+        companions: by the place of a literal, others whose values come from the same object and can be passed instead.
+        strict: a person is asked before any value is used that is not determined.
+    """
+
+    seen: Mapping[str, JSONObject]
+    companions: Mapping[Path, Sequence[Explained]]
+    strict: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CallFacts:
+    """What a plan knows of one of its calls.
+
+    Attributes:
+        place: the place of the call.
+        watched: references that the call does not read, and that its author had seen.
+        may_decide: the call may have been made because of a result that it does not read.
+        is_idle: nothing reads the result of the call.
+    """
+
+    place: int
+    watched: Sequence[str] = ()
+    may_decide: bool = False
+    is_idle: bool = False
+
+
+class CopiedLiterals:
+    """Copied literals that are computed together.
+
+    Args:
+        literals: the literals with their explanations.
+        facts: what the plan knows of its values.
+        depth: the number of keys of a place before those below the call or the output.
+    """
+
+    def __init__(self, literals: Sequence[Explained], facts: PlanFacts, depth: int) -> None:
+        self.at = [literal.at[depth:] for literal in literals]
+        self._literals = literals
+        self._facts = facts
+        self._copied = frozenset(references_of(literals))
+        self.references: Sequence[str] = self._read_by_literals()
+
+    @property
+    def needs(self) -> Collection[str]:
+        """No explanation needs any value."""
+        return ()
+
+    @property
+    def shared_reason(self) -> str | None:
+        """An output has none."""
+        return None
+
+    def _read_by_literals(self) -> list[str]:
+        """What the literals read, and what tells whether a companion was passed."""
+        references = dict.fromkeys(references_of(self._literals))
+        for literal in self._literals:
+            companions = self._facts.companions.get(literal.at, ())
+            references.update(dict.fromkeys(other.given for other in companions if other.given is not None))
+        return list(references)
+
+    def settle_all(self, read: Read) -> Computed:
+        """Evaluate the explanations of all literals."""
+        doubts = Doubts(strict=self._facts.strict)
+        computed = Computed(doubts=doubts)
+        for keys, literal in zip(self.at, self._literals, strict=True):
+            settled = self.settle_literal(literal, read)
+            if isinstance(settled.value, Missing):
+                computed.problem = computed.problem or _without_value(literal)
+                continue
+            computed.values[keys] = settled.value
+            if settled.assumed is not None:
+                doubts.assumed.append(settled.assumed)
+                continue
+            if settled.note is not None:
+                doubts.notes.append(self.note_of(literal, settled.note))
+            passed = self._passed_companion(literal, read)
+            if passed is not None:
+                why = f"{passed} was passed, and this value belongs to the one that was replaced"
+                doubts.assumed.append(assumption(literal, settled.value, why))
+        return computed
+
+    def settle_literal(self, literal: Explained, read: Read) -> Settled:
+        """Evaluate the explanations of a literal."""
+        return settle(literal, read)
+
+    def note_of(self, literal: Explained, what: str) -> JSONObject:
+        """The note why a literal is not determined, where that alone is no reason to doubt it."""
+        note: JSONObject = {"at": ".".join(literal.at), "what": what}
+        if NOTED.get(what, True):
+            note["mild"] = True
+        return note
+
+    def _passed_companion(self, literal: Explained, read: Read) -> str | None:
+        """The reference that was passed for a value of the same object, if this value was not passed, too."""
+        if was_passed(literal, read):
+            return None
+        companions = self._facts.companions.get(literal.at, ())
+        return next((other.given for other in companions if was_passed(other, read)), None)
+
+    def novelties(self, read: Read, references: Iterable[str], watched: Collection[str] = ()) -> list[JSONObject]:
+        """Return a note for each thing about the values at references that no run has seen.
+
+        Args:
+            read: returns the value of a reference.
+            references: the texts of the references.
+            watched: those that the call does not read.
+        """
+        notes: list[JSONObject] = []
+        for text in dict.fromkeys(references):
+            profile = self._facts.seen.get(text)
+            if profile is None:
+                continue
+            for novelty in unseen(profile, read(text)):
+                if novelty.lone and text not in watched:
+                    # What the plan passes on is another number each time. What it does not read may have decided.
+                    continue
+                if novelty.notation and text not in self._copied:
+                    continue
+                note: JSONObject = {"at": text, "what": novelty.text}
+                if novelty.mild:
+                    note["mild"] = True
+                notes.append(note)
+        return notes
+
+
+class CopiedInOutput(CopiedLiterals):
+    """The copied literals of an output.
+
+    Only what they are made of is compared with what runs have read: all other values of an output are references that
+    somebody wrote.
+    """
+
+    def __init__(self, literals: Sequence[Explained], facts: PlanFacts) -> None:
+        super().__init__(literals, facts, 1)
+
+    def compute(self, known: Mapping[str, JSON], *, only_reads: bool) -> Computed:
+        """See `Computation.compute`; an output changes nothing, whatever `only_reads` says."""
+        read = reading(known)
+        computed = self.settle_all(read)
+        computed.doubts.notes += self.novelties(read, references_of(self._literals))
+        return computed
+
+
+class CopiedInCall(CopiedLiterals):
+    """The copied literals of a call."""
+
+    def __init__(self, literals: Sequence[Explained], facts: PlanFacts, call: CallFacts) -> None:
+        super().__init__(literals, facts, 2)
+        self.call = call
+        self.references = list(dict.fromkeys([*self.references, *call.watched]))
+
+    @property
+    def shared_reason(self) -> str | None:
+        """The reason of a call that may have been a decision."""
+        return DECISION if self.call.may_decide else None
+
+    def compute(self, known: Mapping[str, JSON], *, only_reads: bool) -> Computed:
+        """See `Computation.compute`."""
+        read = reading(known)
+        computed = self.settle_all(read)
+        doubts = computed.doubts
+        if not only_reads:
+            doubts.notes += self._recorded_words(read, doubts.assumed)
+        novelties = self.novelties(read, [*known, *self.references], self.call.watched)
+        doubts.notes += novelties
+        # Nothing comes of the call.
+        is_idle = only_reads and self.call.is_idle and not self._facts.strict
+        if not is_idle:
+            self._doubt_watched(novelties, doubts)
+        if self.call.may_decide:
+            self._doubt_decision(doubts, is_idle=is_idle)
+        return computed
+
+    def _recorded_words(self, read: Read, assumed: Iterable[JSONObject]) -> list[JSONObject]:
+        """Note the words that a mind wrote around a copied value in one run alone: they may belong to its data, also
+        where the copied value is the same again.
+        """
+        named = {str(entry["at"]) for entry in assumed}
+        notes: list[JSONObject] = []
+        for literal in self._literals:
+            cheapest = literal.by[0]
+            at = ".".join(literal.at)
+            if not isinstance(cheapest, Joined) or not cheapest.words or literal.runs != 1:
+                continue
+            if at not in named and not was_passed(literal, read):
+                notes.append({"at": at, "what": f"{cheapest.words} in it was recorded"})
+        return notes
+
+    def _doubt_watched(self, novelties: Iterable[JSONObject], doubts: Doubts) -> None:
+        """Assume what is new about a value that the call does not read: its author can only have decided by it."""
+        for novelty in novelties:
+            if novelty["at"] in self.call.watched:
+                why = f"{novelty['at']} is {novelty['what']}: it may have decided about this call"
+                doubts.assumed.append({"at": f"calls.{self.call.place}", "why": why})
+
+    def _doubt_decision(self, doubts: Doubts, *, is_idle: bool) -> None:
+        """Assume that the call belongs into the run. A branch that only one input took makes an answer wrong, unless
+        nothing comes of the call.
+        """
+        at = f"calls.{self.call.place}"
+        if is_idle:
+            doubts.notes.append({"at": at, "what": DECISION, "mild": True})
+        else:
+            doubts.assumed.append({"at": at, "why": DECISION})
+
+
+def reading(known: Mapping[str, JSON]) -> Read:
+    """Return what reads the value of a reference by its text."""
+    return lambda text: known.get(text, MISSING)
+
+
+def was_passed(literal: Explained, read: Read) -> bool:
+    """Return whether the caller passed the optional parameter that gives a literal."""
+    return literal.given is not None and not isinstance(read(literal.given), Missing)
+
+
+def _without_value(literal: Explained) -> str:
+    tried = "; ".join(explanation.shown for explanation in literal.by[:_TRIED])
+    return f"{'.'.join(literal.at)} has no value for these data: nothing is at {tried}"

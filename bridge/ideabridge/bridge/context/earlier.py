@@ -1,0 +1,123 @@
+"""Earlier plans: how journals are folded whose plans were proposed under the rules for calls before version 2.
+
+Nothing else needs this module, and nothing is written by it. Such a plan differs in four ways:
+
+- It may have explanations of removed kinds; see `context/removed.py`.
+- A literal at `calls.PLACE._when` says by tests whether the call is made; otherwise it is skipped.
+- An explanation of any kind stands in for one that gives no value.
+- Everything that is not determined asks before a change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from ideabridge.bridge.context.computed import Computed, Doubts
+from ideabridge.bridge.context.copied import (
+    DECISION,
+    CallFacts,
+    CopiedInCall,
+    CopiedInOutput,
+    CopiedLiterals,
+    PlanFacts,
+    reading,
+)
+from ideabridge.bridge.context.explanations import Explained, Read, Settled, settle
+from ideabridge.bridge.context.state import Missing
+from ideabridge.tools.encoding import JSON, JSONObject
+
+LAST_RULES: Final = 1
+"""The last version of the rules for calls that this module is about."""
+
+WHEN: Final = "_when"
+"""The key of a call that is no parameter: whether the call is made."""
+
+
+class _UnderEarlierRules(CopiedLiterals):
+    """Literals of which the first explanation counts that has a value, and of which no note is mild."""
+
+    def settle_literal(self, literal: Explained, read: Read) -> Settled:
+        """Evaluate the explanations of a literal."""
+        for taken in literal.by:
+            if not isinstance(taken.value(read), Missing):
+                others = [explanation for explanation in literal.by if explanation is not taken]
+                return settle(replace(literal, by=(taken, *others)), read)
+        return settle(literal, read)
+
+    def note_of(self, literal: Explained, what: str) -> JSONObject:
+        """The note why a literal is not determined."""
+        return {"at": ".".join(literal.at), "what": what}
+
+
+class EarlierInOutput(_UnderEarlierRules, CopiedInOutput):
+    """The copied literals of an output."""
+
+
+class EarlierInCall(_UnderEarlierRules, CopiedInCall):
+    """The copied literals of a call, and the tests that say whether the call is made.
+
+    Args:
+        literals, facts, call: as for `CopiedInCall`.
+        test: the tests; None: the call is always made.
+    """
+
+    def __init__(
+        self, literals: Sequence[Explained], facts: PlanFacts, call: CallFacts, test: Explained | None
+    ) -> None:
+        super().__init__(literals, facts, call)
+        self._test = test
+        if test is not None:
+            self.references = list(dict.fromkeys([*test.references, *self.references]))
+
+    @property
+    def needs(self) -> Collection[str]:
+        """What the tests read: they say nothing about a call that failed."""
+        return () if self._test is None else self._test.references
+
+    @property
+    def shared_reason(self) -> str | None:
+        """Each call asked by itself."""
+        return None
+
+    def compute(self, known: Mapping[str, JSON], *, only_reads: bool) -> Computed:
+        """See `Computation.compute`."""
+        read = reading(known)
+        decided = self._decide(read)
+        if decided.skipped is not None or decided.problem is not None:
+            return decided
+        computed = self.settle_all(read)
+        others = [text for text in (*known, *self.references) if text not in self.needs]
+        computed.doubts.notes += self.novelties(read, others, self.call.watched)
+        if self.call.may_decide:
+            computed.doubts.assumed.append({"at": f"calls.{self.call.place}", "why": DECISION})
+        computed.doubts.assumed[:0] = decided.doubts.assumed
+        computed.doubts.notes[:0] = decided.doubts.notes
+        return computed
+
+    def _decide(self, read: Read) -> Computed:
+        """Evaluate the tests."""
+        computed = Computed(doubts=Doubts(strict=self._facts.strict))
+        test = self._test
+        if test is None:
+            return computed
+        settled = self.settle_literal(test, read)
+        if isinstance(settled.value, Missing):
+            named = "; ".join(explanation.shown for explanation in test.by[:3])
+            computed.problem = f"no test says whether it is called: {named}"
+            return computed
+        values = [(explanation.shown, explanation.value(read)) for explanation in test.by]
+        taken = next(shown for shown, value in values if not isinstance(value, Missing))
+        is_made = settled.value is True
+        if settled.assumed is not None:
+            others = [shown for shown, value in values if value is not settled.value]
+            why = f"{settled.assumed['why']}: it may have been called for another reason than {taken}"
+            if others:
+                told = f"called because {taken}" if is_made else f"not called, as it is not so that {taken}"
+                why = f"{told}; runs may have called it only if {others[0]}"
+            computed.doubts.assumed.append({"at": f"calls.{self.call.place}", "why": why})
+        computed.doubts.notes += self.novelties(read, test.references, test.references)
+        if not is_made:
+            computed.skipped = f"it is called only if {taken}"
+        return computed

@@ -1,0 +1,306 @@
+"""Plan literals: reads which literals of a published plan are computed when it runs.
+
+A plan made of a run may have literals that the run copied (`context/explanations.py`). Such a plan is proposed with
+`{"values": [Explained...], "seen": {REFERENCE: profile}, "watch": {PLACE: [REFERENCE...]}, "decisions": [place...],
+"strict": bool}`:
+
+- `values`: before a call is put up, each of its literals gets the value that its explanations have for the new data.
+- `seen`: what earlier runs read at a reference; what is new about a value is noted.
+- `watch`: what a call does not read, but its author had seen; it is compared with `seen`.
+- `decisions`: the places of calls that may have been made because of a result that they do not read.
+- `strict`: ask a person before any value is used that is not determined.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import pairwise
+from typing import Final
+
+from ideabridge.bridge.context.computed import Computation, Computations
+from ideabridge.bridge.context.copied import CallFacts, CopiedInCall, CopiedInOutput, PlanFacts
+from ideabridge.bridge.context.earlier import LAST_RULES, WHEN, EarlierInCall, EarlierInOutput
+from ideabridge.bridge.context.errors import ExplanationError
+from ideabridge.bridge.context.explanations import Explained, operand_path, read_explained
+from ideabridge.bridge.context.references import Path, format_reference
+from ideabridge.bridge.context.removed import read_earlier_explained
+from ideabridge.tools.encoding import JSON, JSONObject, encode
+from ideabridge.tools.keywords import show
+
+MOST_PARTS: Final = 50_000
+"""The most explanations, and parts of explanations, of one plan: reading one takes 5 us in the event loop."""
+
+_NEAREST: Final = 3
+"""The most other calls of a tool whose results are compared with the one that gives a value."""
+
+_NAMED: Final = 20
+"""The most malformed explanations that are named."""
+
+_CACHED: Final = 256 * 1024
+"""The most bytes of JSON of a plan whose computations are kept after they were read."""
+
+_MEMBERS: Final[Mapping[str, tuple[type, str]]] = {
+    "values": (list, "an array"),
+    "seen": (dict, "an object"),
+    "watch": (dict, "an object"),
+    "decisions": (list, "an array"),
+    "strict": (bool, "true or false"),
+}
+
+_RESULT: Final = re.compile(rb"results\.([0-9]{1,9})")
+
+
+def read_computations(
+    explained: JSONObject, calls: Sequence[JSON], output: JSON, places: Sequence[JSON] | None, *, rules: int
+) -> Computations:
+    """Read what a plan computes when it runs.
+
+    Args:
+        explained: see the module's docstring.
+        calls: the calls of the plan.
+        output: its output.
+        places: the place of each call, if calls stand there once for each instance; None: its number.
+        rules: the version of the rules for calls.
+    """
+    by_instance = [place for place in places or () if isinstance(place, int)]
+    text = encode([explained, *calls, output, list[JSON](by_instance)])
+    plan = _Plan(text, rules <= LAST_RULES, explained, calls, by_instance)
+    return _read_kept(plan) if len(text) <= _CACHED else _Reading(plan).computations()
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """A plan with explained literals.
+
+    Attributes:
+        text: the JSON of all of it, by which plans are compared.
+        is_earlier: it was proposed under the rules that `context/earlier.py` is about.
+        explained: see the module's docstring.
+        calls: its calls.
+        by_instance: the place of each call, if calls stand there once for each instance.
+    """
+
+    text: bytes
+    is_earlier: bool
+    explained: JSONObject = field(compare=False)
+    calls: Sequence[JSON] = field(compare=False)
+    by_instance: Sequence[int] = field(compare=False)
+
+
+@lru_cache(maxsize=8)
+def _read_kept(plan: _Plan) -> Computations:
+    # The plan of a tool is read again for each of its calls.
+    return _Reading(plan).computations()
+
+
+class _Reading:
+    """Reads the computations of one plan."""
+
+    def __init__(self, plan: _Plan) -> None:
+        tools = _tools_of(plan.calls, plan.by_instance)
+        self._raw = plan.explained
+        self._tools = tools
+        # With instances, a result is named by the number of the call and not by its place.
+        self._idle = set[int]() if plan.by_instance else _idle_places(plan)
+        self._is_earlier = plan.is_earlier
+        self._problems: list[str] = []
+        self._output: list[Explained] = []
+        self._calls: dict[int, list[Explained]] = {}
+        self._tests: dict[int, Explained] = {}
+        self._places_of: dict[str, list[int]] = {}
+        for place, tool in enumerate(tools):
+            self._places_of.setdefault(tool, []).append(place)
+
+    def computations(self) -> Computations:
+        """Return what was read."""
+        for key, (wanted, name) in _MEMBERS.items():
+            if self._raw.get(key) is not None and not isinstance(self._raw[key], wanted):
+                self._problems.append(f"explained.{key}: expected {name}, found {show(self._raw[key])}")
+        self._read_literals()
+        facts = self._facts()
+        watched = self._watched()
+        listed = self._raw.get("decisions")
+        decisions = {place for place in listed if isinstance(place, int)} if isinstance(listed, list) else set[int]()
+        calls: dict[int, Computation] = {}
+        for place in range(len(self._tools)):
+            call = CallFacts(place, watched.get(place, ()), place in decisions, place in self._idle)
+            calls[place] = self._of_call(facts, call)
+        return Computations(calls, self._of_output(facts), self._problems)
+
+    def _of_call(self, facts: PlanFacts, call: CallFacts) -> Computation:
+        literals = self._calls.get(call.place, [])
+        if self._is_earlier:
+            return EarlierInCall(literals, facts, call, self._tests.get(call.place))
+        return CopiedInCall(literals, facts, call)
+
+    def _of_output(self, facts: PlanFacts) -> Computation | None:
+        if not self._output:
+            return None
+        return EarlierInOutput(self._output, facts) if self._is_earlier else CopiedInOutput(self._output, facts)
+
+    def _facts(self) -> PlanFacts:
+        seen = self._raw.get("seen")
+        profiles = seen if isinstance(seen, dict) else {}
+        known = {text: profile for text, profile in profiles.items() if isinstance(profile, dict) and profile}
+        companions: Mapping[Path, Sequence[Explained]] = {}
+        if not self._is_earlier:
+            of_calls = (literal for literals in self._calls.values() for literal in literals)
+            companions = _companions([*self._output, *of_calls])
+        return PlanFacts(known, companions, self._raw.get("strict") is True)
+
+    def _read_literals(self) -> None:
+        listed = self._raw.get("values")
+        for literal in _read_explained(listed if isinstance(listed, list) else [], self._is_earlier):
+            if isinstance(literal, str):
+                self._problems.append(literal)
+            elif self._is_earlier:
+                self._add(literal)
+            else:
+                self._add(self._with_alike_results(literal))
+        for literals in (self._output, *self._calls.values()):
+            for at, following in pairwise(sorted(literal.at for literal in literals)):
+                if following[: len(at)] == at:
+                    self._problems.append(
+                        f"explained: {'.'.join(following)} is explained twice: {'.'.join(at)} contains it"
+                    )
+
+    def _add(self, literal: Explained) -> None:
+        if literal.at[0] == "output":
+            self._output.append(literal)
+            return
+        place = int(literal.at[1])
+        where = ".".join(literal.at)
+        if place >= len(self._tools):
+            self._problems.append(f"explained: there is no {where}: the plan has {len(self._tools)} calls")
+        elif not self._is_earlier or literal.at[2:] != (WHEN,):
+            self._calls.setdefault(place, []).append(literal)
+        elif place in self._tests:
+            self._problems.append(f"explained: {where} is explained twice")
+        else:
+            self._tests[place] = literal
+
+    def _with_alike_results(self, literal: Explained) -> Explained:
+        """The literal with references to the same part of other results of the tool that it takes its value from."""
+        origin = literal.by[0].origin
+        path = operand_path(origin) if origin is not None else ()
+        if path[:1] != ("results",) or len(path) < 2 or not path[1].isdecimal():
+            return literal
+        before = len(self._tools)
+        if literal.at[0] == "calls":
+            before = min(int(literal.at[1]), before)
+        place = int(path[1])
+        if place >= before:
+            return literal
+        near = _nearest(self._places_of[self._tools[place]], place, before)
+        return replace(literal, among=tuple(format_reference(("results", str(number), *path[2:])) for number in near))
+
+    def _watched(self) -> dict[int, list[str]]:
+        raw = self._raw.get("watch")
+        watched: dict[int, list[str]] = {}
+        for place, listed in raw.items() if isinstance(raw, dict) else ():
+            if not isinstance(listed, list) or not place.isdecimal() or len(place) >= 10:
+                continue
+            for text in listed:
+                try:
+                    operand_path(str(text))
+                except ExplanationError as error:
+                    self._problems.append(f"watch.{place}: {error}")
+                else:
+                    watched.setdefault(int(place), []).append(str(text))
+        return watched
+
+
+# -- the calls of the plan -------------------------------------------------------------------------------------------
+
+
+def _tools_of(calls: Sequence[JSON], by_instance: Sequence[int]) -> list[str]:
+    """The tool that each call of a plan names, with its module, by place; `by_instance`: the place of each call, if
+    calls stand there once for each instance.
+    """
+    places = by_instance or range(len(calls))
+    names = [""] * (1 + max(places, default=-1))
+    for place, call in zip(places, calls, strict=False):
+        if isinstance(call, dict):
+            names[place] = f"{call.get('_module') or ''} {call.get('_tool')}"
+    return names
+
+
+def _idle_places(plan: _Plan) -> set[int]:
+    """The places of calls that write to no path of the state, and whose results no reference names."""
+    named = set(map(int, _RESULT.findall(plan.text)))
+    return {
+        place
+        for place, call in enumerate(plan.calls)
+        if place not in named and isinstance(call, dict) and "_outputPath" not in call
+    }
+
+
+def _nearest(places: Sequence[int], place: int, before: int) -> list[int]:
+    """Return the other calls of a tool that are nearest to one of them, at most three; of two, the earlier one first.
+
+    Args:
+        places: the places of all calls of the tool, in order.
+        place: that of the call.
+        before: no call from this place on is taken.
+    """
+    at = bisect_left(places, place)
+    end = bisect_left(places, before)
+    earlier = places[max(0, at - _NEAREST) : at]
+    later = places[at + 1 : min(end, at + 1 + _NEAREST)]
+    return sorted([*earlier, *later], key=lambda number: abs(number - place))[:_NEAREST]
+
+
+def _companions(literals: Sequence[Explained]) -> dict[Path, list[Explained]]:
+    """By the place of a literal, others whose values come from the same object, and can be passed instead."""
+    by_holder: dict[str, list[Explained]] = {}
+    for literal in literals:
+        holder = literal.by[0].holder
+        if holder is not None:
+            by_holder.setdefault(holder, []).append(literal)
+    companions: dict[Path, list[Explained]] = {}
+    for together in by_holder.values():
+        passable = [literal for literal in together if literal.given is not None]
+        for literal in together:
+            others = [other for other in passable if other.given != literal.given]
+            if others:
+                companions[literal.at] = others
+    return companions
+
+
+# -- explanations ----------------------------------------------------------------------------------------------------
+
+
+def _read_explained(listed: list[JSON], is_earlier: bool) -> list[Explained | str]:
+    """The explained literals, and the problems of malformed ones."""
+    if _parts(listed) > MOST_PARTS:
+        return [f"explained: the explanations have more than {MOST_PARTS:,} parts"]
+    read_literal = read_earlier_explained if is_earlier else read_explained
+    literals: list[Explained | str] = []
+    problems = 0
+    for number, raw in enumerate(listed):
+        try:
+            literals.append(read_literal(raw, where=f"explained.{number}"))
+        except ExplanationError as error:
+            literals.append(str(error))
+            problems += 1
+            if problems >= _NAMED:
+                break
+    return literals
+
+
+def _parts(listed: list[JSON]) -> int:
+    """The number of explanations with their parts; it stops counting above the limit."""
+    stack: list[JSON] = [literal.get("by") for literal in listed if isinstance(literal, dict)]
+    count = 0
+    while stack and count <= MOST_PARTS:
+        part = stack.pop()
+        count += isinstance(part, dict | str)
+        if isinstance(part, dict):
+            stack.extend(value for key, value in part.items() if key != "constant")
+        elif isinstance(part, list):
+            stack.extend(part)
+    return count
