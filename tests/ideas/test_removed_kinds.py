@@ -44,18 +44,25 @@ TOOLS = Toolbox(people, note)
 TITLE: JSON = {"join": [{"constant": "Dear "}, {"convert": "†results.0.0.name", "by": ["word", 0]}, "†input.city"]}
 OLDEST: JSON = {"item_of": "†results.0", "largest": "age", "take": ["name"]}
 SHIFTED: JSON = {"convert": "†input.day", "by": ["date", "%Y-%m-%d", "%d/%m/%Y", 7]}
+DAY: JSON = {
+    "join": [
+        {"convert": "†input.day", "by": ["part", "-", 2]},
+        {"constant": "/"},
+        {"convert": "†input.day", "by": ["part", "-", 1]},
+    ]
+}
 NAMES: JSON = {"all_of": "†results.0", "take": ["name"]}
 
 PLAN: JSONObject = {
     "calls": [
         {"_tool": "people", "city": "†input.city"},
-        {"_tool": "note", "text": "Dear AlRome", "day": "08/01/2026"},
+        {"_tool": "note", "text": "Dear AlRome", "day": "01/01"},
         {"_tool": "note", "text": "†results.1", "day": "1"},
     ],
     "output": {"oldest": "Barbara of Rome", "noted": "†results.2", "names": []},
     "explained": [
         {"at": ["calls", "1", "text"], "by": [TITLE]},
-        {"at": ["calls", "1", "day"], "by": [SHIFTED, {"constant": "08/01/2026"}]},
+        {"at": ["calls", "1", "day"], "by": [DAY, {"constant": "01/01"}]},
         {"at": ["output", "oldest"], "by": [OLDEST]},
         {"at": ["output", "names"], "by": [NAMES]},
     ],
@@ -69,7 +76,7 @@ RECORD: JSONObject = {
     "by": "local",
     "kind": "run",
     "time": "2026-01-01T00:00:00.000Z",
-    "values": [[["calls", "1", "day"], "09/01/2026"]],
+    "values": [[["calls", "1", "day"], "02/01"]],
     "view": {"†input.day": "2026-01-02"},
 }
 
@@ -121,7 +128,7 @@ async def test_a_stored_plan_goes_on_with_the_same_values(kind: Any, tmp_path: P
         publication = bridge.store.publications.get("letter", 1, caller=SEES_ALL)
         assert not has_removed(publication.plan)
         assert not has_removed({**(publication.plan or {}), **(publication.learned or {})})
-        for city, day, said in (("Rome", "2026-01-01", "08/01/2026"), ("Oslo", "2024-02-27", "05/03/2024")):
+        for city, day, said in (("Rome", "2026-01-01", "01/01"), ("Oslo", "2024-02-27", "27/02")):
             replay = await bridge.start_idea("letter", {"city": city, "day": day})
             assert replay.run is not None
             assert await replay.run.result() == {
@@ -191,6 +198,8 @@ async def test_what_is_no_expression_asks_and_is_never_silently_the_recorded_val
     plan: JSONObject = {"calls": calls, "output": "†results.0"}
     [why] = await asked_by({**plan, "explained": [{"at": ["calls", "0", "text"], "by": [long]}]})
     assert why == f'calls.0.text is "recorded" (always "recorded"): {NOT_CONVERTED}'
+    [why] = await asked_by({**plan, "explained": [{"at": ["calls", "0", "text"], "by": [SHIFTED]}]})
+    assert why == f'calls.0.text is "recorded" (always "recorded"): {NOT_CONVERTED}'
     beside: list[JSON] = ["†input.city", long]
     [why] = await asked_by({**plan, "explained": [{"at": ["calls", "0", "text"], "by": beside}]})
     assert why == f'calls.0.text is "Rome" (†input.city): {NOT_CONVERTED}'
@@ -215,4 +224,4 @@ async def test_an_exported_document_of_that_time_is_imported_with_the_same_value
         assert replay.run is not None
         output = await replay.run.result()
         assert output["oldest"] == "Barbara of Oslo"
-        assert output["noted"] == "1: 05/03/2024: Dear AlOslo"
+        assert output["noted"] == "1: 27/02: Dear AlOslo"

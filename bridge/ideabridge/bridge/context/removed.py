@@ -11,9 +11,9 @@ plainly. Two things still need their forms, and only this module knows them:
 |---|---|---|
 | extreme | `{"item_of": REF, "largest": FIELD, "take": [KEY...]}`, or `"smallest"` | of the item with that FIELD |
 | items | `{"all_of": REF, "take": [KEY...], "where"?: {...}}` | a list: one member of every item |
-| conversion | `{"convert": EXPLANATION, "by": [NAME, ARGUMENT...]}` | a step of `_ARGUMENTS` |
+| conversion | `{"convert": EXPLANATION, "by": [NAME, ARGUMENT...]}` | a step of `_STEPS` |
 | join | `{"join": [EXPLANATION...]}` | the texts, one after the other |
-| test | `{"test": REF, KIND: ARGUMENT}` | true or false; see `_TESTS` |
+| test | `{"test": REF, KIND: ARGUMENT}` | true or false; see `_COMPARISONS` |
 | branch | `{"if": TEST, "then": EXPLANATION, "else": EXPLANATION}` | that of one of the two |
 
 An expression gives a list: of the value, or of nothing where there is no value. So expressions are put together by
@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, TypeAlias, cast
@@ -31,7 +32,6 @@ from typing import Final, TypeAlias, cast
 from ideabridge.bridge.context.errors import ExplanationError
 from ideabridge.bridge.context.explanations import (
     ITEMS,
-    Constant,
     Explained,
     Explanation,
     Read,
@@ -45,43 +45,30 @@ from ideabridge.bridge.context.references import Path, format_reference
 from ideabridge.bridge.context.state import MISSING, Missing, parsed_text
 from ideabridge.bridge.context.state import read as read_path
 from ideabridge.bridge.context.steps import CHARACTERS, as_text, convert
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, encode_text
 from ideabridge.tools.keywords import show
 
-_ARGUMENTS: Final[Mapping[str, tuple[tuple[type, ...], ...]]] = {
-    "date": ((str,), (str,), (int,)),
-    "word": ((int,),),
-    "part": ((str,), (int,)),
-    "between": ((str,), (str,)),
-    "add": ((int, float),),
-    "multiply": ((int, float),),
-    "length": (),
-}
-"""The removed steps of conversion, with the types of their arguments.
+_STEPS: Final = frozenset({"date", "word", "part", "between", "add", "multiply", "length"})
+"""The removed steps of conversion.
 
-`date` reads a date in the first format, adds days and writes it in the second format; `word` is the n-th word of a
-text, from 0, and from the end if negative; `part` the n-th part between separators; `between` is what follows the first
-text in its line, up to the second, or to the end of the line if that is empty.
+`date`, with two formats and a number: reads a date in the first format, adds days and writes it in the second format;
+`word`, with a number: the n-th word of a text, from 0, and from the end if negative; `part`, with a separator and a
+number: the n-th part between separators; `between`, with two texts: what follows the first in its line, up to the
+second, or to the end of the line if that is empty; `add` and `multiply`, with a number; `length`.
 """
 
-_TESTS: Final[Mapping[str, str]] = {
-    "present": "is present",
-    "empty": "is empty",
-    "equals": "==",
-    "differs_from": "is not",
-    "above": ">",
-    "at_least": ">=",
-    "below": "<",
-    "at_most": "<=",
-}
-"""The conditions of tests, as Python writes them.
+_COMPARISONS: Final[Mapping[str, str]] = {"above": ">", "at_least": ">=", "below": "<", "at_most": "<="}
+"""The tests that compare numbers, as Python writes them.
 
-`present`, with true or false: the value exists and is not null; `empty`: it is absent, null, or an empty text, list or
-object; `equals` and `differs_from` compare with a constant, or with each of a list; all others compare numbers.
+The others are `present`, with true or false: the value exists and is not null; `empty`: it is absent, null, or an empty
+text, list or object; `equals` and `differs_from`, which compare with a constant, or with each of a list.
 """
 
 _FORMAT = re.compile(r"(?:%[YmdeBbHMS]|[^%]){1,40}")
-_DEPTH: Final = 6
+
+
+class NoExpressionError(ExplanationError):
+    """An explanation has a value, and no Python expression has it."""
 
 
 def is_removed(raw: JSON) -> bool:
@@ -92,7 +79,7 @@ def is_removed(raw: JSON) -> bool:
         case {"item_of": _, "where": dict() as where}:
             return any(map(is_removed, where.values()))
         case {"convert": inner, "by": [name, *_]}:
-            return name in _ARGUMENTS or is_removed(inner)
+            return name in _STEPS or is_removed(inner)
         case {"join": [*parts]}:
             moving = [part for part in parts if not (isinstance(part, dict) and "constant" in part)]
             return len(moving) != 1 or is_removed(moving[0])
@@ -112,89 +99,12 @@ def read_earlier_explained(raw: JSON, *, where: str = "explained") -> Explained:
 def _read_earlier(raw: JSON, where: str) -> Explanation:
     if not is_removed(raw):
         return read_explanation(raw, where=where)
-    _check(raw, where, 0)
-    return Removed(raw)
-
-
-def _check(raw: JSON, where: str, depth: int) -> None:
-    """Check the form of an explanation.
-
-    Raises:
-        ExplanationError: it is wrong.
-    """
-    if depth > _DEPTH:
-        raise ExplanationError(f"{where}: an explanation nests at most {_DEPTH} deep")
-    for text in _texts(raw):
-        operand_path(text)
-    match raw:
-        case _ if not is_removed(raw):
-            read_explanation(raw, where=where)
-        case {"item_of": str(), "largest": str(), "take": [*take]} if _are_texts(take):
-            pass
-        case {"item_of": str(), "smallest": str(), "take": [*take]} if _are_texts(take):
-            pass
-        case {"item_of": str(), "where": {**where_}, "take": [*take]} if len(where_) == 1 and _are_texts(take):
-            _check(next(iter(where_.values())), f"{where}.where", depth + 1)
-        case {"all_of": str(), "take": [*take], "where": {**where_}} if len(where_) == 1 and _are_texts(take):
-            _check(next(iter(where_.values())), f"{where}.where", depth + 1)
-        case {"all_of": str(), "take": [*take], **rest} if not rest and _are_texts(take):
-            pass
-        case {"convert": inner, "by": [str(name), *arguments]}:
-            _check(inner, f"{where}.convert", depth + 1)
-            if name in _ARGUMENTS:
-                _check_arguments(name, arguments, where)
-        case {"join": [*parts]} if 0 < len(parts) <= 64:
-            for number, part in enumerate(parts):
-                _check(part, f"{where}.join.{number}", depth + 1)
-        case {"test": str(), **rest} if len(rest) == 1 and next(iter(rest)) in _TESTS:
-            pass
-        case {"if": {"test": _} as test, "then": then, "else": otherwise}:
-            _check(test, f"{where}.if", depth + 1)
-            _check(then, f"{where}.then", depth + 1)
-            _check(otherwise, f"{where}.else", depth + 1)
-        case _:
-            raise ExplanationError(f"{where}: expected an explanation, found {show(raw)}")
-
-
-def _are_texts(keys: list[JSON]) -> bool:
-    return all(isinstance(key, str) for key in keys)
-
-
-def _check_arguments(name: str, arguments: list[JSON], where: str) -> None:
-    wanted = _ARGUMENTS[name]
-    fits = len(arguments) == len(wanted) and all(
-        isinstance(one, types) and not isinstance(one, bool) for one, types in zip(arguments, wanted, strict=True)
-    )
-    if name == "date" and fits:
-        fits = all(isinstance(one, str) and _FORMAT.fullmatch(one) for one in arguments[:2])
-    if name == "part" and fits:
-        fits = arguments[0] != ""
-    if not fits:
-        raise ExplanationError(f"{where}.by: {name} does not take {show(list[JSON](arguments))}")
-
-
-def _texts(raw: JSON) -> Iterator[str]:
-    """Yield the references that an explanation reads itself, not those of its parts that are explanations."""
-    match raw:
-        case {"item_of": str(text)} | {"all_of": str(text)} | {"test": str(text)}:
-            yield text
-        case _:
-            return
-
-
-def _parts(raw: JSON) -> list[JSON]:
-    """The explanations of which one is made."""
-    match raw:
-        case {"item_of": _, "where": dict() as where} | {"all_of": _, "where": dict() as where}:
-            return list(where.values())
-        case {"convert": inner}:
-            return [inner]
-        case {"join": [*parts]}:
-            return parts
-        case {"if": test, "then": then, "else": otherwise}:
-            return [test, then, otherwise]
-        case _:
-            return []
+    try:
+        with suppress(NoExpressionError):
+            python_of(raw, lambda _: "document")
+        return Removed(raw, tuple(dict.fromkeys(_references(raw))))
+    except ExplanationError as error:
+        raise ExplanationError(f"{where}: {error}") from None
 
 
 # -- its value when a journal is folded ------------------------------------------------------------------------------
@@ -206,9 +116,11 @@ class Removed(Explanation):
 
     Attributes:
         raw: its JSON form, which was checked.
+        sources: the references that it and its parts read.
     """
 
     raw: JSON
+    sources: tuple[str, ...]
 
     def __hash__(self) -> int:
         return hash(self.shown)
@@ -221,12 +133,12 @@ class Removed(Explanation):
     @property
     def references(self) -> tuple[str, ...]:
         """The references that it and its parts read."""
-        return tuple(dict.fromkeys(_all_texts(self.raw)))
+        return self.sources
 
     @property
     def shown(self) -> str:
-        """What it computes, in one line."""
-        return _shown(self.raw)
+        """Its JSON form."""
+        return encode_text(self.raw)
 
     def value(self, read: Read) -> JSON | Missing:
         """Return the value; MISSING if there is none."""
@@ -241,50 +153,32 @@ class Removed(Explanation):
         return self.raw
 
 
-def _all_texts(raw: JSON) -> Iterator[str]:
+def _parts(raw: JSON) -> list[JSON]:
+    """The explanations of which one is made."""
+    match raw:
+        case {"where": dict() as where}:
+            return list(where.values())
+        case {"convert": inner}:
+            return [inner]
+        case {"join": [*parts]}:
+            return parts
+        case {"if": test, "then": then, "else": otherwise}:
+            return [test, then, otherwise]
+        case _:
+            return []
+
+
+def _references(raw: JSON) -> Iterator[str]:
     if not is_removed(raw):
         yield from read_explanation(raw).references
         return
-    yield from _texts(raw)
-    for part in _parts(raw):
-        yield from _all_texts(part)
-
-
-def _shown(raw: JSON) -> str:
-    if not is_removed(raw):
-        known = read_explanation(raw)
-        return show(known.constant) if isinstance(known, Constant) else known.shown
     match raw:
-        case {"item_of": source, "where": dict() as where, "take": [*take]}:
-            return f"{_keys_of(take)}the item of {source}{_with(where)}"
-        case {"item_of": source, "take": [*take], **rest}:
-            [(side, name)] = rest.items()
-            return f"{_keys_of(take)}the item of {source} with the {side} {name or 'value'}"
-        case {"all_of": source, "take": [*take], **rest}:
-            where = rest.get("where")
-            return f"{_keys_of(take)}all items of {source}{_with(where) if isinstance(where, dict) else ''}"
-        case {"convert": inner, "by": [name, *arguments]}:
-            return f"{_shown(inner)}, {' '.join([str(name), *map(show, arguments)])}"
-        case {"join": [*parts]}:
-            return " + ".join(map(_shown, parts))
-        case {"test": source, **rest}:
-            [(kind, argument)] = rest.items()
-            if kind in ("present", "empty"):
-                return f"{source} is {'' if argument is True else 'not '}{kind}"
-            constants = argument if isinstance(argument, list) else [argument]
-            return f"{source} {_TESTS[kind].replace('==', '=')} {' or '.join(map(show, constants))}"
-        case {"if": test, "then": then, "else": otherwise}:
-            return f"{_shown(then)} if {_shown(test)}, else {_shown(otherwise)}"
+        case {"item_of": str(source)} | {"all_of": str(source)} | {"test": str(source)}:
+            yield source
         case _:
-            raise AssertionError(raw)
-
-
-def _keys_of(take: list[JSON]) -> str:
-    return f"{'.'.join(map(str, take))} of " if take else ""
-
-
-def _with(where: JSONObject) -> str:
-    return "".join(f" with {name} = {_shown(inner)}" for name, inner in where.items())
+            pass
+    for part in _parts(raw):
+        yield from _references(part)
 
 
 def _positions(raw: JSON, read: Read) -> bool:
@@ -294,9 +188,9 @@ def _positions(raw: JSON, read: Read) -> bool:
         case {"if": test, "then": then, "else": otherwise}:
             decided = _value(test, read)
             return not isinstance(decided, Missing) and _positions(then if decided is True else otherwise, read)
-        case {"item_of": source, "where": _, "take": take} as form:
-            found = _value({"all_of": source, "take": take, "where": form["where"]}, read)
-            return isinstance(found, list) and any(not same(one, found[0]) for one in found[1:])
+        case {"item_of": source, "where": where, "take": take}:
+            members = _value({"all_of": source, "take": take, "where": where}, read)
+            return isinstance(members, list) and any(not same(member, members[0]) for member in members[1:])
         case {"test": str(reference)}:
             return read_explanation(reference).positions(read)
         case _:
@@ -308,13 +202,16 @@ def _value(raw: JSON, read: Read) -> JSON | Missing:
         return read_explanation(raw).value(read)
     match raw:
         case {"item_of": str(source), "take": [*take], **rest}:
-            chosen = _chosen(items_of(read(source)), rest, read)
-            return MISSING if isinstance(chosen, Missing) else read_path(chosen, tuple(map(str, take)))
+            items = _selected(items_of(read(source)), rest.get("where"), read) or []
+            for side in ("largest", "smallest"):
+                if side in rest:
+                    items = _extreme(items, side, str(rest[side]))
+            return read_path(items[0], tuple(map(str, take))) if items else MISSING
         case {"all_of": str(source), "take": [*take], **rest}:
             items = _selected(items_of(read(source)), rest.get("where"), read)
             if items is None:
                 return MISSING
-            return [one for one in column_of(items, tuple(map(str, take))) if not isinstance(one, Missing)]
+            return [value for value in column_of(items, tuple(map(str, take))) if not isinstance(value, Missing)]
         case {"convert": inner, "by": [*by]}:
             value = _value(inner, read)
             return MISSING if isinstance(value, Missing) else _converted(value, by)
@@ -345,18 +242,14 @@ def _selected(items: list[JSON] | None, where: JSON, read: Read) -> list[JSON] |
     return [item for item, value in column if not isinstance(value, Missing) and same(value, wanted)]
 
 
-def _chosen(items: list[JSON] | None, rest: JSONObject, read: Read) -> JSON | Missing:
-    if "where" in rest:
-        return next(iter(_selected(items, rest["where"], read) or ()), MISSING)
-    [(side, name)] = rest.items()
-    if not items or len(items) > ITEMS:
-        return MISSING
-    column = column_of(items, str(name))
+def _extreme(items: list[JSON], side: str, name: str) -> list[JSON]:
+    """The first item with the largest or smallest field; empty if the fields cannot be compared."""
+    column = column_of(items, name)
     types = set(map(type, column))
-    if not (types <= {int, float} or types == {str}):
-        return MISSING
+    if not items or not (types <= {int, float} or types == {str}):
+        return []
     values = cast("Sequence[float]", column)
-    return items[values.index(max(values) if side == "largest" else min(values))]
+    return [items[values.index(max(values) if side == "largest" else min(values))]]
 
 
 def _joined(values: list[JSON | Missing]) -> JSON | Missing:
@@ -374,19 +267,16 @@ def _decided(value: JSON, kind: str, argument: JSON) -> bool | Missing:
         return (value is None or value in ("", [], {})) is argument
     if kind in ("equals", "differs_from"):
         constants = argument if isinstance(argument, list) else [argument]
-        return any(same(value, one) for one in constants) is (kind == "equals")
+        return any(same(value, constant) for constant in constants) is (kind == "equals")
     if isinstance(value, bool) or not isinstance(value, int | float) or not isinstance(argument, int | float):
         return MISSING
-    return {
-        "above": value > argument,
-        "at_least": value >= argument,
-        "below": value < argument,
-        "at_most": value <= argument,
-    }[kind]
+    if kind in ("above", "below"):
+        return value > argument if kind == "above" else value < argument
+    return value >= argument if kind == "at_least" else value <= argument
 
 
 def _converted(value: JSON, by: list[JSON]) -> JSON | Missing:
-    if by[0] not in _ARGUMENTS:
+    if by[0] not in _STEPS:
         return convert(value, tuple(by))
     if isinstance(value, str) and len(value) > CHARACTERS:
         return MISSING
@@ -453,36 +343,48 @@ def python_of(raw: JSON, name: Name) -> str:
     Args:
         raw: the form of the explanation, of a removed kind or not.
         name: see `Name`.
+
+    Raises:
+        NoExpressionError: it shifts a date.
+        ExplanationError: the form is wrong; the message says what was expected.
     """
     match raw:
         case str(reference):
             return _python_at(reference, name)
-        case {"constant": value}:
+        case {"constant": value, **rest} if not rest:
             return f"[{value!r}]"
-        case {"item_of": str(source), "take": [*take], **rest}:
+        case {"item_of": str(source), "where": dict() as where, "take": take, **rest} if not rest:
+            items = _python_items(source, where, name)
+            return _python_path(f"[i for l in {items} for i in l[:1]]", _keys(take))
+        case {"item_of": str(source), "take": take, **rest} if len(rest) == 1:
+            [(side, field)] = rest.items()
+            items = _python_extreme(_python_items(source, None, name), side, field)
+            return _python_path(f"[i for l in {items} for i in l[:1]]", _keys(take))
+        case {"all_of": str(source), "take": take, **rest} if not {*rest} - {"where"}:
             items = _python_items(source, rest.get("where"), name)
-            if "where" not in rest:
-                [(side, field)] = rest.items()
-                items = _python_extreme(items, str(side), str(field))
-            first = f"[i for l in {items} for i in l[:1]]"
-            return _python_path(first, tuple(map(str, take)))
-        case {"all_of": str(source), "take": [*take], **rest}:
-            items = _python_items(source, rest.get("where"), name)
-            return f"[[w for i in l for w in {_python_path('[i]', tuple(map(str, take)))}] for l in {items}]"
+            return f"[[w for i in l for w in {_python_path('[i]', _keys(take))}] for l in {items}]"
         case {"convert": inner, "by": [*by]}:
             return _python_step(python_of(inner, name), by)
-        case {"join": [*parts]}:
-            texts = [_python_step(python_of(part, name), ["joined"]) for part in parts]
-            return f"[''.join([x[0] for x in p]) for p in [[{', '.join(texts)}]] if all([len(x) == 1 for x in p])]"
-        case {"test": str(reference), **rest}:
+        case {"join": [_, *_] as parts}:
+            text_too = f"[v] if isinstance(v, str) else {_AS_TEXTS}"
+            texts = ", ".join(_python_each(python_of(part, name), text_too) for part in parts)
+            return f"[''.join([x[0] for x in p]) for p in [[{texts}]] if all([len(x) == 1 for x in p])]"
+        case {"test": str(reference), **rest} if len(rest) == 1:
             [(kind, argument)] = rest.items()
             value = f"[x[0] if x else None for x in [{_python_at(reference, name)}]]"
             return _python_test(value, kind, argument)
-        case {"if": test, "then": then, "else": otherwise}:
+        case {"if": {"test": _} as test, "then": then, "else": otherwise}:
             either = f"({python_of(then, name)} if t else {python_of(otherwise, name)})"
             return f"[w for t in {python_of(test, name)} for w in {either}]"
         case _:
             raise ExplanationError(f"expected an explanation, found {show(raw)}")
+
+
+def _keys(take: JSON) -> Path:
+    keys = [key for key in take if isinstance(key, str)] if isinstance(take, list) else []
+    if not isinstance(take, list) or len(keys) < len(take):
+        raise ExplanationError(f"expected an array of keys, found {show(take)}")
+    return tuple(keys)
 
 
 _OPENED: Final = "(json.loads(v) if isinstance(v, str) and v.strip()[:1] in ('{', '[') else v)"
@@ -509,8 +411,10 @@ def _is_place(key: str) -> bool:
 
 def _python_items(source: str, where: JSON, name: Name) -> str:
     items = f"[v for v in {_python_at(source, name)} for v in [{_OPENED}] if isinstance(v, list)]"
-    if not isinstance(where, dict):
+    if where is None:
         return items
+    if not isinstance(where, dict) or len(where) != 1:
+        raise ExplanationError(f"expected an object with one field, found {show(where)}")
     [(field, inner)] = where.items()
     column = _python_path("[i]", _field(field))
     equal = "isinstance(x, bool) is isinstance(q, bool) and x == q"
@@ -521,7 +425,9 @@ def _field(name: str) -> Path:
     return tuple(name.split(".")) if name else ()
 
 
-def _python_extreme(items: str, side: str, name: str) -> str:
+def _python_extreme(items: str, side: str, name: JSON) -> str:
+    if side not in ("largest", "smallest") or not isinstance(name, str):
+        raise ExplanationError(f"expected the largest or smallest of a field, found {show({side: name})}")
     column = f"[{_python_path('[i]', _field(name))} for i in l]"
     comparable = (
         "all([len(x) == 1 and type(x[0]) in (int, float) for x in c]) or all([len(x) == 1 and type(x[0]) is str"
@@ -531,45 +437,55 @@ def _python_extreme(items: str, side: str, name: str) -> str:
     return f"[[l[c.index({best}(c))]] for l in {items} for c in [{column}] if c and ({comparable})]"
 
 
+_IS_NUMBER: Final = "isinstance(v, (int, float)) and not isinstance(v, bool)"
+_AS_TEXTS: Final = f"([str(int(v)) if v == int(v) else json.dumps(v)] if {_IS_NUMBER} else [])"
+"""A number as text, as in `as_text`."""
+
+_NUMBER: Final = r"-?(0|[1-9][0-9]{0,17})(\.[0-9]{1,17})?"
+_ANY_TYPE: Final = ("text", "add", "multiply", "length")
+"""The steps that convert other values than texts."""
+
+
 def _python_step(inner: str, by: list[JSON]) -> str:
-    number = "isinstance(v, (int, float)) and not isinstance(v, bool)"
-    as_texts = f"[str(int(v)) if v == int(v) else json.dumps(v)] if {number} else []"
     match by:
-        case ["joined"]:
-            step = f"[v] if isinstance(v, str) else {as_texts}"
         case ["text"]:
-            step = as_texts
+            step = _AS_TEXTS
         case ["number"]:
-            pattern = r"-?(0|[1-9][0-9]{0,17})(\.[0-9]{1,17})?"
-            step = f"[float(t) if '.' in t else int(t) for t in [v.strip()] if re.fullmatch({pattern!r}, t)]"
+            step = f"[float(t) if '.' in t else int(t) for t in [v.strip()] if re.fullmatch({_NUMBER!r}, t)]"
         case ["lower" | "upper" | "title" | "strip" as change]:
             step = f"[v.{change}()]"
         case ["word", int(place)]:
-            step = f"[p[{place}].strip() for p in [v.split()] if {-place if place < 0 else place + 1} <= len(p)]"
-        case ["part", str(separator), int(place)]:
-            least = -place if place < 0 else place + 1
-            parts = f"[v.split({separator!r})] if {separator!r} in v and {least} <= len(p)"
+            step = f"[p[{place}].strip() for p in [v.split()] if {_least_parts(place)} <= len(p)]"
+        case ["part", str(separator), int(place)] if separator:
+            parts = f"[v.split({separator!r})] if {separator!r} in v and {_least_parts(place)} <= len(p)"
             step = f"[p[{place}].strip() for p in {parts}]"
         case ["between", str(before), str(after)]:
-            line = rf"[v.split({before!r}, 1)[1].split('\n', 1)[0]]"
-            found = (
-                f"t.split({after!r}, 1)[0].strip() for t in {line} if {after!r} in t"
-                if after
-                else (f"t.strip() for t in {line}")
-            )
-            step = f"[{found}] if {before!r} in v else []"
-        case ["add" | "multiply" as operation, int() | float() as constant]:
+            line = rf"for t in [v.split({before!r}, 1)[1].split('\n', 1)[0]]"
+            cut = f"t.split({after!r}, 1)[0].strip() {line} if {after!r} in t" if after else f"t.strip() {line}"
+            step = f"[{cut}] if {before!r} in v else []"
+        case ["add" | "multiply" as operation, int() | float() as number]:
             sign = "+" if operation == "add" else "*"
-            step = f"[n if isinstance(n, int) else round(n, 10) for n in [v {sign} {constant!r}]] if {number} else []"
+            results = f"[n if isinstance(n, int) else round(n, 10) for n in [v {sign} {number!r}]]"
+            step = f"{results} if {_IS_NUMBER} else []"
         case ["length"]:
             step = f"[len(x) for x in [{_OPENED}] if isinstance(x, (str, list, dict))]"
-        case ["date", str(given), str(wanted), int(days)]:
-            step = _python_date(given, wanted, days)
+        case ["date", str(given), str(wanted), int()] if _FORMAT.fullmatch(given) and _FORMAT.fullmatch(wanted):
+            raise NoExpressionError("an expression knows no calendar, so it cannot shift a date")
         case _:
             raise ExplanationError(f"expected a step of conversion, found {show(list[JSON](by))}")
-    if by[0] not in ("joined", "text", "add", "multiply", "length"):
+    if by[0] not in _ANY_TYPE:
         step = f"({step}) if isinstance(v, str) else []"
+    return _python_each(inner, step)
+
+
+def _python_each(inner: str, step: str) -> str:
+    """The list of what a step makes of each value `v`."""
     return f"[w for v in {inner} for w in ({step})]"
+
+
+def _least_parts(place: int) -> int:
+    """The number of parts that a text has at least, if it has one in a place."""
+    return -place if place < 0 else place + 1
 
 
 def _python_test(value: str, kind: str, argument: JSON) -> str:
@@ -582,71 +498,8 @@ def _python_test(value: str, kind: str, argument: JSON) -> str:
             constants = argument if isinstance(argument, list) else [argument]
             equal = f"any([isinstance(x, bool) is isinstance(q, bool) and x == q for q in {constants!r}])"
             return f"[{equal} is {kind == 'equals'} for x in {value}]"
-        case _:
+        case _ if kind in _COMPARISONS and isinstance(argument, int | float):
             number = "isinstance(x, (int, float)) and not isinstance(x, bool)"
-            return f"[x {_TESTS[kind]} {argument!r} for x in {value} if {number}]"
-
-
-_MONTHS: Final = [datetime(2000, month, 1).strftime("%B") for month in range(1, 13)]  # noqa: DTZ001
-_PATTERNS: Final[Mapping[str, str]] = {
-    "Y": "([0-9]{4})",
-    "m": "([0-9]{1,2})",
-    "d": "([0-9]{1,2})",
-    "e": "([0-9]{1,2})",
-    "H": "([0-9]{1,2})",
-    "M": "([0-9]{1,2})",
-    "S": "([0-9]{1,2})",
-    "B": f"({'|'.join(_MONTHS)})",
-    "b": f"({'|'.join(month[:3] for month in _MONTHS)})",
-}
-_WRITTEN: Final[Mapping[str, str]] = {
-    "Y": "f'{y:04d}'",
-    "m": "f'{m:02d}'",
-    "d": "f'{d:02d}'",
-    "e": "str(d)",
-    "H": "f'{h:02d}'",
-    "M": "f'{u:02d}'",
-    "S": "f'{s:02d}'",
-    "B": f"{_MONTHS!r}[m - 1]",
-    "b": f"{[month[:3] for month in _MONTHS]!r}[m - 1]",
-}
-_NAMED: Final[Mapping[str, str]] = dict(zip("YmdeHMSBb", "ymddhusmm", strict=True))
-"""The name that has the number of each part of a date in an expression."""
-
-
-def _python_date(given: str, wanted: str, days: int) -> str:
-    """The step `date`. An expression knows no calendar, so it counts the days by arithmetic."""
-    letters = re.findall(r"%([YmdeBbHMS])", given)
-    pattern = "".join(
-        _PATTERNS[part[1]] if part.startswith("%") else re.escape(part) for part in re.findall(r"%.|[^%]+", given)
-    )
-    read = {"y": "1900", "m": "1", "d": "1", "h": "0", "u": "0", "s": "0"}
-    for place, letter in enumerate(letters, 1):
-        months = _MONTHS if letter == "B" else [month[:3] for month in _MONTHS]
-        group = f"g.group({place})"
-        read[_NAMED[letter]] = f"{months!r}.index({group}) + 1" if letter in "Bb" else f"int({group})"
-    first = f"for g in [re.fullmatch({pattern!r}, v)] if g for y, m, d, h, u, s in [({', '.join(read.values())})]"
-    valid = "if 1 <= m <= 12 and 1 <= y <= 9999 and 0 < d < 32 and h < 24 and u < 60 and s < 62"
-    day_of_year = "(153 * (m + (-3 if m > 2 else 9)) + 2) // 5 + d - 1"
-    counted = f"for a in [y - (1 if m <= 2 else 0)] for n in [365 * a + a // 4 - a // 100 + a // 400 + {day_of_year}]"
-    same_text = f"if {_python_format(given)} == v"
-    unshifted = _python_civil("n")
-    shifted = _python_civil(f"n + {days}") if days else ""
-    exists = f"if [(y, m, d)] == [(y, m, d) {unshifted}]"
-    return f"[{_python_format(wanted)} {first} {valid} {same_text} {counted} {exists} {shifted} if 1 <= y <= 9999]"
-
-
-def _python_civil(number: str) -> str:
-    """Loops that bind y, m and d to the date of a number of days."""
-    return (
-        f"for e in [({number}) // 146097] for r in [{number} - e * 146097]"
-        " for k in [(r - r // 1460 + r // 36524 - r // 146096) // 365]"
-        " for o in [r - (365 * k + k // 4 - k // 100)] for p in [(5 * o + 2) // 153]"
-        " for d in [o - (153 * p + 2) // 5 + 1] for m in [p + 3 if p < 10 else p - 9]"
-        " for y in [k + e * 400 + (1 if m <= 2 else 0)]"
-    )
-
-
-def _python_format(form: str) -> str:
-    parts = re.findall(r"%.|[^%]+", form)
-    return f"''.join([{', '.join(_WRITTEN[one[1]] if one.startswith('%') else repr(one) for one in parts)}])"
+            return f"[x {_COMPARISONS[kind]} {argument!r} for x in {value} if {number}]"
+        case _:
+            raise ExplanationError(f"expected a test, found {show({kind: argument})}")

@@ -5,8 +5,9 @@ its result in its place among the explanations of the literal. So the plan reads
 values, and whoever shows or runs it needs to know nothing of the removed kinds. The calls that follow move, and with
 them every `†results.N`.
 
-What does not become an expression (it is too long) is left out, and so are the tests that say whether a call is made.
-The plan is strict then: it asks before it uses the literal, or makes the call, also if the call only reads.
+What does not become an expression (it is too long, or shifts a date) is left out, and so are the tests that say
+whether a call is made. The plan is strict then: it asks before it uses the literal, or makes the call, also if the call
+only reads.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any, Final, TypeAlias
 
 from ideabridge.bridge.context.earlier import WHEN
 from ideabridge.bridge.context.errors import ExplanationError
-from ideabridge.bridge.context.explanations import operand_path
+from ideabridge.bridge.context.explanations import Explanation, operand_path
 from ideabridge.bridge.context.references import Reference, format_reference, is_reference, parse_reference
 from ideabridge.bridge.context.removed import is_removed, python_of, read_earlier_explained
 from ideabridge.bridge.context.state import MISSING, Missing, read
@@ -50,9 +51,7 @@ class ConvertedPlan:
 
 def has_removed(plan: JSON) -> bool:
     """Return whether a plan has explanations of removed kinds."""
-    return any(
-        one.get("at") == ["calls", str(_place(one)), WHEN] or any(map(is_removed, _by(one))) for one in _literals(plan)
-    )
+    return any(_is_test(literal) or any(map(is_removed, _by(literal))) for literal in _literals(plan))
 
 
 def converted(
@@ -80,15 +79,15 @@ def convert_publications(run: RunStatement, mark: str) -> None:
     numbers = [row[0] for row in run("SELECT number FROM publications WHERE plan IS NOT NULL ORDER BY number", ())]
     for number in numbers:
         [row] = run(f"SELECT plan, learned FROM publications WHERE number = {mark}", (number,))  # noqa: S608
-        plan, learned = (_decoded(text) for text in row)
+        plan = _decoded(row[0])
         if plan is None or not has_removed(plan):
             continue
         kept = list(run(f"SELECT number, record FROM evidence WHERE publication = {mark} ORDER BY number", (number,)))  # noqa: S608
-        records = [_decoded(row[1]) or {} for row in kept]
-        found = converted(plan, learned, records)
-        values = encode_text(found.plan), None if found.learned is None else encode_text(found.learned), number
+        new = converted(plan, _decoded(row[1]), [_decoded(record) or {} for _, record in kept])
+        learned = None if new.learned is None else encode_text(new.learned)
+        values = (encode_text(new.plan), learned, number)
         run(f"UPDATE publications SET plan = {mark}, learned = {mark} WHERE number = {mark}", values)  # noqa: S608
-        for (place, _), record in zip(kept, found.records, strict=True):
+        for (place, _), record in zip(kept, new.records, strict=True):
             run(f"UPDATE evidence SET record = {mark} WHERE number = {mark}", (encode_text(record), place))  # noqa: S608
 
 
@@ -110,7 +109,7 @@ def with_present_kinds(document: JSON) -> JSON:
 
 def _literals(plan: JSON) -> list[JSONObject]:
     listed = plan.get("explained") if isinstance(plan, dict) else None
-    return [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    return [literal for literal in listed if isinstance(literal, dict)] if isinstance(listed, list) else []
 
 
 def _by(literal: JSONObject) -> list[JSON]:
@@ -132,26 +131,21 @@ class _Computing:
     """An explanation that becomes a call of `compute`.
 
     Attributes:
-        raw: the explanation.
+        explanation: the explanation.
         before: the place of the call, in the old plan, before which it runs.
         code: the expression.
         names: the references that the expression reads, by their names in it.
     """
 
-    raw: JSON
+    explanation: Explanation
     before: int
     code: str
     names: Mapping[str, str]
 
-    def value(self, view: Mapping[str, JSON]) -> JSON:
+    def result(self, view: Mapping[str, JSON]) -> list[JSON]:
         """Its result for the data of a record of evidence: the list of the value, or of nothing."""
-
-        def look(text: str) -> JSON | Missing:
-            return view.get(text, MISSING)
-
-        form: JSONObject = {"at": ["output"], "by": [self.raw]}
-        found = read_earlier_explained(form).by[0].value(look)
-        return [] if isinstance(found, Missing) else [found]
+        value = self.explanation.value(lambda text: view.get(text, MISSING))
+        return [] if isinstance(value, Missing) else [value]
 
 
 class _Conversion:
@@ -163,20 +157,21 @@ class _Conversion:
         self._calls: list[JSON] = calls if isinstance(calls, list) else []
         self._computing: dict[tuple[int, str], _Computing] = {}
         self._asks = False
-        for one in _literals(plan):
-            place = _place(one)
-            before = len(self._calls) if place is None else place
-            for raw in _by(one):
-                key = before, encode_text(raw)
-                if is_removed(raw) and key not in self._computing and not self._is_test(one):
-                    made = _computing(raw, before)
-                    if made is not None:
-                        self._computing[key] = made
-        ordered = sorted(self._computing.values(), key=lambda one: one.before)
-        self._moved = [place + sum(one.before <= place for one in ordered) for place in range(len(self._calls) + 1)]
-        self._results: dict[tuple[int, str], int] = {}
-        for number, one in enumerate(ordered):
-            self._results[one.before, encode_text(one.raw)] = one.before + number
+        for literal in _literals(plan):
+            before = self._before(literal)
+            for raw in _by(literal):
+                key = (before, encode_text(raw))
+                if is_removed(raw) and key not in self._computing and not _is_test(literal):
+                    computing = _computing(raw, before)
+                    if computing is not None:
+                        self._computing[key] = computing
+        # In the order in which they run: keys with equal places stay in theirs.
+        self._computing = dict(sorted(self._computing.items(), key=lambda item: item[0][0]))
+        places = [before for before, _ in self._computing]
+        # By the old place of a call, its new one.
+        self._moved = [place + sum(before <= place for before in places) for place in range(len(self._calls) + 1)]
+        # By the old place and the form of an explanation, the new place of its call.
+        self._results = {key: key[0] + number for number, key in enumerate(self._computing)}
 
     def run(self, learned: JSONObject | None, records: list[JSONObject]) -> ConvertedPlan:
         """Return the converted plan."""
@@ -195,11 +190,12 @@ class _Conversion:
             plan["strict"] = True
         if learned is not None:
             learned = self._moved_profiles({**learned, "explained": self._literals_of(learned)})
-        return ConvertedPlan(plan, learned, [self._record(one) for one in records])
+        return ConvertedPlan(plan, learned, [self._record(record) for record in records])
 
-    def _is_test(self, literal: JSONObject) -> bool:
-        at = literal.get("at")
-        return isinstance(at, list) and at[2:] == [WHEN]
+    def _before(self, literal: JSONObject) -> int:
+        """The place of the call before which the explanations of a literal are computed."""
+        place = _place(literal)
+        return len(self._calls) if place is None else place
 
     def _new_place(self, place: str | int) -> int:
         number = int(place)
@@ -207,12 +203,11 @@ class _Conversion:
 
     def _all_calls(self) -> list[JSON]:
         calls: list[JSON] = []
-        ordered = sorted(self._computing.values(), key=lambda one: one.before)
         for place in range(len(self._calls) + 1):
-            for one in ordered:
-                if one.before == place:
-                    values = {name: self._renumbered(text) for name, text in one.names.items()}
-                    calls.append({"_tool": "compute", "code": one.code, **values})
+            for computing in self._computing.values():
+                if computing.before == place:
+                    values = {name: self._renumbered(text) for name, text in computing.names.items()}
+                    calls.append({"_tool": "compute", "code": computing.code, **values})
             if place < len(self._calls):
                 calls.append(self._call(self._calls[place]))
         return calls
@@ -223,8 +218,7 @@ class _Conversion:
         moved: JSONObject = {}
         for key, value in call.items():
             if key == "_imports" and isinstance(value, list):
-                texts = [f"†{one}" if isinstance(one, str) and not one.startswith("†") else one for one in value]
-                moved[key] = self._renumbered(texts)
+                moved[key] = [self._renumbered(_with_dagger(text)) for text in value]
             else:
                 moved[key] = value if key in _KEPT_AS_WRITTEN else self._renumbered(value)
         return moved
@@ -232,9 +226,9 @@ class _Conversion:
     def _renumbered(self, value: JSON) -> JSON:
         """A value as written, with the new places in its references to results."""
         if isinstance(value, list):
-            return [self._renumbered(one) for one in value]
+            return [self._renumbered(item) for item in value]
         if isinstance(value, dict):
-            return {key: self._renumbered(one) for key, one in value.items()}
+            return {key: self._renumbered(member) for key, member in value.items()}
         if not isinstance(value, str) or not is_reference(value):
             return value
         try:
@@ -253,23 +247,22 @@ class _Conversion:
     # -- literals ----------------------------------------------------------------------------------------------
 
     def _literals_of(self, holder: JSONObject) -> list[JSON]:
-        found: list[JSON] = []
-        for one in _literals(holder):
-            if self._is_test(one):
+        literals: list[JSON] = []
+        for literal in _literals(holder):
+            if _is_test(literal):
                 self._asks = True
                 continue
-            place = _place(one)
-            before = len(self._calls) if place is None else place
-            by = [self._explanation(raw, before) for raw in _by(one)]
-            kept: list[JSON] = [raw for raw in by if raw is not None]
-            literal: JSONObject = {**one, "at": self._at(one.get("at")), "by": kept}
-            if len(kept) < len(by):
+            before = self._before(literal)
+            by = [self._explanation(raw, before) for raw in _by(literal)]
+            left: list[JSON] = [raw for raw in by if raw is not None]
+            moved: JSONObject = {**literal, "at": self._at(literal.get("at")), "by": left}
+            if len(left) < len(by):
                 self._asks = True
-                literal["why"] = NOT_CONVERTED
-            if not kept:
-                literal["by"] = [{"constant": self._recorded(one)}]
-            found.append(literal)
-        return found
+                moved["why"] = NOT_CONVERTED
+            if not left:
+                moved["by"] = [{"constant": self._recorded(literal)}]
+            literals.append(moved)
+        return literals
 
     def _explanation(self, raw: JSON, before: int) -> JSON:
         """An explanation in its new form; None if it has none."""
@@ -280,8 +273,8 @@ class _Conversion:
 
     def _recorded(self, literal: JSONObject) -> JSON:
         at = literal.get("at")
-        found = read(self._plan, tuple(map(str, at)) if isinstance(at, list) else ())
-        return None if isinstance(found, Missing) else found
+        recorded = read(self._plan, tuple(map(str, at)) if isinstance(at, list) else ())
+        return None if isinstance(recorded, Missing) else recorded
 
     def _at(self, at: JSON) -> JSON:
         match at:
@@ -292,10 +285,9 @@ class _Conversion:
 
     def _decisions(self) -> list[JSON]:
         listed = self._plan.get("decisions")
-        places = [one for one in listed if isinstance(one, int)] if isinstance(listed, list) else []
-        tested = [_place(one) for one in _literals(self._plan) if self._is_test(one)]
-        found = {self._new_place(one) for one in (*places, *tested) if one is not None}
-        return list[JSON](sorted(found))
+        places = [place for place in listed if isinstance(place, int)] if isinstance(listed, list) else []
+        places += [self._before(literal) for literal in _literals(self._plan) if _is_test(literal)]
+        return list[JSON](sorted(set(map(self._new_place, places))))
 
     def _moved_profiles(self, holder: JSONObject) -> JSONObject:
         seen = holder.get("seen")
@@ -305,24 +297,30 @@ class _Conversion:
 
     def _record(self, record: JSONObject) -> JSONObject:
         """A record of evidence, in whose view each call of `compute` has its result."""
-        values, view = record.get("values"), record.get("view")
         moved = dict(record)
+        values = record.get("values")
         if isinstance(values, list):
-            moved["values"] = [
-                [self._at(one[0]), one[1]]
-                for one in values
-                if isinstance(one, list) and len(one) == 2 and not self._is_test({"at": one[0]})
-            ]
+            pairs = [pair for pair in values if isinstance(pair, list) and len(pair) == 2]
+            moved["values"] = [[self._at(at), value] for at, value in pairs if not _is_test({"at": at})]
+        view = record.get("view")
         if isinstance(view, dict):
             seen: JSONObject = {str(self._renumbered(text)): value for text, value in view.items()}
-            for (before, text), one in self._computing.items():
-                value = one.value(view)
-                place = self._results[before, text]
-                seen[f"†results.{place}"] = value
-                if isinstance(value, list) and value:
-                    seen[f"†results.{place}.0"] = value[0]
+            for key, computing in self._computing.items():
+                result = computing.result(view)
+                seen[f"†results.{self._results[key]}"] = result
+                if result:
+                    seen[f"†results.{self._results[key]}.0"] = result[0]
             moved["view"] = seen
         return moved
+
+
+def _is_test(literal: JSONObject) -> bool:
+    """Return whether a literal says whether a call is made."""
+    return literal.get("at") == ["calls", str(_place(literal)), WHEN]
+
+
+def _with_dagger(text: JSON) -> JSON:
+    return f"†{text}" if isinstance(text, str) and not text.startswith("†") else text
 
 
 def _computing(raw: JSON, before: int) -> _Computing | None:
@@ -337,11 +335,11 @@ def _computing(raw: JSON, before: int) -> _Computing | None:
         return f"{called}_"
 
     try:
-        read_earlier_explained({"at": ["output"], "by": [raw]})
+        literal = read_earlier_explained({"at": ["output"], "by": [raw]})
         code = python_of(raw, name)
     except ExplanationError:
         return None
-    return None if len(code) > MAX_CODE else _Computing(raw, before, code, names)
+    return None if len(code) > MAX_CODE else _Computing(literal.by[0], before, code, names)
 
 
 def _with_references(raw: JSON, change: Callable[[JSON], JSON]) -> JSON:
@@ -354,6 +352,6 @@ def _with_references(raw: JSON, change: Callable[[JSON], JSON]) -> JSON:
         case dict():
             return {key: _with_references(value, change) if key != "take" else value for key, value in raw.items()}
         case list():
-            return [_with_references(one, change) for one in raw]
+            return [_with_references(part, change) for part in raw]
         case _:
             return raw
