@@ -12,7 +12,7 @@ conversions that changed no text so far: a copy of `ann` may as well be its text
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -26,7 +26,28 @@ MEMBERS: Final = 200
 _LONGEST: Final = 1_000
 """The longest text that is compared with its conversions."""
 
+_NAMED: Final = 5
+"""The most members that a novelty names."""
+
+_KINDS: Final[Mapping[str, str]] = {
+    "number": "a number",
+    "text": "a text",
+    "list": "a list",
+    "object": "an object",
+    "boolean": "true or false",
+    "null": "nothing",
+}
+
 _SIGNS: Final = {-1: "a negative number", 0: "zero", 1: "a positive number"}
+
+_STEPS: Final[Mapping[str, tuple[Callable[[str], str], str]]] = {
+    "lower": (str.lower, "capital letters"),
+    "upper": (str.upper, "small letters"),
+    "title": (str.title, "letters in another case"),
+    "strip": (str.strip, "spaces around it"),
+    "word": (lambda text: text.split()[0] if text.strip() else text, "several words"),
+}
+"""What a copied text may have gone through, and what a text has that it changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,136 +69,157 @@ class Novelty:
 
 def grow(profile: JSONObject | None, value: JSON | Missing) -> JSONObject:
     """Return a profile that includes one more value; a missing value counts as null."""
-    kind, facts = _look_at(value)
-    before = (profile or {}).get(kind)
-    known = before if isinstance(before, dict) else None
-    merged: JSONObject = dict(facts) if known is None else {key: _merged(key, known, facts) for key in facts}
-    if kind == "text" and "plain" not in (known or facts):
-        merged.pop("plain", None)
-    if kind == "object":
-        always, sometimes = _members(known, facts)
-        merged |= {"always": list[JSON](always), "sometimes": list[JSON](sometimes)}
-    return {**(profile or {}), kind: merged}
+    before = profile or {}
+    inner = _inner(value)
+    kind = _kind(inner)
+    known = before.get(kind)
+    return {**before, kind: _grown(known if isinstance(known, dict) else None, inner)}
 
 
 def unseen(profile: JSONObject, value: JSON | Missing) -> list[Novelty]:
     """Return what is new about a value; empty if runs have seen such values, or if the profile is empty."""
     if not profile:
         return []
-    kind, facts = _look_at(value)
+    inner = _inner(value)
+    kind = _kind(inner)
     known = profile.get(kind)
     if not isinstance(known, dict):
-        kinds = " and ".join(_KINDS.get(one, one) for one in profile)
+        kinds = " and ".join(_KINDS.get(other, other) for other in profile)
         return [Novelty(f"{_KINDS[kind]}, where runs had {kinds}")]
-    if kind == "number":
-        return _new_number(known, facts)
-    if kind == "boolean" and facts["values"] != [] and not _within(facts, known, "values"):
-        return [Novelty(f"{show(_first(facts['values']))}, where runs had {show(_first(known.get('values')))}")]
-    if not _within(facts, known, "empty"):
-        return [Novelty(f"{'an empty' if facts['empty'] == [True] else 'a non-empty'} {kind}, which no run had")]
-    if kind == "text":
-        return _new_notation(known, facts)
-    return _new_members(known, facts) if kind == "object" else []
-
-
-_KINDS: Final = {
-    "number": "a number",
-    "text": "a text",
-    "list": "a list",
-    "object": "an object",
-    "boolean": "true or false",
-    "null": "nothing",
-}
-
-
-_STEPS: Final[Mapping[str, tuple[Callable[[str], str], str]]] = {
-    "lower": (str.lower, "capital letters"),
-    "upper": (str.upper, "small letters"),
-    "title": (str.title, "letters in another case"),
-    "strip": (str.strip, "spaces around it"),
-    "word": (lambda text: text.split()[0] if text.strip() else text, "several words"),
-}
-"""What a copied text may have gone through, and what a text has that it changes."""
-
-
-def _look_at(value: JSON | Missing) -> tuple[str, JSONObject]:
-    inner = parsed_text(value) if isinstance(value, str) else value
-    if isinstance(value, str) and isinstance(inner, Missing):
-        facts: JSONObject = {"empty": [not value]}
-        if len(value) <= _LONGEST:
-            facts["plain"] = [step for step, (change, _) in _STEPS.items() if change(value) == value]
-        return "text", facts
-    if isinstance(inner, bool):
-        return "boolean", {"values": [inner]}
-    if isinstance(inner, int | float):
-        return "number", {"signs": [(inner > 0) - (inner < 0)], "range": [inner, inner]}
-    if isinstance(inner, list):
-        return "list", {"empty": [not inner]}
-    if isinstance(inner, dict):
-        # A member that is null is as good as absent.
-        names = [key for key, item in inner.items() if item is not None][:MEMBERS]
-        return "object", {"empty": [not inner], "always": list[JSON](names), "sometimes": []}
-    return "null", {}
-
-
-def _merged(key: str, known: JSONObject, facts: JSONObject) -> JSON:
-    ours, theirs = _list(known.get(key)), _list(facts[key])
-    if key == "range":
-        numbers = [one for one in (*ours, *theirs) if isinstance(one, int | float)]
-        return [min(numbers), max(numbers)]
-    if key == "plain":
-        return [one for one in ours if one in theirs]
-    return [*ours, *(one for one in theirs if one not in ours)]
-
-
-def _members(known: JSONObject | None, facts: JSONObject) -> tuple[list[str], list[str]]:
-    now = [str(one) for one in _list(facts["always"])]
-    if known is None:
-        return now, []
-    before, optional = ([str(one) for one in _list(known.get(key))] for key in ("always", "sometimes"))
-    always = [one for one in before if one in now]
-    changed = [one for one in (*before, *now) if one not in always]
-    return always, list(dict.fromkeys([*optional, *changed]))[:MEMBERS]
-
-
-def _new_number(known: JSONObject, facts: JSONObject) -> list[Novelty]:
-    [sign], [number, _] = _list(facts["signs"]), _list(facts["range"])
-    if sign not in _list(known.get("signs")):
-        return [Novelty(f"{_SIGNS[int(str(sign))]}, {show(number)}, which no run had")]
-    match number, known.get("range"):
-        case int() | float(), [int() | float() as least, int() | float() as most] if not least <= number <= most:
-            beyond = f"{show(number)}, where runs had {show(least)} to {show(most)}"
-            return [Novelty(beyond, mild=True, lone=least == most)]
-        case _:
-            return []
-
-
-def _new_notation(known: JSONObject, facts: JSONObject) -> list[Novelty]:
-    if "plain" not in facts:
+    if inner is None:
         return []
-    new = [step for step in _list(known.get("plain")) if step not in _list(facts["plain"])]
-    if len(new) > 1 and "title" in new:
-        new.remove("title")
-    what = " and ".join(_STEPS[step][1] for step in _STEPS if step in new)
-    return [Novelty(f"a text with {what}, which no run had", mild=True, notation=True)] if what else []
+    if isinstance(inner, bool):
+        if inner in _list(known.get("values")):
+            return []
+        return [Novelty(f"{show(inner)}, where runs had {show(not inner)}")]
+    if isinstance(inner, int | float):
+        return _new_number(known, inner)
+    is_empty = not inner
+    if is_empty not in _list(known.get("empty")):
+        return [Novelty(f"{'an empty' if is_empty else 'a non-empty'} {kind}, which no run had")]
+    if isinstance(inner, str):
+        return _new_notation(known, inner)
+    return _new_members(known, inner) if isinstance(inner, dict) else []
 
 
-def _new_members(known: JSONObject, facts: JSONObject) -> list[Novelty]:
-    now = [str(one) for one in _list(facts["always"])]
-    always, optional = ([str(one) for one in _list(known.get(key))] for key in ("always", "sometimes"))
-    gone = [one for one in always if one not in now]
-    new = [one for one in now if one not in always and one not in optional] if len(now) < MEMBERS else []
-    found = [Novelty(f"an object without {', '.join(map(show, gone[:5]))}, which every run had")] if gone else []
-    return [*found, *([Novelty(f"an object with {', '.join(map(show, new[:5]))}, which no run had")] if new else [])]
+def _inner(value: JSON | Missing) -> JSON:
+    """The value, or the one that a text contains as JSON; null for a missing one."""
+    if isinstance(value, Missing):
+        return None
+    contained = parsed_text(value) if isinstance(value, str) else value
+    return value if isinstance(contained, Missing) else contained
 
 
-def _within(facts: JSONObject, known: JSONObject, key: str) -> bool:
-    return all(one in _list(known.get(key)) for one in _list(facts.get(key)))
+def _kind(inner: JSON) -> str:
+    if inner is None:
+        return "null"
+    if isinstance(inner, bool):
+        return "boolean"
+    if isinstance(inner, int | float):
+        return "number"
+    if isinstance(inner, str):
+        return "text"
+    return "list" if isinstance(inner, list) else "object"
+
+
+def _sign(number: float) -> int:
+    return (number > 0) - (number < 0)
+
+
+def _plain(text: str) -> Sequence[str] | None:
+    """The conversions that do not change a text; None if it is too long to compare."""
+    if len(text) > _LONGEST:
+        return None
+    return [step for step, (change, _) in _STEPS.items() if change(text) == text]
+
+
+def _present(members: JSONObject) -> Sequence[str]:
+    """The members that are watched. One that is null is as good as absent."""
+    return [name for name, member in members.items() if member is not None][:MEMBERS]
+
+
+def _grown(known: JSONObject | None, inner: JSON) -> JSONObject:
+    """What a profile says about the values of one type, with one more; `known` None: it is the first one."""
+    before = known or {}
+    if inner is None:
+        return {}
+    if isinstance(inner, bool):
+        return {"values": _with(before.get("values"), inner)}
+    if isinstance(inner, int | float):
+        bounds = [bound for bound in _list(before.get("range")) if isinstance(bound, int | float)]
+        return {
+            "signs": _with(before.get("signs"), _sign(inner)),
+            "range": [min([*bounds, inner]), max([*bounds, inner])],
+        }
+    facts: JSONObject = {"empty": _with(before.get("empty"), not inner)}
+    if isinstance(inner, str):
+        plain = _plain(inner)
+        if plain is not None and known is None:
+            facts["plain"] = list[JSON](plain)
+        elif plain is not None and "plain" in before:
+            facts["plain"] = [step for step in _list(before["plain"]) if step in plain]
+    if isinstance(inner, dict):
+        now = _present(inner)
+        before_always = list(now) if known is None else _texts(before.get("always"))
+        always = [name for name in before_always if name in now]
+        others = [name for name in (*before_always, *now) if name not in always]
+        sometimes = dict.fromkeys([*_texts(before.get("sometimes")), *others])
+        facts["always"] = list[JSON](always)
+        facts["sometimes"] = list[JSON](sometimes)[:MEMBERS]
+    return facts
+
+
+def _with(values: JSON, value: JSON) -> list[JSON]:
+    known = _list(values)
+    return known if value in known else [*known, value]
 
 
 def _list(value: JSON) -> list[JSON]:
     return value if isinstance(value, list) else []
 
 
-def _first(value: JSON) -> JSON:
-    return next(iter(_list(value)), None)
+def _texts(value: JSON) -> list[str]:
+    return [text for text in _list(value) if isinstance(text, str)]
+
+
+def _new_number(known: JSONObject, number: float) -> list[Novelty]:
+    sign = _sign(number)
+    if sign not in _list(known.get("signs")):
+        return [Novelty(f"{_SIGNS[sign]}, {show(number)}, which no run had")]
+    match known.get("range"):
+        case [int() | float() as least, int() | float() as most] if not least <= number <= most:
+            beyond = f"{show(number)}, where runs had {show(least)} to {show(most)}"
+            return [Novelty(beyond, mild=True, lone=least == most)]
+        case _:
+            return []
+
+
+def _new_notation(known: JSONObject, text: str) -> list[Novelty]:
+    plain = _plain(text)
+    if plain is None:
+        return []
+    new = [step for step in _STEPS if step in _list(known.get("plain")) and step not in plain]
+    if len(new) > 1 and "title" in new:
+        new.remove("title")
+    if not new:
+        return []
+    what = " and ".join(_STEPS[step][1] for step in new)
+    return [Novelty(f"a text with {what}, which no run had", mild=True, notation=True)]
+
+
+def _new_members(known: JSONObject, members: JSONObject) -> list[Novelty]:
+    now = _present(members)
+    always = _texts(known.get("always"))
+    sometimes = _texts(known.get("sometimes"))
+    gone = [name for name in always if name not in now]
+    novelties: list[Novelty] = []
+    if gone:
+        novelties.append(Novelty(f"an object without {_named(gone)}, which every run had"))
+    new = [name for name in now if name not in always and name not in sometimes]
+    if new and len(now) < MEMBERS:
+        novelties.append(Novelty(f"an object with {_named(new)}, which no run had"))
+    return novelties
+
+
+def _named(members: list[str]) -> str:
+    return ", ".join(map(show, members[:_NAMED]))
