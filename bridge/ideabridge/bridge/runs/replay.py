@@ -12,15 +12,13 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 
 from ideabridge.bridge.checking import check_beside
-from ideabridge.bridge.context.explanations import PathTo
 from ideabridge.bridge.context.messages import read_context, read_message
-from ideabridge.bridge.context.references import format_reference, is_reference, parse_reference
-from ideabridge.bridge.context.state import Missing, read
 from ideabridge.bridge.errors import MeantToolError, PlanError, PublicationError
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.minds.choice import SAMPLING, Choice
 from ideabridge.bridge.plan import Plan, read_published, with_defaults
+from ideabridge.bridge.runs.kept_defaults import with_passed
 from ideabridge.bridge.runs.offer import Offer, defined_tools
 from ideabridge.bridge.runs.pins import (
     Pin,
@@ -100,144 +98,8 @@ def plan_of(publication: Publication, arguments: JSONObject) -> Plan:
     plan = publication.present_plan
     if plan is None:
         raise PublicationError(f"{publication.name} holds no plan")
-    plan = _without_passed(with_kept_defaults(plan, arguments, publication.input_schema), arguments)
+    plan = with_passed(plan, arguments, publication.input_schema)
     return read_published(plan, arguments, publication.input_schema, publication.output_schema, name=publication.name)
-
-
-def _without_passed(plan: JSONObject, arguments: JSONObject) -> JSONObject:
-    """The plan without explanations of parameters that the caller passes: such a value is known.
-
-    The plan has the parameter's reference where such a literal was; a copied value is still a literal there.
-    """
-    listed = plan.get("explained")
-    if not isinstance(listed, list) or not arguments:
-        return plan
-    passed = {format_reference(("input", name)) for name in arguments}
-    kept = [one for one in listed if not (isinstance(one, dict) and _written_at(plan, one.get("at")) in passed)]
-    return plan if len(kept) == len(listed) else {**plan, "explained": kept}
-
-
-OWN_WORDS: Final = "words that were recorded are its default"
-"""Why a parameter that the caller does not pass is assumed: its default is a text of several words."""
-
-_LONG_TEXT: Final = 40
-"""The characters above which a text without a space is taken for words, too."""
-
-
-def with_kept_defaults(plan: JSONObject, arguments: JSONObject, schema: JSONObject | None) -> JSONObject:
-    """Return a plan that says of a recorded default why it may not belong to the other arguments.
-
-    A default was recorded together with the other values of its call. So a text, list or object is assumed where
-    another value of the call is passed, and any value where one is passed that was a member of the same object of an
-    earlier result, as the other coordinate of a place is. Words are always assumed: a mind wrote them for the values of
-    that time. Once two runs had the same value, or if the author of the plan wrote it for any input, nothing is
-    assumed.
-    """
-    if plan.get("copied") != 1:
-        return plan
-    filled = with_defaults(arguments, schema)
-    kept = {name: value for name, value in filled.items() if name not in arguments}
-    calls, listed = plan.get("calls"), plan.get("explained")
-    explained = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
-    by_place = {_place_of(one): one for one in explained}
-    replaced = _replaced_objects(plan, explained, arguments)
-    told: dict[tuple[str, ...], JSONObject] = {}
-    for place, call in enumerate(calls if isinstance(calls, list) else []):
-        parameters = dict(_parameters_in(call, ("calls", str(place))))
-        passed = [name for name in parameters.values() if name in arguments]
-        passed += [name for one in explained if (name := _passed_at(one, place, arguments)) is not None]
-        for at, name in parameters.items():
-            if name not in kept:
-                continue
-            known = by_place.get(at)
-            if known is None:
-                why = _why_kept(kept[name], passed)
-                if why is not None:
-                    told[at] = {"at": list[JSON](at), "by": [format_reference(("input", name))], "why": why}
-                continue
-            companion = next((replaced[one] for one in _objects_of(known) if one in replaced), None)
-            if companion is not None and known.get("why") is None:
-                told[at] = {**known, "why": _kept_beside(companion)}
-    if not told:
-        return plan
-    others = [one for one in explained if _place_of(one) not in told]
-    return {**plan, "explained": [*others, *told.values()]}
-
-
-def _why_kept(default: JSON, passed: Sequence[str]) -> str | None:
-    """Why a default may not belong to what was passed to the same call; None if it may be the same for every input."""
-    if passed and isinstance(default, str | list | dict):
-        return _kept_beside(passed[0])
-    return OWN_WORDS if _are_words(default) else None
-
-
-def _kept_beside(passed: str) -> str:
-    return f"it is the recorded default, and {passed} was passed"
-
-
-def _place_of(explained: JSONObject) -> tuple[str, ...]:
-    at = explained.get("at")
-    return tuple(str(key) for key in at) if isinstance(at, list) else ()
-
-
-def _replaced_objects(plan: JSONObject, explained: Iterable[JSONObject], arguments: JSONObject) -> dict[str, str]:
-    """By an object in an earlier result, a parameter that was passed in place of one of its members."""
-    names = {format_reference(("input", name)): name for name in arguments}
-    replaced: dict[str, str] = {}
-    for one in explained:
-        name = names.get(_written_at(plan, one.get("at")) or "") or _passed_followed(one, arguments)
-        if name is not None:
-            replaced.update((holder, name) for holder in _objects_of(one))
-    return replaced
-
-
-def _objects_of(explained: JSONObject) -> list[str]:
-    """The objects in earlier results of which a literal may be a member; see `Explanation.holder`."""
-    by = explained.get("by")
-    references = [one for one in by if isinstance(one, str) and is_reference(one)] if isinstance(by, list) else []
-    holders = [PathTo(one).holder for one in references]
-    return [holder for holder in holders if holder is not None]
-
-
-def _parameters_in(value: JSON, at: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield the place and the name of each parameter that fills a whole value of a call."""
-    if isinstance(value, dict):
-        for key, item in value.items():
-            yield from _parameters_in(item, (*at, key))
-    elif isinstance(value, list):
-        for number, item in enumerate(value):
-            yield from _parameters_in(item, (*at, str(number)))
-    elif isinstance(value, str) and is_reference(value):
-        operands = list(parse_reference(value).operands())
-        if len(operands) == 1 and operands[0].kind == "input" and len(operands[0].path) == 1:
-            yield at, operands[0].path[0]
-
-
-def _passed_at(explained: JSONObject, place: int, arguments: JSONObject) -> str | None:
-    """The parameter that gives a followed value of a call, if it is passed."""
-    at = explained.get("at")
-    if not isinstance(at, list) or at[:2] != ["calls", str(place)]:
-        return None
-    return _passed_followed(explained, arguments)
-
-
-def _passed_followed(explained: JSONObject, arguments: JSONObject) -> str | None:
-    """The parameter that gives a followed value, if it is passed."""
-    given = explained.get("given")
-    if not isinstance(given, str):
-        return None
-    path = next(parse_reference(given).operands()).path
-    return None if isinstance(read(arguments, path), Missing) else path[-1]
-
-
-def _are_words(value: JSON) -> bool:
-    return isinstance(value, str) and (len(value) > _LONG_TEXT or len(value.split()) > 1)
-
-
-def _written_at(plan: JSONObject, at: JSON) -> str | None:
-    keys = tuple(str(key) for key in at) if isinstance(at, list) else ()
-    found = read(plan, keys)
-    return found if isinstance(found, str) else None
 
 
 def check_arguments(publication: Publication, arguments: JSONObject) -> None:

@@ -1,0 +1,166 @@
+"""Kept defaults: what a call of a published plan keeps of the recorded run beside the parameters that it passes.
+
+A default was recorded together with the other values of its call. So a text, list or object is assumed where another
+value of the call is passed, and any value where one is passed that was a member of the same object of an earlier
+result, as the other coordinate of a place is. Words are always assumed: a mind wrote them for the values of that time.
+Once two runs had the same value, or if the author of the plan wrote it for any input, nothing is assumed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from ideabridge.bridge.context.explanations import PathTo
+from ideabridge.bridge.context.references import Path, format_reference, is_reference, parse_reference
+from ideabridge.bridge.context.state import Missing, read
+from ideabridge.bridge.plan import with_defaults
+from ideabridge.tools.encoding import JSON, JSONObject
+
+OWN_WORDS: Final = "words that were recorded are its default"
+"""Why a parameter that the caller does not pass is assumed: its default is a text of several words."""
+
+_LONG_TEXT: Final = 40
+"""The characters above which a text without a space is taken for words, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Literal:
+    """An explained literal of a plan, for one call of the published idea.
+
+    Attributes:
+        form: see `Explained.to_json`.
+        at: its place.
+        passed: the parameter that is passed in its place; None if none is.
+        is_whole: that parameter has the place of the literal in the plan. None of its explanations is needed.
+    """
+
+    form: JSONObject
+    at: Path
+    passed: str | None
+    is_whole: bool
+
+    @property
+    def holders(self) -> list[str]:
+        """The objects in earlier results of which it may be a member; see `Explanation.holder`."""
+        by = self.form.get("by")
+        references = [raw for raw in by if isinstance(raw, str) and is_reference(raw)] if isinstance(by, list) else []
+        holders = [PathTo(reference).holder for reference in references]
+        return [holder for holder in holders if holder is not None]
+
+
+def with_passed(plan: JSONObject, arguments: JSONObject, schema: JSONObject | None) -> JSONObject:
+    """Return a published plan for a call with these arguments: without explanations of parameters that are passed, and
+    with a reason why a recorded default may not belong to the other arguments.
+
+    Args:
+        plan: the plan. It has the parameter's reference where such a literal was; a followed value is still a literal.
+        arguments: what the caller passes.
+        schema: that of the arguments.
+    """
+    literals = _literals_of(plan, arguments)
+    reasons = _reasons(plan, arguments, schema, literals) if plan.get("copied") == 1 else {}
+    dropped = {id(literal.form) for literal in literals if literal.is_whole or literal.at in reasons}
+    if not reasons and not dropped:
+        return plan
+    listed = plan.get("explained")
+    left = [raw for raw in listed if id(raw) not in dropped] if isinstance(listed, list) else []
+    return {**plan, "explained": [*left, *reasons.values()]}
+
+
+def _reasons(
+    plan: JSONObject, arguments: JSONObject, schema: JSONObject | None, literals: Iterable[_Literal]
+) -> dict[Path, JSONObject]:
+    """The explained literals of the recorded defaults that may not belong to the arguments, by place."""
+    filled = with_defaults(arguments, schema)
+    kept = {name: value for name, value in filled.items() if name not in arguments}
+    by_place = {literal.at: literal for literal in literals}
+    # By object in an earlier result, the parameter that is passed in place of one of its members.
+    replaced: dict[str, str] = {}
+    # By call, the parameters that are passed for its values that are followed.
+    followed: dict[Path, list[str]] = {}
+    for literal in literals:
+        if literal.passed is None:
+            continue
+        replaced.update(dict.fromkeys(literal.holders, literal.passed))
+        if not literal.is_whole:
+            followed.setdefault(literal.at[:2], []).append(literal.passed)
+    reasons: dict[Path, JSONObject] = {}
+    calls = plan.get("calls")
+    for place, call in enumerate(calls if isinstance(calls, list) else []):
+        at_call = ("calls", str(place))
+        parameters = dict(_parameters_in(call, at_call))
+        passed = [name for name in parameters.values() if name in arguments]
+        passed += followed.get(at_call, ())
+        for at, name in parameters.items():
+            if name not in kept:
+                continue
+            known = by_place.get(at)
+            form: JSONObject = {"at": list[JSON](at), "by": [format_reference(("input", name))]}
+            if known is None:
+                why = _why_kept(kept[name], passed)
+            else:
+                form = known.form
+                why = _why_beside(known, replaced)
+            if why is not None:
+                reasons[at] = {**form, "why": why}
+    return reasons
+
+
+def _why_kept(default: JSON, passed: list[str]) -> str | None:
+    """Why a default may not belong to what is passed to the same call; None if it may be the same for every input."""
+    if passed and isinstance(default, str | list | dict):
+        return _beside(passed[0])
+    if isinstance(default, str) and (len(default) > _LONG_TEXT or len(default.split()) > 1):
+        return OWN_WORDS
+    return None
+
+
+def _why_beside(literal: _Literal, replaced: Mapping[str, str]) -> str | None:
+    """Why an explained default may not belong to what is passed for a member of the same object; None if it may."""
+    companion = next((replaced[holder] for holder in literal.holders if holder in replaced), None)
+    return None if companion is None or literal.form.get("why") is not None else _beside(companion)
+
+
+def _beside(passed: str) -> str:
+    return f"it is the recorded default, and {passed} was passed"
+
+
+def _literals_of(plan: JSONObject, arguments: JSONObject) -> list[_Literal]:
+    names = {format_reference(("input", name)): name for name in arguments}
+    listed = plan.get("explained")
+    literals: list[_Literal] = []
+    for form in listed if isinstance(listed, list) else []:
+        at = form.get("at") if isinstance(form, dict) else None
+        if not isinstance(form, dict) or not isinstance(at, list):
+            continue
+        keys = tuple(str(key) for key in at)
+        written = read(plan, keys)
+        whole = names.get(written) if isinstance(written, str) else None
+        passed = whole or _passed_followed(form, arguments)
+        literals.append(_Literal(form, keys, passed, whole is not None))
+    return literals
+
+
+def _passed_followed(form: JSONObject, arguments: JSONObject) -> str | None:
+    """The parameter that gives a followed value, if it is passed."""
+    given = form.get("given")
+    if not isinstance(given, str):
+        return None
+    path = next(parse_reference(given).operands()).path
+    return None if isinstance(read(arguments, path), Missing) else path[-1]
+
+
+def _parameters_in(value: JSON, at: Path) -> Iterator[tuple[Path, str]]:
+    """Yield the place and the name of each parameter that fills a whole value of a call."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _parameters_in(item, (*at, key))
+    elif isinstance(value, list):
+        for number, item in enumerate(value):
+            yield from _parameters_in(item, (*at, str(number)))
+    elif isinstance(value, str) and is_reference(value):
+        operands = list(parse_reference(value).operands())
+        if len(operands) == 1 and operands[0].kind == "input" and len(operands[0].path) == 1:
+            yield at, operands[0].path[0]
