@@ -86,19 +86,19 @@ class Assumption:
     @property
     def line(self) -> str:
         """The assumption in one line for people and models."""
-        told = _where(self.at, self.instance)
+        line = _where(self.at, self.instance)
         if self.taken is not None:
-            told += f" is {self.taken.text}"
+            line += f" is {self.taken.text}"
         if self.instead:
-            told += f"; it could also be {', or '.join(one.text for one in self.instead)}"
-        return visible(f"{told}: {clipped(self.why, _AT)}")
+            line += f"; it could also be {', or '.join(candidate.text for candidate in self.instead)}"
+        return visible(f"{line}: {clipped(self.why, _AT)}")
 
     @property
     def choices(self) -> tuple[Candidate, ...]:
         """The values that a person can choose: the one taken, then the others that are shown whole. Empty if there is
         only one.
         """
-        others = [one for one in self.instead if not isinstance(one.value, Missing)]
+        others = [candidate for candidate in self.instead if not isinstance(candidate.value, Missing)]
         return (self.taken, *others) if self.taken is not None and others else ()
 
 
@@ -108,24 +108,25 @@ def read_assumption(raw: JSON) -> Assumption:
     Raises:
         ExplanationError: the form is wrong.
     """
-    instance = raw.get("instance") if isinstance(raw, dict) else None
+    if not isinstance(raw, dict) or not isinstance(raw.get("at"), str) or not isinstance(raw.get("why"), str):
+        raise ExplanationError(f"assumed: expected an object with at and why, found {show(raw)}")
+    at = str(raw["at"])
+    why = str(raw["why"])
+    instance = raw.get("instance")
     where = instance if isinstance(instance, str) else ""
-    match raw:
-        case {"at": str(at), "why": str(why), "taken": _, "from": str(), "instead": [*instead]}:
-            others = tuple(_candidate(one, "value") for one in instead)
-            return Assumption(at, why, _candidate(raw, "taken"), others, where)
-        case {"at": str(at), "why": str(why)}:
-            return Assumption(at, why, instance=where)
-        case _:
-            raise ExplanationError(f"assumed: expected an object with at and why, found {show(raw)}")
+    instead = raw.get("instead")
+    if "taken" not in raw or not isinstance(raw.get("from"), str) or not isinstance(instead, list):
+        return Assumption(at, why, instance=where)
+    others = tuple(_candidate(other if isinstance(other, dict) else {}, "value") for other in instead)
+    return Assumption(at, why, _candidate(raw, "taken"), others, where)
 
 
 def _where(at: str, instance: JSON) -> str:
-    return f"{clipped(at, _AT)}{f' of {clipped(str(instance), _AT)}' if instance else ''}"
+    where = clipped(at, _AT)
+    return f"{where} of {clipped(str(instance), _AT)}" if instance else where
 
 
-def _candidate(raw: JSON, key: str) -> Candidate:
-    form = raw if isinstance(raw, dict) else {}
+def _candidate(form: JSONObject, key: str) -> Candidate:
     source = str(form.get("from"))
     if key not in form:
         return Candidate(source, MISSING, "no value")
@@ -137,19 +138,20 @@ def _candidate(raw: JSON, key: str) -> Candidate:
 
 def assumption_lines(assumed: Iterable[JSON], most: int = TEXT_BYTES) -> list[str]:
     """The assumptions of a run, one line each, in at most `most` bytes; a last line counts those that do not fit."""
-    return fitting_lines([read_assumption(one).line for one in assumed], most)
+    return fitting_lines([read_assumption(entry).line for entry in assumed], most)
 
 
 def note_lines(notes: Iterable[JSON], most: int | None = TEXT_BYTES) -> list[str]:
     """What is only noted, `{"at", "what"}` each, as `assumption_lines` tells assumptions; `most` None: all of it."""
-    told = (one if isinstance(one, dict) else {} for one in notes)
-    lines = [visible(f"{_where(str(one.get('at')), one.get('instance'))}: {one.get('what')}") for one in told]
+    forms = [note for note in notes if isinstance(note, dict)]
+    lines = [visible(f"{_where(str(note.get('at')), note.get('instance'))}: {note.get('what')}") for note in forms]
     return lines if most is None else fitting_lines(lines, most)
 
 
 def fitting_lines(lines: list[str], most: int = TEXT_BYTES) -> list[str]:
     """The first lines that have at most `most` bytes together, each once, and a line with the number of the others."""
-    lines, left = list(dict.fromkeys(lines)), most
+    lines = list(dict.fromkeys(lines))
+    left = most
     for number, line in enumerate(lines):
         left -= len(line.encode("utf-8", "replace")) + 1
         if left < 0:
@@ -164,11 +166,11 @@ def evidence_sentence(explained: Iterable[JSON]) -> str:
     Args:
         explained: the form of `Explained.to_json`, per literal.
     """
-    literals = [one for one in explained if isinstance(one, dict)]
-    places = [_place(one.get("at")) for one in literals if _is_open(one)]
+    literals = [form for form in explained if isinstance(form, dict)]
+    places = [_place(form.get("at")) for form in literals if _is_open(form)]
     if not places:
         return ""
-    runs = max(_runs(one) for one in literals)
+    runs = max(_runs(form) for form in literals)
     made = f" (made from {runs} {'run' if runs == 1 else 'runs'})."
     left = SENTENCE - len(f"May assume  and 9,999 more{made}")
     shown: list[str] = []
@@ -177,28 +179,31 @@ def evidence_sentence(explained: Iterable[JSON]) -> str:
         if left < 0:
             break
         shown.append(place)
+    if not shown:
+        return f"May assume some values{made}"
     more = len(places) - len(shown)
-    named = ", ".join(shown) or "some values"
-    return f"May assume {named}{f' and {more:,} more' if more and shown else ''}{made}"
+    others = f" and {more:,} more" if more else ""
+    return f"May assume {', '.join(shown)}{others}{made}"
 
 
-def _runs(explained: JSONObject) -> int:
-    runs = explained.get("runs", 1)
+def _runs(literal: JSONObject) -> int:
+    runs = literal.get("runs", 1)
     return runs if isinstance(runs, int) else 1
 
 
 def _place(at: JSON) -> str:
     keys = at if isinstance(at, list) else []
-    return visible(clipped(".".join(str(key) for key in keys), _AT))
+    return visible(clipped(".".join(map(str, keys)), _AT))
 
 
-def _is_open(explained: JSONObject) -> bool:
+def _is_open(literal: JSONObject) -> bool:
     """Return whether a value may differ between explanations, or is selected by a position that few runs confirm."""
-    by = explained.get("by")
-    if not isinstance(by, list) or len(by) != 1 or explained.get("cut") is True or explained.get("why") is not None:
+    by = literal.get("by")
+    if not isinstance(by, list) or len(by) != 1 or literal.get("cut") is True or literal.get("why") is not None:
         return True
-    [only] = by
-    return _runs(explained) < RUNS_FOR_POSITION and len(read_explanation(only).references) > 1 and isinstance(only, str)
+    # A path with a position also reads the list in which it selects.
+    is_position = isinstance(by[0], str) and len(read_explanation(by[0]).references) > 1
+    return is_position and _runs(literal) < RUNS_FOR_POSITION
 
 
 def with_choices(call: JSONObject, chosen: Mapping[str, JSON]) -> JSONObject:
@@ -213,7 +218,7 @@ def with_choices(call: JSONObject, chosen: Mapping[str, JSON]) -> JSONObject:
         path = _path_of(at)
         each = call.get("_each")
         if isinstance(each, list) and path[0] != "_each":
-            call = {**call, "_each": [_replaced(one, path, value, at) for one in each]}
+            call = {**call, "_each": [_replaced(item, path, value, at) for item in each]}
         else:
             replaced = _replaced(call, path, value, at)
             call = replaced if isinstance(replaced, dict) else call
@@ -229,29 +234,41 @@ def after_edit(assumed: Iterable[JSONObject], call: JSONObject, who: str) -> lis
         call: the resolved call after the edit.
         who: who chose the values, for people.
     """
-    found: list[JSONObject] = []
-    for one in assumed:
-        if "taken" not in one:
-            found.append(one)
+    left: list[JSONObject] = []
+    for entry in assumed:
+        if "taken" not in entry:
+            left.append(entry)
             continue
-        each, path, instead = call.get("_each"), _path_of(str(one["at"])), one.get("instead")
-        value = read(each[0] if isinstance(each, list) and each and path[0] != "_each" else call, path)
+        value = _value_in(call, _path_of(str(entry["at"])))
         if isinstance(value, Missing):
             # The call has no such literal any more.
             continue
         taken = shortened("taken", value)
-        if same(taken["taken"], one["taken"]):
-            found.append(one)
-            continue
-        others: list[JSON] = [{"value": one["taken"], "from": one["from"]}]
-        others += [
-            other
-            for other in (instead if isinstance(instead, list) else [])
-            if not (isinstance(other, dict) and "value" in other and same(other["value"], taken["taken"]))
-        ]
-        kept: JSONObject = {key: value for key, value in one.items() if key not in ("taken", "shortened")}
-        found.append({**kept, **taken, "from": who, "instead": others[:3]})
-    return found
+        if same(taken["taken"], entry["taken"]):
+            left.append(entry)
+        else:
+            left.append(_with_choice(entry, taken, who))
+    return left
+
+
+def _value_in(call: JSONObject, path: Path) -> JSON | Missing:
+    """The value of a literal; in a call with `_each`, that of its first execution."""
+    each = call.get("_each")
+    if isinstance(each, list) and each and path[0] != "_each":
+        return read(each[0], path)
+    return read(call, path)
+
+
+def _with_choice(entry: JSONObject, taken: JSONObject, who: str) -> JSONObject:
+    """An assumption in which somebody has chosen another value; `taken`: the value as `shortened` gives it."""
+    instead = entry.get("instead")
+    others: list[JSON] = [{"value": entry["taken"], "from": entry["from"]}]
+    for other in instead if isinstance(instead, list) else []:
+        is_taken = isinstance(other, dict) and "value" in other and same(other["value"], taken["taken"])
+        if not is_taken:
+            others.append(other)
+    left: JSONObject = {key: value for key, value in entry.items() if key not in ("taken", "shortened")}
+    return {**left, **taken, "from": who, "instead": others[:3]}
 
 
 def _path_of(at: str) -> Path:
@@ -289,5 +306,7 @@ def _replaced(held: JSON, path: Path, value: JSON, at: str) -> JSON:
     if isinstance(held, dict) and key in held:
         return {**held, key: _replaced(held[key], tuple(rest), value, at)}
     if isinstance(held, list) and key.isdecimal() and int(key) < len(held):
-        return [_replaced(one, tuple(rest), value, at) if n == int(key) else one for n, one in enumerate(held)]
+        copy = list(held)
+        copy[int(key)] = _replaced(held[int(key)], tuple(rest), value, at)
+        return copy
     raise ExplanationError(f"{quoted(at)}: the call has no such literal")
