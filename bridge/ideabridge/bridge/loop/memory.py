@@ -38,6 +38,11 @@ class Write:
     method: Method
     value: JSON
 
+    @property
+    def is_result(self) -> bool:
+        """True if it is the result of a call without an output path."""
+        return self.path[0] == "results" and len(self.path) == 2 and self.method == "set"
+
 
 class Memory:
     """The documents of a run, by instance ("" if the context names none).
@@ -48,13 +53,21 @@ class Memory:
     """
 
     def __init__(self, documents: dict[str, JSON]) -> None:
-        self.documents = documents
+        self._documents = documents
+        # By instance, the results if nothing else has them: a further one is then put in without a copy.
+        self._results: dict[str, JSONObject] = {}
         self.base: dict[str, JSON] = dict(documents)
         self.log: list[Write] = []
         self._first = 0
         self._written: dict[str, PathIndex] = {}
         # (call, instance, kind, value) of data that calls of this Solution added with messages, in order.
         self._learned: list[tuple[int, str, str, JSON]] = []
+
+    @property
+    def documents(self) -> dict[str, JSON]:
+        """The present documents, which whoever asks may keep."""
+        self._results = {}
+        return self._documents
 
     def begin(self) -> None:
         """Begin a Solution: the present documents are the value before it."""
@@ -65,24 +78,24 @@ class Memory:
 
     def state(self, instance: str = "") -> JSONObject:
         """The present state of an instance."""
-        found = document.read(self.documents.get(instance, {}), ("state",))
+        found = document.read(self._documents.get(instance, {}), ("state",))
         return found if isinstance(found, dict) else {}
 
     def learn(self, call: int, instance: str, kind: str, value: JSON) -> None:
         """Merge data that a call added into `†data.KIND`."""
-        view = self.documents.get(instance)
+        view = self._documents.get(instance)
         if view is not None:
             self._learned.append((call, instance, kind, value))
-            self.documents[instance] = _with_data(view, kind, value)
+            self._documents[instance] = _with_data(view, kind, value)
 
     def tell_errors(self, errors: Iterable[JSONObject]) -> None:
         """Store the errors of the last Solution in `†data.error.PLACE` of every instance, until the next one ends."""
         by_place: JSONObject = {str(error["place"]): error for error in errors if error.get("place") is not None}
-        for instance, found in self.documents.items():
+        for instance, found in self._documents.items():
             data = found.get("data") if isinstance(found, dict) else None
             if isinstance(found, dict) and isinstance(data, dict) and (by_place or "error" in data):
                 others: JSONObject = {kind: value for kind, value in data.items() if kind != "error"}
-                self.documents[instance] = {**found, "data": {**others, **({"error": by_place} if by_place else {})}}
+                self._documents[instance] = {**found, "data": {**others, **({"error": by_place} if by_place else {})}}
 
     def try_write(self, writes: Iterable[Write]) -> dict[str, JSON]:
         """Return the documents as they are after the writes, for `commit`.
@@ -92,16 +105,34 @@ class Memory:
         """
         changed: dict[str, JSON] = {}
         for entry in writes:
-            old = changed.get(entry.instance, self.documents.get(entry.instance, {}))
+            if entry.is_result:
+                # It is certainly possible.
+                continue
+            old = changed.get(entry.instance, self._documents.get(entry.instance, {}))
             changed[entry.instance] = document.write(old, entry.path, entry.method, entry.value)
         return changed
 
     def commit(self, writes: Iterable[Write], changed: dict[str, JSON]) -> None:
         """Make writes for which `try_write` returned `changed`."""
+        self._documents.update(changed)
         for entry in writes:
             self.log.append(entry)
             self._written.setdefault(entry.instance, PathIndex()).add(entry.path, entry.call)
-        self.documents.update(changed)
+            if entry.is_result:
+                self._put_result(entry)
+
+    def _put_result(self, entry: Write) -> None:
+        """Put the result of a call into the documents. Copying all others for each would be quadratic."""
+        view = self._documents.get(entry.instance, {})
+        own = self._results.get(entry.instance)
+        if own is not None and isinstance(view, dict) and view.get("results") is own:
+            own[entry.path[1]] = entry.value
+            return
+        view = document.write(view, entry.path, "set", entry.value)
+        self._documents[entry.instance] = view
+        results = document.read(view, ("results",))
+        if isinstance(results, dict):
+            self._results[entry.instance] = results
 
     def staged(self) -> Memory:
         """A copy for a group of calls; its writes are visible only to them."""
@@ -114,7 +145,7 @@ class Memory:
         """Take over the writes of a staged copy. Nothing may have been written here since it was made."""
         self.log.extend(staged.log)
         self._learned = staged._learned
-        self.documents.update(staged.documents)
+        self._documents.update(staged.documents)
 
     def read(self, instance: str, path: Path, bound: Collection[int]) -> JSON | Missing:
         """The value that a read bound to the calls `bound` sees: the value before the Solution with the writes (or
@@ -125,7 +156,8 @@ class Memory:
             overlapping = written.overlapping(path) if written is not None else set[int]()
             if overlapping <= frozenset(bound):
                 # No other call wrote to this path, so the read sees the present value.
-                return document.read(self.documents.get(instance, {}), path)
+                documents = self._documents if path[1:] else self.documents
+                return document.read(documents.get(instance, {}), path)
         return document.read(self.document(instance, path[0], bound), path)
 
     def document(self, instance: str, kind: str, bound: Collection[int]) -> JSON:
