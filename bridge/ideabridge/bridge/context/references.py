@@ -31,6 +31,11 @@ MAX_LENGTH: Final = 4096
 MAX_TARGET_KEYS: Final = 32
 """The most keys of an output path: with the written value, the document must not be too deep to be encoded."""
 
+_ITEM: Final = f"{DAGGER}item"
+
+_SHORT: Final = 200
+"""The most characters of references of which many are kept after they were parsed: a plan has thousands."""
+
 Path = tuple[str, ...]
 """Keys from a document's root; an array index is a string of decimal digits."""
 
@@ -82,7 +87,7 @@ class Expression:
     @property
     def uses_item(self) -> bool:
         """True if an operand is `†item`."""
-        return any(operand.kind == "item" for operand in self.operands())
+        return _ITEM in self.text and any(operand.kind == "item" for operand in self.operands())
 
 
 def clipped(text: str, limit: int = 100) -> str:
@@ -229,13 +234,16 @@ def _operand(text: str, position: int) -> tuple[Reference, int]:
     )
 
 
-@lru_cache(maxsize=8192)
 def parse_reference(text: str) -> Expression:
     """Parse a reference string.
 
     Raises:
         ReferenceSyntaxError: it is malformed; the message contains the place and what was expected.
     """
+    return _parse_short(text) if len(text) <= _SHORT else _parse_long(text)
+
+
+def _parse(text: str) -> Expression:
     if len(text) > MAX_LENGTH:
         raise ReferenceSyntaxError(f"a reference of {len(text):,} characters; at most {MAX_LENGTH:,} are taken")
     stripped = text.strip()
@@ -259,6 +267,10 @@ def parse_reference(text: str) -> Expression:
         position = operator.end()
     alternatives.append(tuple(group))
     return Expression(tuple(alternatives), stripped)
+
+
+_parse_short = lru_cache(maxsize=32_768)(_parse)
+_parse_long = lru_cache(maxsize=1_024)(_parse)
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,12 +380,28 @@ def compile_value(value: JSON, holes: list[Hole], problems: list[tuple[Path, str
     if isinstance(value, str):
         return _compile_text(value, holes, problems, path) if DAGGER in value else value
     if isinstance(value, list):
-        items = [compile_value(item, holes, problems, (*path, str(index))) for index, item in enumerate(value)]
-        return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
+        items: list[object] | None = None
+        for index, item in enumerate(value):
+            if _may_refer(item):
+                compiled = compile_value(item, holes, problems, (*path, str(index)))
+                if compiled is not item:
+                    items = [*value] if items is None else items
+                    items[index] = compiled
+        return value if items is None else items
     if isinstance(value, dict):
-        members = {key: compile_value(item, holes, problems, (*path, key)) for key, item in value.items()}
-        return members if any(members[key] is not value[key] for key in members) else value
+        members: dict[str, object] | None = None
+        for key, item in value.items():
+            if _may_refer(item):
+                compiled = compile_value(item, holes, problems, (*path, key))
+                if compiled is not item:
+                    members = {**value} if members is None else members
+                    members[key] = compiled
+        return value if members is None else members
     return value
+
+
+def _may_refer(value: JSON) -> bool:
+    return DAGGER in value if isinstance(value, str) else isinstance(value, list | dict)
 
 
 def _compile_text(text: str, holes: list[Hole], problems: list[tuple[Path, str]], path: Path) -> Compiled:
