@@ -8,6 +8,7 @@ process can read, is always read in a thread.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Final
@@ -70,5 +71,10 @@ def read(place: str, reader: JSONObject, *arguments: JSON) -> JSON:
     """Return what the function at MODULE:FUNCTION returns. It has a connection of its own, by `Store.reader`."""
     module, _, name = place.partition(":")
     work = getattr(import_module(module), name)
-    with Store.open_for_reading(reader) as store:
-        return work(store, *arguments)
+    # What it makes is in use until it answers: looking for garbage among it takes a fifth of the time, and finds none.
+    gc.disable()
+    try:
+        with Store.open_for_reading(reader) as store:
+            return work(store, *arguments)
+    finally:
+        gc.enable()
