@@ -32,7 +32,7 @@ from ideabridge.bridge.context.seen import grow
 from ideabridge.bridge.context.state import MISSING, Missing
 from ideabridge.bridge.context.state import read as read_path
 from ideabridge.bridge.lifting.aligned import AlignedRun
-from ideabridge.bridge.lifting.function import Executed, executed_calls, read_function
+from ideabridge.bridge.lifting.function import Executed, Function, executed_calls, read_function
 from ideabridge.bridge.lifting.search import selects
 from ideabridge.bridge.loop.event import CallDecided
 from ideabridge.bridge.loop.progress import CallStatus
@@ -233,19 +233,30 @@ def teach(published: Publication, records: Iterable[JSONObject], new: Record) ->
     Returns:
         The record, and what all of them teach; None if the record adds nothing, or the version has no explained values.
     """
-    plan = published.plan or {}
-    listed, profiles = plan.get("explained"), plan.get("seen")
-    if not isinstance(listed, list) or not listed:
+    explained = explained_in(published.plan)
+    if not explained:
         return None
-    explained = [read_explained(one, where=f"explained.{number}") for number, one in enumerate(listed)]
-    raw = profiles if isinstance(profiles, dict) else {}
-    seen = {text: profile for text, profile in raw.items() if isinstance(profile, dict)}
-    known = [read_record(one, where=f"evidence.{number}") for number, one in enumerate(records)]
+    known = [read_record(record, where=f"evidence.{number}") for number, record in enumerate(records)]
+    profiles = (published.plan or {}).get("seen")
+    members = profiles.items() if isinstance(profiles, dict) else ()
+    seen = {text: profile for text, profile in members if isinstance(profile, dict)}
     # A run that was named is kept even if it shows nothing new: the published explanations rest on it.
     if new.kind != "run" and not is_worth_keeping(explained, seen, known, new):
         return None
     literals, grown = learn(explained, seen, [*known, new])
-    return Evidence(new.to_json(), {"explained": [one.to_json() for one in literals], "seen": {**grown}})
+    return Evidence(new.to_json(), {"explained": [literal.to_json() for literal in literals], "seen": {**grown}})
+
+
+def explained_in(plan: JSONObject | None) -> list[Explained]:
+    """Return the explained literals of a published plan.
+
+    Raises:
+        ExplanationError: one of them is malformed; the message says where and what was expected.
+    """
+    listed = (plan or {}).get("explained")
+    if not isinstance(listed, list):
+        return []
+    return [read_explained(literal, where=f"explained.{number}") for number, literal in enumerate(listed)]
 
 
 # -- replays --------------------------------------------------------------------------------------------------------
@@ -269,53 +280,70 @@ def record_of(store: Store, run_id: str, published: Publication) -> Record | Non
     Raises:
         PublicationError, ExplanationError: the run or the plan cannot be read.
     """
-    stored, plan = store.runs.get(run_id), published.plan or {}
-    calls, listed = plan.get("calls"), plan.get("explained")
+    stored = store.runs.get(run_id)
     if stored is None or stored.status != "done" or stored.caller != (published.owner or LOCAL):
         return None
-    if not isinstance(calls, list) or not isinstance(listed, list):
+    explained = explained_in(published.plan)
+    if not explained:
         return None
-    explained = [read_explained(one, where=f"explained.{number}") for number, one in enumerate(listed)]
-    function = read_function(store, run_id, stored.caller)
-    kept, left_out = executed_calls(function.run)
-    if function.run.machine.mode != "plan" or function.instances or left_out or len(kept) != len(calls):
+    plan = published.plan or {}
+    replay = _replay_of(plan, read_function(store, run_id, stored.caller))
+    if replay is None or not _can_read(replay, references_of(explained)):
         return None
-    aligned = AlignedRun(function, kept)
-    for text in references_of(explained):
-        # A member of the state may have been written again since it was read.
-        if any(one.kind != "input" and aligned.source_in_plan(one) is None for one in parse_reference(text).operands()):
-            return None
-    deciders = _deciders(function.run)
-    kinds = {deciders[int(one.at[1])] for one in explained if one.at[0] == "calls" and int(one.at[1]) in deciders}
+
+    deciders = _deciders(replay.function.run)
+    literals = [literal for literal in explained if literal.at[0] == "calls"]
+    kinds = {deciders[int(literal.at[1])] for literal in literals if int(literal.at[1]) in deciders}
     if not kinds:
         return None
     values: dict[Path, JSON] = {}
-    for one in explained:
-        if one.at[0] != "calls" or _fills_parameter(plan, one.at):
+    for literal in literals:
+        place = int(literal.at[1])
+        if _fills_parameter(plan, literal.at) or replay.calls[place].progress.status is CallStatus.SKIPPED:
             continue
-        place = int(one.at[1])
-        if kept[place].progress.status is CallStatus.SKIPPED:
-            continue
-        settled = settle(one, aligned.read)
-        value = _each_value(kept[place]) if one.at[2:] == ("_each",) else aligned.leaf(place, one.at[2:])
-        if not isinstance(value, Missing) and (place in deciders or settled.assumed is None):
-            values[one.at] = value
+        value = _used(replay, place, literal.at[2:])
+        is_confirmed = place in deciders or settle(literal, replay.read).assumed is None
+        if not isinstance(value, Missing) and is_confirmed:
+            values[literal.at] = value
     kind: Kind = "person" if kinds == {"person"} else "assistant"
     time = stored.updated or stored.created
-    return Record(run_id, stored.caller, kind, time, values, view_of(explained, aligned.read))
+    return Record(run_id, stored.caller, kind, time, values, view_of(explained, replay.read))
 
 
-def _each_value(one: Executed) -> JSON | Missing:
+def _replay_of(plan: JSONObject, function: Function) -> AlignedRun | None:
+    """Return a run in the places of a plan; None if it did not make the calls of the plan."""
+    calls = plan.get("calls")
+    executed, left_out = executed_calls(function.run)
+    if function.run.machine.mode != "plan" or function.instances or left_out:
+        return None
+    if not isinstance(calls, list) or len(executed) != len(calls):
+        return None
+    return AlignedRun(function, executed)
+
+
+def _can_read(replay: AlignedRun, references: Iterable[str]) -> bool:
+    """Return whether a run shows what each reference read: a member of the state may have been written again."""
+    operands = (operand for text in references for operand in parse_reference(text).operands())
+    return all(operand.kind == "input" or replay.source_in_plan(operand) is not None for operand in operands)
+
+
+def _used(replay: AlignedRun, place: int, keys: Path) -> JSON | Missing:
+    """Return the value that a call used at some keys; MISSING if it had several, or none."""
+    return _each_value(replay.calls[place]) if keys == ("_each",) else replay.leaf(place, keys)
+
+
+def _each_value(call: Executed) -> JSON | Missing:
     """Return the items that a replayed call ran with: its own `_each` is the list of the plan. MISSING if no parameter
     is an item.
     """
     holes: list[Hole] = []
-    compile_value({key: value for key, value in one.raw.items() if key not in META_PROPERTIES}, holes, [])
+    compile_value({key: value for key, value in call.raw.items() if key not in META_PROPERTIES}, holes, [])
+    items = call.progress.items
     for hole in holes:
-        found = [read_path(item.parameters, hole.path) for item in one.progress.items]
-        values = [value for value in found if not isinstance(value, Missing)]
-        if hole.expression.text == f"{DAGGER}item" and len(values) == len(found):
-            return values
+        values = [read_path(item.parameters, hole.path) for item in items]
+        present = [value for value in values if not isinstance(value, Missing)]
+        if hole.expression.text == f"{DAGGER}item" and len(present) == len(items):
+            return present
     return MISSING
 
 
@@ -323,13 +351,13 @@ def _deciders(run: RecordedRun) -> dict[int, Kind]:
     """Who approved or edited calls, by place: a person who was shown the question, or else an assistant. Of a call that
     a grant approved, nobody was shown the values.
     """
-    found: dict[int, Kind] = {}
+    deciders: dict[int, Kind] = {}
     for event in run.events:
         if isinstance(event, CallDecided) and event.decision != "deny":
             # A script can give an answer on a command line, so that is no person who saw the question.
             shown = event.by.kind == "person" and event.by.via != "command" and event.granted is None
-            found[run.machine.history[event.call].call.place] = "person" if shown else "assistant"
-    return found
+            deciders[run.machine.history[event.call].call.place] = "person" if shown else "assistant"
+    return deciders
 
 
 def _fills_parameter(plan: JSONObject, at: Path) -> bool:

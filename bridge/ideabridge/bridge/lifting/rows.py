@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Final
 
 from ideabridge.bridge.context.explanations import (
@@ -13,10 +13,10 @@ from ideabridge.bridge.context.explanations import (
     Explanation,
     PathTo,
     operand_path,
-    read_explained,
 )
 from ideabridge.bridge.context.references import DAGGER
 from ideabridge.bridge.context.state import Missing, read
+from ideabridge.bridge.lifting.evidence import explained_in
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 
@@ -55,14 +55,7 @@ class ReportRow:
 
     def to_json(self) -> JSONObject:
         """The attributes by their names."""
-        return {
-            "name": self.name,
-            "example": self.example,
-            "otherwise": self.otherwise,
-            "is_parameter": self.is_parameter,
-            "is_certain": self.is_certain,
-            "description": self.description,
-        }
+        return asdict(self)
 
 
 def read_rows(raw: JSON) -> list[ReportRow]:
@@ -119,8 +112,7 @@ def rows_of(
 def publication_rows(publication: Publication) -> list[ReportRow]:
     """Return the table of a published tool, under its present evidence."""
     plan = publication.present_plan or {}
-    listed = plan.get("explained")
-    explained = [read_explained(entry) for entry in listed] if isinstance(listed, list) else []
+    explained = explained_in(plan)
     recorded = publication.recorded if isinstance(publication.recorded, dict) else {}
     arguments = recorded.get("input")
     return rows_of(publication.input_schema or {}, arguments if isinstance(arguments, dict) else {}, explained, plan)
