@@ -196,7 +196,7 @@ async def test_followed_values_beyond_eight_are_under_one_object_those_of_the_ta
         also = properties["also"]
         assert isinstance(also, dict)
         draft = bridge.lift(run.id)
-        followed = {one.leaf.path: one.parameter for one in draft.literals if one.followed}
+        followed = {leaf.path: one.name for one in draft.parameters if one.followed for leaf in one.leaves}
         assert len(followed) == 10
         under = also["properties"]
         assert isinstance(under, dict)
@@ -387,6 +387,29 @@ async def test_a_call_made_after_a_result_without_reading_it_may_have_been_a_dec
         await bridge.publish(run.id, "stored", choices={"take": {"calls.1": "keep"}})
         answer = await answered(bridge, "stored", {"name": "bert"})
         assert not any("it was called after" in why for why in answer.asked)
+
+
+async def test_requests_that_use_the_same_ids_keep_the_order_of_their_calls(bridge: Bridge) -> None:
+    def noted(number: int) -> JSONObject:
+        first: JSONObject = {"_tool": "store", "key": "†input.name", "value": number, "_id": "first"}
+        return turn(first, {"_tool": "pages", "title": "†input.name", "_after": ["first"]})
+
+    turns: list[Turn] = [
+        lambda _: noted(1),
+        lambda _: noted(2),
+        lambda _: noted(3),
+        lambda _: turn(output="†results.5"),
+    ]
+    async with bridge:
+        run = await solved(bridge, "x", {"name": "anna"}, turns, NUMBER)
+        calls = bridge.lift(run.id).calls
+        assert [call.get("_id") for call in calls if isinstance(call, dict)][::2] == ["first", "first_2", "first_3"]
+        after = [call.get("_after") for call in calls if isinstance(call, dict)]
+        assert after[:3] == [None, ["first"], ["first", "call_1"]]
+        assert after[3:] == [["first_2", "first"], ["first_2", "call_3"], ["first_3", "first_2"]]
+        await bridge.publish(run.id, "three_times", answer="plan")
+        answer = await answered(bridge, "three_times", {"name": "bert"})
+        assert answer.value == len("bert")
 
 
 async def test_a_new_kind_of_value_beside_what_is_read_is_named(bridge: Bridge) -> None:

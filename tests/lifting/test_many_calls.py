@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from ideabridge.bridge import Bridge, report_of
 from ideabridge.bridge.context.plan_literals import read_computations
+from ideabridge.bridge.lifting.aligned import Leaf
+from ideabridge.bridge.lifting.function import read_function
 from ideabridge.bridge.lifting.index import Values
+from ideabridge.bridge.lifting.lifted import arranged
+from ideabridge.bridge.lifting.parameters import Parameter, ParameterDecision, parameters_of
 from ideabridge.bridge.lifting.search import explain
 from ideabridge.bridge.loop.graph import RULES
 from ideabridge.bridge.loop.settings import Settings
@@ -54,6 +60,12 @@ def change(key: str, text: str) -> str:
     return f"{key}: {text}"
 
 
+def _keep_session(store: Store, made: list[EndedCall]) -> None:
+    """Store a session of some calls as the run `run_many`."""
+    ended = ended_run(made, Settings(), "x", "nobody")
+    keep_ended(store, "run_many", ended, caller="local", title="x", fingerprint="x", origin={})
+
+
 def _steps_of_a_session(calls: int) -> int:
     """Return how many instructions it takes to publish a session of so many calls, each copied from the one before."""
     tools = {one.name: one for one in Toolbox(look, change).tools.values()}
@@ -65,8 +77,7 @@ def _steps_of_a_session(calls: int) -> int:
         else:
             made.append(EndedCall(tools["look"], {"key": key}, number, {"next": f"key-{number // 2 + 1}", "name": key}))
     with Store.open(":memory:") as store:
-        ended = ended_run(made, Settings(), "x", "nobody")
-        keep_ended(store, "run_many", ended, caller="local", title="x", fingerprint="x", origin={})
+        _keep_session(store, made)
         return instructions_of(lambda: draft_of(store, "run_many", "local", None, None, False))
 
 
@@ -75,6 +86,47 @@ def test_publishing_a_session_of_twice_as_many_calls_takes_about_twice_the_work(
     few = _steps_of_a_session(50)
     many = _steps_of_a_session(200)
     assert many < 5 * few, (few, many)
+
+
+def _memory_of_order(calls: int) -> int:
+    """Return the bytes that it takes to order a session that looks many times at once, and then changes as often."""
+    tools = {one.name: one for one in Toolbox(look, change).tools.values()}
+    made = [EndedCall(tools["look"], {"key": f"key-{number}"}, 0, {"next": "x"}) for number in range(calls)]
+    made += [EndedCall(tools["change"], {"key": f"key-{number}", "text": "x"}, 1, "ok") for number in range(calls)]
+    with Store.open(":memory:") as store:
+        _keep_session(store, made)
+        function = read_function(store, "run_many", "local")
+        tracemalloc.start()
+        try:
+            kept = arranged(function).kept_order
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+
+    # The first change waits for all that was seen, and each of the others for the change before it.
+    assert kept[calls] == set(range(calls))
+    assert kept[calls + 1 :] == [{place} for place in range(calls, 2 * calls - 1)]
+    return peak
+
+
+def test_ordering_four_times_as_many_calls_takes_about_four_times_the_memory() -> None:
+    _memory_of_order(20)
+    few = _memory_of_order(150)
+    many = _memory_of_order(600)
+    assert many < 6 * few, (few, many)
+
+
+def test_of_very_many_constants_a_thousand_become_parameters_and_those_that_a_person_names() -> None:
+    def literals() -> list[Parameter]:
+        leaves = [Leaf(f"calls.{place}.n", place, ("n",), place + 1_000) for place in range(1_200)]
+        return [Parameter("", leaf.value, [leaf], "count") for leaf in leaves]
+
+    parameters = parameters_of(literals(), (), {}, "")
+    assert [one.value for one in parameters] == list(range(1_000, 2_000))
+    named = {"last": ParameterDecision(at=("calls.1199.n",)), "n_1101": ParameterDecision(description="another")}
+    parameters = parameters_of(literals(), (), named, "")
+    assert len(parameters) == 1_002
+    assert {one.name for one in parameters} >= named.keys()
 
 
 def _steps_of_copied_values(calls: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -268,6 +268,16 @@ class Leaf:
     def at(self) -> Path:
         """The path as keys, as in `Explained.at`."""
         return ("output", *self.keys) if self.place is None else ("calls", str(self.place), *self.keys)
+
+    @property
+    def paths(self) -> list[str]:
+        """The paths of the call or the output, of what contains the part, and of the part itself."""
+        names = names_of(self.place, self.keys)
+        return [".".join(names[:depth]) for depth in range(1, len(names) + 1)]
+
+    def is_within(self, paths: Collection[str]) -> bool:
+        """Return whether it has one of some paths, or is a part of what has one."""
+        return bool(paths) and any(path in paths for path in self.paths)
 
 
 def short(value: JSON, limit: int = 60) -> str:

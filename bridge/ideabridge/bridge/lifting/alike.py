@@ -35,6 +35,9 @@ _EXAMINED: Final = 5
 _OFFERED: Final = 5
 """The most runs of the same shape that are offered."""
 
+_COMPARED: Final = 500
+"""The most calls of a run that is compared with others unasked: it takes as long as lifting each of them."""
+
 
 class OtherShapeError(PublicationError):
     """Another run made other calls than the lifted run."""
@@ -188,10 +191,12 @@ def _differs(mine: AlignedRun, other: AlignedRun, place: int, keys: Path, text: 
 
 
 def runs_like(mine: Lifted, store: Store, caller: str) -> list[AlignedRun]:
-    """Return a caller's latest runs that made the same calls with other data, at most five. None of them is taken by
-    itself: an unrelated task of the same shape shows nothing.
+    """Return a caller's latest runs that made the same calls with other data, at most five, and none of a run of over
+    500 calls. None of them is taken by itself: an unrelated task of the same shape shows nothing.
     """
     found: list[AlignedRun] = []
+    if len(mine.aligned.calls) > _COMPARED:
+        return found
     known = {mine.aligned.run_id, *(other.run_id for other in mine.others)}
     tools = {call.name for call in mine.aligned.calls}
     examined = 0

@@ -25,6 +25,7 @@ from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.plan import Plan
 from ideabridge.bridge.runs.recorded import RecordedRun
 from ideabridge.bridge.runs.values import given_by
+from ideabridge.tools.encoding import JSONObject
 
 _NOBODY: Final = AT_TERMINAL
 
@@ -48,13 +49,14 @@ def inconsistency(
     """
     machine = plan_machine(run, catalogue or run.machine.catalogue, plan)
     calls, shared = plan.expanded()
+    explained = _without_questions(plan.explained)
     # With its explanations, as it is taken up: it is bound once.
-    errors = machine.check(calls, plan.output, shared, explained=plan.explained)
+    errors = machine.check(calls, plan.output, shared, explained=explained)
     if errors:
         return f"it cannot run by itself: {errors[0]['error']}"
     at = dict(enumerate(range(len(run.machine.history)))) if places is None else places
     try:
-        machine.receive(SolutionProposed(calls, plan.output, None, shared, explained=plan.explained))
+        machine.receive(SolutionProposed(calls, plan.output, None, shared, explained=explained))
         fault = _Comparison(machine, run, at, unmade).run()
     except JournalError as error:
         return f"other calls would run than did: {error}"
@@ -67,6 +69,22 @@ def inconsistency(
     if run.is_done and not same(given, run.result):
         return f"with the recorded results it gives another output than the recorded one: {contrast(given, run.result)}"
     return None
+
+
+def _without_questions(explained: JSONObject | None) -> JSONObject | None:
+    """What decides about the values of a plan: all but what makes it ask, if that has the right form."""
+    if explained is None:
+        return None
+    members = dict(explained)
+    for key, form in _ONLY_ASKS.items():
+        # What is malformed stays, because the plan is at fault.
+        if isinstance(members.get(key), form):
+            del members[key]
+    return members
+
+
+_ONLY_ASKS: Final[Mapping[str, type]] = {"seen": dict, "decisions": list, "strict": bool}
+"""The members of what a plan does not know for certain that change no value; see `loop/assumptions.py`."""
 
 
 class _Comparison:

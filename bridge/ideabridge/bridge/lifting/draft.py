@@ -1,19 +1,7 @@
-"""Draft: a lifted run as the plan that is published, with what the publisher decided.
-
-`PlanDraft.literals` says of each literal what a reader of the draft needs to judge whether it is plain:
-
-- `explanations`: in the order in which they are taken; the constant alone if nothing else explains it;
-- `written`: its author wrote a reference;
-- `parameter`: the parameter that fills it, or that may be passed in its place (`followed`);
-- `seen`: the references of the input, the results and the earlier literals where the whole value stood before;
-- `changes`: its call may change something.
-
-`PlanDraft.lifted.left_out` has the calls that the plan leaves out, with the reason.
-"""
+"""Draft: a lifted run as the plan that is published, with what the publisher decided."""
 
 from __future__ import annotations
 
-import copy
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -42,19 +30,22 @@ from ideabridge.bridge.context.references import (
 from ideabridge.bridge.context.seen import grow
 from ideabridge.bridge.context.state import Missing, parsed_text
 from ideabridge.bridge.errors import PublicationError
-from ideabridge.bridge.lifting.aligned import AlignedRun, Leaf, ValueSource, has_field_names, names_of
+from ideabridge.bridge.lifting.aligned import AlignedRun, Leaf, ValueSource, has_field_names
 from ideabridge.bridge.lifting.choices import KEEP, MIND, Choices
 from ideabridge.bridge.lifting.consistency import inconsistency
+from ideabridge.bridge.lifting.function import Executed
 from ideabridge.bridge.lifting.lifted import JUDGED, RECORDED, VARIES, Lifted
 from ideabridge.bridge.lifting.parameters import (
     Inputs,
     Parameter,
     ParameterDecision,
-    Slot,
     inputs_of,
     parameters_of,
     renamed_inputs,
 )
+from ideabridge.bridge.lifting.search import Found
+from ideabridge.bridge.loop.assumptions import put_in
+from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.plan import Plan, read_published
 from ideabridge.bridge.runs.pins import Pin, defined_in, pinned_tools, with_own_module
 from ideabridge.tools.builtins import builtin_toolbox
@@ -68,29 +59,6 @@ _WATCHED: Final = 200
 
 _EXPLANATIONS: Final = 40_000
 """The most explanations of one plan."""
-
-
-@dataclass(frozen=True, slots=True)
-class Literal:
-    """A part of a draft; see the module's docstring.
-
-    Attributes:
-        leaf: the part, with its recorded value.
-        explanations: what may have made it, in the order in which they are taken.
-        written: its author wrote a reference.
-        parameter: the name of the parameter that fills it, or that may be passed in its place; None: there is none.
-        followed: True if the parameter is only taken where it is passed.
-        seen: the references where the whole value stood before it was written.
-        changes: its call may do more than read.
-    """
-
-    leaf: Leaf
-    explanations: tuple[Explanation, ...]
-    written: bool
-    parameter: str | None
-    followed: bool
-    seen: tuple[str, ...]
-    changes: bool
 
 
 @dataclass
@@ -121,34 +89,6 @@ class PlanDraft:
     asks_mind: list[int] = field(default_factory=list[int])
     strict: bool = False
 
-    @property
-    def literals(self) -> list[Literal]:
-        """Every part of the calls and of the output, in the order of the plan."""
-        lifted = self.lifted
-        by_leaf: dict[str, Parameter] = {}
-        for parameter in self.parameters:
-            if parameter.name not in self.inputs.unfilled:
-                by_leaf.update((leaf.path, parameter) for leaf in parameter.leaves)
-        found: list[Literal] = []
-        for leaf in lifted.leaves:
-            of_leaf = lifted.found.get(leaf.path)
-            by = tuple(of_leaf.by) if of_leaf is not None else ()
-            parameter = by_leaf.get(leaf.path)
-            name = None if parameter is None else self.inputs.renamed.get(parameter.name, parameter.name)
-            changes = leaf.place is not None and not lifted.reads_only(leaf.place)
-            found.append(
-                Literal(
-                    leaf,
-                    by or (() if leaf.reference is not None else (Constant(leaf.value),)),
-                    leaf.reference is not None,
-                    name,
-                    parameter is not None and parameter.followed,
-                    tuple(one.reference for one in by if isinstance(one, PathTo)),
-                    changes,
-                )
-            )
-        return found
-
     # -- what the plan reads ---------------------------------------------------------------------------------------
 
     @cached_property
@@ -172,19 +112,16 @@ class PlanDraft:
         They may have decided about the call. The first call after a value watches its parts, and each later call that
         may change something.
         """
-        kept = self.lifted.aligned.calls
+        calls = self.lifted.aligned.calls
         read = {operand_path(text) for text in self._read_texts}
-        order = sorted(range(len(kept)), key=lambda place: (kept[place].step, place))
-        steps = [kept[place].step for place in order]
-        found: dict[int, list[str]] = {}
+        later = _LaterCalls(calls)
+        watched: dict[int, list[str]] = {}
         count = 0
         # The author of a plan wrote it for any input, and had seen no results.
-        places: list[int | None] = [None, *range(len(kept))] if self.lifted.requests else []
+        places: list[int | None] = [None, *range(len(calls))] if self.lifted.requests else []
         for place in places:
-            step = -1 if place is None else kept[place].step
-            later = order[bisect_right(steps, step) :] if step < steps[-1] else []
             root = self.lifted.aligned.reference_to(ValueSource(place, ()))
-            if root is None or not later:
+            if root is None:
                 continue
             parts = [
                 text
@@ -193,15 +130,12 @@ class PlanDraft:
             ]
             if not parts:
                 continue
-            after = (other for other in later if kept[other].chosen > step)
-            for number, other in enumerate(after):
-                if number and kept[other].reads_only:
-                    continue
-                if count + len(parts) > _WATCHED:
-                    return found
+            for other in later.after(-1 if place is None else calls[place].step):
                 count += len(parts)
-                found.setdefault(other, []).extend(parts)
-        return found
+                if count > _WATCHED:
+                    return watched
+                watched.setdefault(other, []).extend(parts)
+        return watched
 
     @cached_property
     def _read_texts(self) -> list[str]:
@@ -298,6 +232,31 @@ class PlanDraft:
         return agree, different
 
 
+class _LaterCalls:
+    """The calls of a run in the order of their Requests."""
+
+    def __init__(self, calls: Sequence[Executed]) -> None:
+        self._calls = calls
+        self._order = sorted(range(len(calls)), key=lambda place: (calls[place].step, place))
+        self._steps = [calls[place].step for place in self._order]
+        self._changes = [place for place in self._order if not calls[place].reads_only]
+        self._steps_of_changes = [calls[place].step for place in self._changes]
+
+    def after(self, step: int) -> Iterator[int]:
+        """Yield the first call that was chosen after a Request, and those after it that may change something."""
+        later = range(bisect_right(self._steps, step), len(self._order))
+        chosen_later = (place for place in map(self._order.__getitem__, later) if self._calls[place].chosen > step)
+        first = next(chosen_later, None)
+        if first is None:
+            return
+
+        yield first
+        for number in range(bisect_right(self._steps_of_changes, step), len(self._changes)):
+            place = self._changes[number]
+            if place != first and self._calls[place].chosen > step:
+                yield place
+
+
 _READABLE: Final = ("input", "results", "state")
 
 
@@ -341,103 +300,120 @@ def make_draft(
     """
     making = _Making(lifted, choices, decisions)
     function = lifted.function
-    first = {one.at: _renamed(one, making.names).by[0] for one in making.explained if one.given is not None}
-    for parameter in making.parameters:
-        parameter.source = first.get(parameter.leaves[0].at, parameter.source)
     inputs = inputs_of(function.input_schema, function.input or {}, making.parameters, decisions)
-    names = {**making.names, **inputs.renamed}
-    for path, name in making.names.items():
-        names[path] = inputs.renamed.get(name, name)
-    draft = PlanDraft(
+    calls = [renamed_inputs(call, inputs.renamed) for call in making.calls()]
+    return PlanDraft(
         lifted,
         choices,
-        [renamed_inputs(call, inputs.renamed) for call in making.calls],
-        renamed_inputs(making.output, inputs.renamed),
+        calls,
+        renamed_inputs(making.output(), inputs.renamed),
         inputs,
         making.parameters,
-        _bounded([_renamed(one, names) for one in making.explained]),
+        _bounded([_renamed(literal, inputs.renamed) for literal in making.explained]),
         making.chosen,
-        strict=strict,
+        _asking(calls, lifted.catalogue),
+        strict,
     )
-    draft.asks_mind = _asking(draft)
-    return draft
 
 
-def _renamed(one: Explained, names: Mapping[str, str]) -> Explained:
+def _renamed(literal: Explained, names: Mapping[str, str]) -> Explained:
+    """A literal whose explanations read members of the input by their new names."""
     if not names:
-        return one
+        return literal
     by: list[Explanation] = []
-    for each in one.by:
-        reads_input = any(reference.startswith("†input") for reference in each.references)
-        renamed = read_explanation(renamed_inputs(each.to_json(), names)) if reads_input else each
+    for explanation in literal.by:
+        reads_input = any(reference.startswith("†input") for reference in explanation.references)
+        renamed = explanation
+        if reads_input:
+            renamed = read_explanation(renamed_inputs(explanation.to_json(), names))
         if renamed not in by:
             by.append(renamed)
-    given = one.given
+    given = literal.given
     if given is not None:
         path = operand_path(given)
         given = format_reference(("input", names.get(path[1], path[1]), *path[2:]))
-    return replace(one, by=tuple(by), given=given)
+    return replace(literal, by=tuple(by), given=given)
 
 
 def _bounded(explained: list[Explained]) -> list[Explained]:
     """Keep so many explanations of each literal that a plan of many calls can be read."""
-    if sum(len(one.by) for one in explained) <= _EXPLANATIONS:
+    if sum(len(literal.by) for literal in explained) <= _EXPLANATIONS:
         return explained
     most = max(1, _EXPLANATIONS // len(explained))
-    return [replace(one, by=one.by[:most], cut=True) if len(one.by) > most else one for one in explained]
+    return [
+        replace(literal, by=literal.by[:most], cut=True) if len(literal.by) > most else literal for literal in explained
+    ]
 
 
 class _Making:
     """Decides for each literal of a lifted run what the plan has in its place.
 
     Attributes:
-        calls, output: those of the plan.
         explained: the literals with their explanations.
         chosen: by path, what a person took.
         parameters: the parameters made of literals.
-        names: by the path of an earlier literal that explains later ones, the name of its parameter.
     """
 
     def __init__(self, lifted: Lifted, choices: Choices, decisions: Mapping[str, ParameterDecision]) -> None:
         self._lifted = lifted
-        self.calls = copy.deepcopy(lifted.calls)
-        self.output = copy.deepcopy(lifted.output)
         self.explained: list[Explained] = []
         self.chosen: dict[str, str] = {}
-        self.names: dict[str, str] = {}
-        taken = self._take(choices)
-        self._placed = {path for one in decisions.values() for path in one.at}
-        self._slots: list[Slot] = []
+        # What stands in the place of literals: by call (None: the output), by keys.
+        self._replaced: dict[int | None, dict[Path, JSON]] = {}
+        self._asked_again: set[int | None] = set()
+        # By the path of an earlier literal that explains later ones, the name of its parameter.
+        self._names: dict[str, str] = {}
+        self._take(choices)
+        self._placed = {path for decision in decisions.values() for path in decision.at}
+        self._fillable: list[Parameter] = []
         for leaf in lifted.leaves:
-            if not any(leaf.path == path or leaf.path.startswith(f"{path}.") for path in taken):
+            if not leaf.is_within(self.chosen):
                 self._decide(leaf)
 
-        fixed = {name for name, one in decisions.items() if one.fix}
+        fixed = {name for name, decision in decisions.items() if decision.fix}
         task = "\n".join(str(message.value) for message in lifted.function.run.machine.messages)
-        self.parameters = parameters_of(self._slots, lifted.function.input or {}, decisions, task)
+        self.parameters = parameters_of(self._fillable, lifted.function.input or {}, decisions, task)
         given: dict[Path, str] = {}
         for parameter in self.parameters:
-            if parameter.followed and parameter.name not in fixed:
+            if parameter.name in fixed:
+                continue
+            if parameter.followed:
                 given.update((leaf.at, parameter.reference) for leaf in parameter.leaves)
-            elif parameter.name not in fixed:
+            else:
                 self._fill(parameter)
-        self.explained = [replace(one, given=given.get(one.at)) for one in self.explained]
-        self.explained = [one for one in map(self._with_named_literals, self.explained) if one is not None]
+        self._name_literals(given)
+
+    def calls(self) -> list[JSON]:
+        """The calls of the plan."""
+        calls: list[JSON] = []
+        for place, written in enumerate(self._lifted.calls):
+            call = put_in(written, self._replaced.get(place, {}))
+            if place in self._asked_again and isinstance(call, dict):
+                call = {key: value for key, value in call.items() if key != "_output"}
+            calls.append(call)
+        return calls
+
+    def output(self) -> JSON:
+        """The output of the plan."""
+        return put_in(self._lifted.output, self._replaced.get(None, {}))
+
+    def _replace(self, place: int | None, keys: Path, value: JSON) -> None:
+        self._replaced.setdefault(place, {})[keys] = value
 
     def _decide(self, leaf: Leaf) -> None:
         """Decide what the plan has in the place of a literal."""
         lifted = self._lifted
         explained = lifted.explained(leaf)
         if leaf.path in self._placed and leaf.reference is None:
-            self._slots.append(Slot(leaf, self._tool(leaf)))
+            self._let_fill(leaf)
         elif explained is not None and self._repeats(leaf, explained.by[0]):
             # It is filled by the parameter of the earlier literal.
-            self._slots.append(Slot(leaf, self._tool(leaf)))
+            self._let_fill(leaf)
         elif explained is not None:
-            self._put(leaf.place, leaf.keys, escaped(leaf.value) if leaf.reference is None else self._value(leaf))
+            self._replace(leaf.place, leaf.keys, escaped(leaf.value) if leaf.reference is None else self._value(leaf))
             self.explained.append(explained)
             if self._is_followed(leaf, explained.by[0]):
-                self._slots.append(Slot(leaf, self._tool(leaf), explained.by[0]))
+                self._let_fill(leaf, explained.by[0])
         elif leaf.reference is not None or leaf.demanded:
             return
         elif leaf.place is None:
@@ -445,11 +421,25 @@ class _Making:
         elif leaf.keys[:1] == ("_output",):
             if lifted.requests:
                 # A mind wrote it for this input, so it is asked again for another.
-                self._without_output(leaf)
+                self._asked_again.add(leaf.place)
         elif not self._is_fixed(leaf):
-            self._slots.append(Slot(leaf, self._tool(leaf)))
+            self._let_fill(leaf)
         else:
-            self._explain_fixed(leaf)
+            # It stays as it is; an answer says when it might not have.
+            found = lifted.found.get(leaf.path)
+            if found is not None and (len(found.by) > 1 or found.contradicted):
+                self._explain(leaf, found, found.by)
+
+    def _let_fill(self, leaf: Leaf, source: Explanation | None = None) -> None:
+        """Let a parameter fill a literal; with a source, only where it is passed."""
+        calls = self._lifted.aligned.calls
+        tool = calls[leaf.place].name if leaf.place is not None and calls else ""
+        self._fillable.append(Parameter("", leaf.value, [leaf], tool, source))
+
+    def _explain(self, leaf: Leaf, found: Found, by: Sequence[Explanation], why: str | None = None) -> None:
+        if found.contradicted:
+            why = VARIES
+        self.explained.append(Explained(leaf.at, tuple(by), found.runs, found.cut, why))
 
     def _repeats(self, leaf: Leaf, first: Explanation) -> bool:
         """Return whether a literal is the same parameter of a call again as an earlier literal."""
@@ -465,48 +455,30 @@ class _Making:
         )
 
     def _value(self, leaf: Leaf) -> JSON:
-        found = self._lifted.aligned.leaf(leaf.place, leaf.keys)
-        return None if isinstance(found, Missing) else escaped(found)
-
-    def _tool(self, leaf: Leaf) -> str:
-        calls = self._lifted.aligned.calls
-        return calls[leaf.place].name if leaf.place is not None and calls else ""
+        value = self._lifted.aligned.leaf(leaf.place, leaf.keys)
+        return None if isinstance(value, Missing) else escaped(value)
 
     def _is_fixed(self, leaf: Leaf) -> bool:
         """Return whether a constant is no parameter: it is empty, a program, or tells a built-in tool what to do."""
         if leaf.value is None or leaf.value in ({}, []):
             return True
-        call = self.calls[leaf.place or 0]
+        call = self._lifted.calls[leaf.place or 0]
         tool = self._lifted.catalogue.look_up(call) if isinstance(call, dict) else None
         if tool is not None and tool.key == PROGRAM_STEP and leaf.keys == ("program",):
             return True
         return tool is not None and tool.module is None and _builtins().tools.get(tool.name) == tool
 
-    def _explain_fixed(self, leaf: Leaf) -> None:
-        """Let a literal stay as it is; an answer says when it might not have."""
-        found = self._lifted.found.get(leaf.path)
-        if found is not None and (len(found.by) > 1 or found.contradicted):
-            why = VARIES if found.contradicted else None
-            self.explained.append(Explained(leaf.at, tuple(found.by), self._lifted.agreed[leaf.path], found.cut, why))
-
     def _explain_output(self, leaf: Leaf) -> None:
         if not self._lifted.requests:
             # The author of a plan wrote it before any result was seen.
             return
-        found = self._lifted.found.get(leaf.path)
-        by = tuple(found.by) if found is not None else (Constant(leaf.value),)
-        runs = self._lifted.agreed.get(leaf.path, 1)
-        cut = found is not None and found.cut
-        if found is not None and found.contradicted:
-            self.explained.append(Explained(leaf.at, by, runs, cut, VARIES))
-            return
-        made = self._made_value(leaf, by)
+        found = self._lifted.found.get(leaf.path) or Found([Constant(leaf.value)])
+        made = None if found.contradicted else self._made_value(leaf, found.by)
         if made is not None:
-            others = tuple(one for one in by if one is not made)
-            self.explained.append(Explained(leaf.at, (made, *others), runs, cut))
-            return
-        why = RECORDED if isinstance(leaf.value, str) else JUDGED
-        self.explained.append(Explained(leaf.at, by, runs, cut, why))
+            others = [explanation for explanation in found.by if explanation is not made]
+            self._explain(leaf, found, [made, *others])
+        else:
+            self._explain(leaf, found, found.by, RECORDED if isinstance(leaf.value, str) else JUDGED)
 
     def _made_value(self, leaf: Leaf, by: Sequence[Explanation]) -> PathTo | None:
         """Return the only place where a call made the number that the run returns, such as the id of a new issue; None
@@ -518,14 +490,14 @@ class _Making:
         if isinstance(leaf.value, bool) or not isinstance(leaf.value, int | float):
             return None
         made: list[PathTo] = []
-        for one in by:
-            if not isinstance(one, PathTo) or one.has_positions:
+        for explanation in by:
+            if not isinstance(explanation, PathTo) or explanation.has_positions:
                 continue
-            match one.path:
+            match explanation.path:
                 case ("results", _):
-                    made.append(one)
+                    made.append(explanation)
                 case ("results", place, *_) if not self._lifted.reads_only(int(place)):
-                    made.append(one)
+                    made.append(explanation)
                 case _:
                     pass
         return made[0] if len(made) == 1 else None
@@ -534,77 +506,89 @@ class _Making:
 
     def _fill(self, parameter: Parameter) -> None:
         """Put a parameter in the place of its literals."""
-        reference = format_reference(("input", parameter.name))
         for leaf in parameter.leaves:
-            self.names[leaf.path] = parameter.name
-            self._put(leaf.place, leaf.keys, reference)
-            # What else may have made it shows when the default may be wrong.
+            self._names[leaf.path] = parameter.name
+            self._replace(leaf.place, leaf.keys, parameter.reference)
             found = self._lifted.found.get(leaf.path)
-            others = [one for one in found.by if not isinstance(one, Constant)] if found is not None else []
-            if found is not None and (others or found.contradicted):
-                by = (PathTo(reference), *(one for one in others if not self._is_literal(one)))
-                why = VARIES if found.contradicted else None
-                if len(by) > 1 or why is not None:
-                    runs = self._lifted.agreed[leaf.path]
-                    self.explained.append(Explained(leaf.at, by, runs, found.cut, why))
+            if found is None:
+                continue
+            # What else may have made it shows when the default may be wrong.
+            others = [
+                explanation
+                for explanation in found.by
+                if not isinstance(explanation, Constant) and not self._is_literal(explanation)
+            ]
+            if others or found.contradicted:
+                self._explain(leaf, found, [PathTo(parameter.reference), *others])
 
-    def _is_literal(self, one: Explanation) -> bool:
-        return isinstance(one, PathTo) and self._lifted.literal_of(one.reference) is not None
+    def _is_literal(self, explanation: Explanation) -> bool:
+        return isinstance(explanation, PathTo) and self._lifted.literal_of(explanation.reference) is not None
 
-    def _with_named_literals(self, one: Explained) -> Explained | None:
+    def _name_literals(self, given: Mapping[Path, str]) -> None:
+        """Name the parameters of earlier literals that explain later ones, and those that may be passed in the place of
+        followed ones.
+        """
+        explained: list[Explained] = []
+        sources: dict[Path, Explanation] = {}
+        for literal in self.explained:
+            followed = replace(literal, given=given.get(literal.at))
+            named = self._with_named_literals(followed)
+            if named is not None:
+                named = _renamed(named, self._names)
+                explained.append(named)
+            if named is not None and named.given is not None:
+                sources[named.at] = named.by[0]
+        self.explained = explained
+        for parameter in self.parameters:
+            parameter.source = sources.get(parameter.leaves[0].at, parameter.source)
+
+    def _with_named_literals(self, literal: Explained) -> Explained | None:
         """Leave out the explanations by earlier literals that are no parameters; None if only the constant is left."""
-        by = [each for each in one.by if all(map(self._is_named, each.references))]
-        if len(by) == len(one.by):
-            return one
-        if one.at[0] == "calls" and one.given is None and all(isinstance(each, Constant) for each in by):
+        by = [explanation for explanation in literal.by if all(map(self._is_named, explanation.references))]
+        if len(by) == len(literal.by):
+            return literal
+        is_constant = all(isinstance(explanation, Constant) for explanation in by)
+        if literal.at[0] == "calls" and literal.given is None and is_constant:
             return None
-        return replace(one, by=tuple(by))
+        return replace(literal, by=tuple(by))
 
     def _is_named(self, reference: str) -> bool:
         literal = self._lifted.literal_of(reference)
-        return literal is None or literal[0].path in self.names
+        return literal is None or literal[0].path in self._names
 
     # -- what a person takes ---------------------------------------------------------------------------------------
 
-    def _take(self, choices: Choices) -> list[str]:
+    def _take(self, choices: Choices) -> None:
+        decided = {f"calls.{place}" for place in self._lifted.decisions}
+        places = self._places() if choices.take else {}
         for path, value in choices.take.items():
-            if value == KEEP and any(path == f"calls.{place}" for place in self._lifted.decisions):
+            if value == KEEP and path in decided:
                 # The call is always made.
                 continue
-            place, keys = self._where(path)
+            if path not in places:
+                known = [leaf.path for leaf in self._lifted.leaves]
+                raise PublicationError(f"choices.take: nothing is at {path!r}.{did_you_mean(path, known)}")
+            place, keys = places[path]
+            self.chosen[path] = value if isinstance(value, str) else read_explanation(value).shown
             if value == MIND:
-                self._without_output(Leaf(path, place, keys, None))
+                self._asked_again.add(place)
             elif value == KEEP:
-                pass
+                continue
             elif isinstance(value, str):
-                self._put(place, keys, value)
+                self._replace(place, keys, value)
             else:
                 explanation = read_explanation(value, where=f"choices.take.{path}")
-                at = ("output", *keys) if place is None else ("calls", str(place), *keys)
+                at = Leaf(path, place, keys, None).at
                 self.explained.append(Explained(at, (explanation,), RUNS_FOR_POSITION))
-            self.chosen[path] = value if isinstance(value, str) else read_explanation(value).shown
-        return list(self.chosen)
 
-    def _where(self, path: str) -> tuple[int | None, Path]:
-        """Return the place and the keys that a path names: a leaf, or a value that contains leaves."""
+    def _places(self) -> dict[str, tuple[int | None, Path]]:
+        """By path, the call and the keys of each leaf, and of each value that contains leaves."""
+        places: dict[str, tuple[int | None, Path]] = {}
         for leaf in self._lifted.leaves:
-            names = names_of(leaf.place, leaf.keys)
-            for depth in range(len(names)):
-                if ".".join(names[: depth + 1]) == path and (depth or leaf.place is None):
-                    return leaf.place, leaf.keys[:depth]
-        known = [leaf.path for leaf in self._lifted.leaves]
-        raise PublicationError(f"choices.take: nothing is at {path!r}.{did_you_mean(path, known)}")
-
-    def _put(self, place: int | None, keys: Path, value: JSON) -> None:
-        if place is None:
-            self.output = _with(self.output, keys, value)
-        else:
-            self.calls[place] = _with(self.calls[place], keys, value)
-
-    def _without_output(self, leaf: Leaf) -> None:
-        call = self.calls[leaf.place] if leaf.place is not None else None
-        if isinstance(call, dict):
-            call.pop("_output", None)
+            for depth, path in enumerate(leaf.paths):
+                if depth or leaf.place is None:
+                    places[path] = (leaf.place, leaf.keys[:depth])
+        return places
 
 
 @cache
@@ -612,21 +596,10 @@ def _builtins() -> Toolbox:
     return builtin_toolbox()
 
 
-def _with(document: JSON, keys: Path, value: JSON) -> JSON:
-    if not keys:
-        return value
-    if isinstance(document, dict):
-        return {key: _with(item, keys[1:], value) if key == keys[0] else item for key, item in document.items()}
-    if isinstance(document, list):
-        return [_with(item, keys[1:], value) if str(n) == keys[0] else item for n, item in enumerate(document)]
-    return document
-
-
-def _asking(draft: PlanDraft) -> list[int]:
+def _asking(calls: Sequence[JSON], catalogue: Catalogue) -> list[int]:
     """Return the places of calls for which a mind is asked each time."""
     places: list[int] = []
-    catalogue = draft.lifted.catalogue
-    for place, call in enumerate(draft.calls):
+    for place, call in enumerate(calls):
         tool = catalogue.look_up(call) if isinstance(call, dict) else None
         asks = tool is not None and (tool.key in catalogue.latent or tool.asks_mind)
         if asks and isinstance(call, dict) and "_output" not in call:

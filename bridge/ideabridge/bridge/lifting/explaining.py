@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import Final
@@ -28,9 +29,7 @@ def explain(lifted: Lifted) -> None:
     """List the leaves of a lifted run, and find the explanations of its literals in all runs that were named."""
     lifted.leaves = []
     lifted.found = {}
-    lifted.agreed = {}
     lifted.literals = {}
-    lifted.inside = {}
     _Explaining(lifted).run()
 
 
@@ -48,7 +47,7 @@ class _Explaining:
         self._readers: list[Read] = [partial(lifted.read, other) for other in lifted.others]
 
     def run(self) -> None:
-        """Fill `leaves`, `found`, `agreed` and `literals` of the lifted run."""
+        """Fill `leaves`, `found` and `literals` of the lifted run."""
         lifted = self._lifted
         calls = self._aligned.calls
         if lifted.function.input:
@@ -83,28 +82,29 @@ class _Explaining:
             found = self._chosen_reference(leaf)
         elif not leaf.demanded and leaf.keys[:1] != ("_output",):
             found = self._look(leaf.place, leaf.keys, leaf.value)
-            self._note_inside(leaf, found)
+            found = replace(found, inside=self._inside(leaf, found))
             if leaf.place is not None and not found.is_explained and is_distinctive(leaf.value):
                 self._note_literal(leaf)
         if found is not None:
-            self._lifted.found[leaf.path] = found
-            self._lifted.agreed[leaf.path] = self._agreeing(leaf, found.by[0])
+            self._lifted.found[leaf.path] = replace(found, runs=self._agreeing(leaf, found.by[0]))
 
     def _look(self, place: int | None, keys: Path, value: JSON) -> Found:
         """Return the explanations of a literal that fit all runs."""
         known = self._looked.get((place, keys))
         if known is not None:
             return known
+
         name = next((key for key in reversed(keys) if not key.isdecimal()), "")
-        found = explain_literal(value, self._values, name)
-        fitting: list[tuple[JSON, Read]] = []
-        for other, read in zip(self._lifted.others, self._readers, strict=True):
-            there = other.leaf(place, keys)
-            if not isinstance(there, Missing):
-                fitting.append((there, read))
-        found = found.fitting(fitting)
+        found = explain_literal(value, self._values, name).fitting(self._elsewhere(place, keys))
         self._looked[place, keys] = found
         return found
+
+    def _elsewhere(self, place: int | None, keys: Path) -> Iterator[tuple[JSON, Read]]:
+        """Yield the value that each further run has there, if it has one, with what reads the values of that run."""
+        for other, read in zip(self._lifted.others, self._readers, strict=True):
+            value = other.leaf(place, keys)
+            if not isinstance(value, Missing):
+                yield value, read
 
     def _is_whole(self, place: int | None, keys: Path, value: JSON) -> bool:
         """Return whether a list or object is one leaf: if it is explained as a whole, or a list of constants."""
@@ -127,21 +127,21 @@ class _Explaining:
             self._lifted.literals[leaf.path] = leaf
             self._values.add(format_reference(("input", leaf.path)), leaf.value, literal=True)
 
-    def _note_inside(self, leaf: Leaf, found: Found) -> None:
-        """Note where a part of a literal stood that its explanations leave as it is.
+    def _inside(self, leaf: Leaf, found: Found) -> Inside | None:
+        """Return where a part of a literal stood that its explanations leave as it is.
 
         What the user named is a parameter. The author of a plan wrote it for any input.
         """
         if leaf.place is None or not self._lifted.requests or _is_option(leaf.schema):
-            return
+            return None
         for part in _parts_left(leaf.value, found.by[0]):
             if stands_in(part, self._lifted.task):
                 continue
             for root in self._values.texts.roots_with(part):
                 # Constant texts around a value of the input are compared with what the calls gave.
                 if not found.is_explained or operand_path(root)[0] != "input":
-                    self._lifted.inside[leaf.path] = Inside(part, root)
-                    return
+                    return Inside(part, root)
+        return None
 
     def _chosen_reference(self, leaf: Leaf) -> Found | None:
         """Return the explanations of a reference that selects from values its writer had seen, the reference first."""
@@ -171,15 +171,11 @@ class _Explaining:
         """Return how many of the runs have a value there; if its first explanation selects by a position: how many of
         them had a choice, at least 1.
         """
-        readers = [partial(self._lifted.read, self._aligned), *self._having(leaf)]
+        others = [read for _, read in self._elsewhere(leaf.place, leaf.keys)]
         if not selects(first):
-            return len(readers)
+            return 1 + len(others)
+        readers = [partial(self._lifted.read, self._aligned), *others]
         return max(1, sum(first.positions(read) for read in readers))
-
-    def _having(self, leaf: Leaf) -> Iterator[Read]:
-        for other, read in zip(self._lifted.others, self._readers, strict=True):
-            if not isinstance(other.leaf(leaf.place, leaf.keys), Missing):
-                yield read
 
 
 def _parts_left(literal: JSON, one: Explanation) -> Iterator[str]:

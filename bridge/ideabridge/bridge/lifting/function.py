@@ -26,11 +26,9 @@ from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.loop.call import Call
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.event import CallDecided, Pattern, SolutionCancelled, SolutionProposed
-from ideabridge.bridge.loop.graph import Graph
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.progress import CallStatus, Progress
 from ideabridge.bridge.loop.question import edited_parameters
-from ideabridge.bridge.loop.solution import rejection
 from ideabridge.bridge.plan import Plan
 from ideabridge.bridge.runs.recorded import RecordedRun, find_idea, read_run
 from ideabridge.bridge.runs.stretch import unkept
@@ -380,39 +378,65 @@ def executed_calls(run: RecordedRun) -> tuple[list[Executed], list[LeftOut]]:
     """
     edits = {event.call: event for event in run.events if isinstance(event, CallDecided) and event.decision == "edit"}
     readers = reading_calls(run.machine.history)
-    kept: list[Executed] = []
-    failed: list[Progress] = []
-    again: set[int] = set()
-    for one, step in zip(run.machine.history, run.steps, strict=True):
-        if one.status is CallStatus.FAILED or one.status in _NOT_RUN:
-            failed.append(one)
+    executed: list[Executed] = []
+    failed = _FailedCalls()
+    for progress, step in zip(run.machine.history, run.steps, strict=True):
+        if progress.status is CallStatus.FAILED or progress.status in _NOT_RUN:
+            failed.add(progress, step)
             continue
-        first = [other for other in failed if _same(other, one)]
-        again.update(other.call.index for other in first)
-        chosen = min([step, *(run.steps[other.call.index] for other in first)])
-        edit = edits.get(one.call.index)
-        if is_reader(one.tool):
+        chosen = failed.first_step(progress, step)
+        if is_reader(progress.tool):
             # It showed a mind what a mind has to see; the values themselves are passed on by references.
             continue
-        raw = without_reads(_with_errors(one.call.raw, run.machine.history), readers)
+        written = {key: _with_errors(value, run.machine.history) for key, value in progress.call.raw.items()}
+        raw = without_reads(written, readers)
+        edit = edits.get(progress.call.index)
         if edit is not None and edit.edited is not None:
-            raw = _as_edited(one, edit.edited, run.proposed.get(one.call.index, {}))
-        kept.append(Executed(one, step, chosen, raw, None if edit is None else str(edit.by)))
-    return kept, [_left_out(one, retried=one.call.index in again, run=run) for one in failed]
+            raw = _as_edited(progress, edit.edited, run.proposed.get(progress.call.index, {}))
+        executed.append(Executed(progress, step, chosen, raw, None if edit is None else str(edit.by)))
+    left_out = [_left_out(call, retried=call.call.index in failed.retried, run=run) for call in failed.calls]
+    return executed, left_out
 
 
-def _same(failed: Progress, later: Progress) -> bool:
-    """Return whether a later call repeats an earlier one: with the same text, or with the same parameters."""
-    if failed.call.tool is None or later.call.tool is None or failed.call.tool.key != later.call.tool.key:
-        return False
-    if _parameters(failed.call.raw) == _parameters(later.call.raw):
-        return True
-    ran = [item.parameters for item in failed.items]
-    return bool(ran) and ran == [item.parameters for item in later.items]
+class _FailedCalls:
+    """The failed calls of a run, and those of them that a later call repeats.
 
+    Attributes:
+        calls: the failed calls.
+        retried: the numbers of those that a later call repeats.
+    """
 
-def _parameters(raw: JSONObject) -> JSONObject:
-    return {key: value for key, value in raw.items() if key not in META_PROPERTIES or key == "_each"}
+    def __init__(self) -> None:
+        self.calls: list[Progress] = []
+        self.retried: set[int] = set()
+        self._alike: dict[tuple[ToolKey, str], list[int]] = {}
+        self._steps: dict[tuple[ToolKey, str], int] = {}
+
+    def add(self, call: Progress, step: int) -> None:
+        """Add a failed call of a Request."""
+        self.calls.append(call)
+        for mark in self._marks(call):
+            self._alike.setdefault(mark, []).append(call.call.index)
+            self._steps.setdefault(mark, step)
+
+    def first_step(self, later: Progress, step: int) -> int:
+        """Return the Request of the first failed call that a later one repeats; `step` if it repeats none."""
+        marks = list(self._marks(later)) if self.calls else []
+        for mark in marks:
+            # Of many repetitions, the first one says so.
+            self.retried.update(self._alike.pop(mark, ()))
+        return min((self._steps[mark] for mark in marks if mark in self._steps), default=step)
+
+    @staticmethod
+    def _marks(call: Progress) -> Iterator[tuple[ToolKey, str]]:
+        """What a call shares with its repetitions: its tool, with the same text or with the same parameters."""
+        tool = call.call.tool
+        if tool is None:
+            return
+        raw = {key: value for key, value in call.call.raw.items() if key not in META_PROPERTIES or key == "_each"}
+        yield tool.key, f"written {digest(raw)}"
+        if call.items:
+            yield tool.key, f"ran {digest(list[JSON](item.parameters for item in call.items))}"
 
 
 def _left_out(one: Progress, *, retried: bool, run: RecordedRun) -> LeftOut:
@@ -446,39 +470,37 @@ def _kept(written: JSON, proposed: JSON, ran: JSON) -> JSON:
     return escaped(ran)
 
 
-def _with_errors(raw: JSONObject, history: Sequence[Progress]) -> JSONObject:
-    """Return the call with the values that it read of failed calls (`†data.error.PLACE`): a plan does not have them."""
-
-    def put_in(value: JSON) -> JSON:
-        if isinstance(value, list):
-            return [put_in(item) for item in value]
-        if isinstance(value, dict):
-            return {key: put_in(item) for key, item in value.items()}
-        if not isinstance(value, str) or not value.startswith(_ERRORS):
-            return value
-        operand, *others = parse_reference(value).operands()
-        place = operand.path[1] if operand.path[1:] and not others else ""
-        failed = history[int(place)] if place.isdecimal() and int(place) < len(history) else None
-        told: JSON = None if failed is None else {"call": failed.call.raw, "place": int(place), "error": failed.error}
-        found = read_path(told, operand.path[2:])
-        return value if isinstance(found, Missing) else escaped(found)
-
-    return {key: put_in(value) for key, value in raw.items()}
+def _with_errors(value: JSON, history: Sequence[Progress]) -> JSON:
+    """Return what a mind wrote with the values that it read of failed calls (`†data.error.PLACE`): a plan does not have
+    them.
+    """
+    if isinstance(value, list):
+        return [_with_errors(item, history) for item in value]
+    if isinstance(value, dict):
+        return {key: _with_errors(item, history) for key, item in value.items()}
+    if not isinstance(value, str) or not value.startswith(_ERRORS):
+        return value
+    operand, *others = parse_reference(value).operands()
+    place = operand.path[1] if operand.path[1:] and not others else ""
+    failed = history[int(place)] if place.isdecimal() and int(place) < len(history) else None
+    told: JSON = None if failed is None else {"call": failed.call.raw, "place": int(place), "error": failed.error}
+    found = read_path(told, operand.path[2:])
+    return value if isinstance(found, Missing) else escaped(found)
 
 
-def reading_calls(history: Sequence[Progress]) -> list[Progress]:
-    """The calls that showed a value to a mind, for `without_reads`; found once for all that a run's mind wrote."""
-    return [one for one in history if is_reader(one.tool) and one.wrote]
+def reading_calls(history: Sequence[Progress]) -> dict[Path, Progress]:
+    """The calls that showed a value to a mind, by the path of their result, for `without_reads`."""
+    return {call.wrote[0]: call for call in history if is_reader(call.tool) and call.wrote}
 
 
-def without_reads(value: T, readers: Sequence[Progress]) -> T:
+def without_reads(value: T, readers: Mapping[Path, Progress]) -> T:
     """Return what a mind wrote with the references to what was read instead of those to results of reading: a plan has
     no such calls. A part of a value, such as some lines of a text, is put in as a literal.
     """
     return cast("T", _without_reads(cast("JSON", value), readers)) if readers else value
 
 
-def _without_reads(value: JSON, readers: Sequence[Progress]) -> JSON:
+def _without_reads(value: JSON, readers: Mapping[Path, Progress]) -> JSON:
     if isinstance(value, list):
         return [_without_reads(item, readers) for item in value]
     if isinstance(value, dict):
@@ -487,9 +509,10 @@ def _without_reads(value: JSON, readers: Sequence[Progress]) -> JSON:
         return value
     operand, *others = parse_reference(value).operands()
     full = operand.full
-    read = next((one for one in reversed(readers) if one.wrote[0] == full[: len(one.wrote[0])]), None)
-    if others or read is None:
+    above = [readers[full[:length]] for length in range(1, len(full) + 1) if full[:length] in readers]
+    if others or not above:
         return value
+    read = max(above, key=lambda reader: reader.call.index)
     below = full[len(read.wrote[0]) :]
     if below[:1] == ("value",):
         original = str(meant_reference(read.call.raw.get("reference")))
@@ -526,26 +549,6 @@ def plan_machine(run: RecordedRun, catalogue: Catalogue, plan: Plan) -> Machine:
         )
     )
     return machine
-
-
-def graph_of(function: Function, catalogue: Catalogue, calls: list[JSON], output: JSON) -> Graph:
-    """The graph of calls lifted from a run that has no instances.
-
-    Raises:
-        PublicationError: they cannot be a plan; the message has every fault.
-    """
-    plan = Plan(calls=calls, input=function.input, output=output)
-    machine = plan_machine(function.run, catalogue, plan)
-    errors = machine.check(calls, output)
-    graph = machine.checked_graph
-    if errors or graph is None:
-        raise PublicationError(f"its calls are no plan: {rejection(errors)}")
-    return graph
-
-
-def waits_of(graph: Graph) -> dict[int, set[int]]:
-    """Return, by place, the places that a call waits for: because of data and of `_after`."""
-    return {call.index: graph.depends_on(call) for call in graph.calls}
 
 
 def reads_of(call: Call) -> set[int]:

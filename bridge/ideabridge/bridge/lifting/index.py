@@ -225,13 +225,14 @@ class Values:
 
     def equal(self, value: JSON) -> list[Node]:
         """Return the nodes with an equal value, at most `PLACES`, in the order in which they were added."""
-        return self._nodes(value, self._places(value))
+        return list(self._nodes(value, self._places(value)))
 
-    def _nodes(self, value: JSON, places: Iterable[Place]) -> list[Node]:
-        """Return the nodes in some of the places of `_places` whose value is equal."""
+    def _nodes(self, value: JSON, places: Iterable[Place]) -> Iterator[Node]:
+        """Yield the nodes in some of the places of `_places` whose value is equal."""
         if isinstance(value, str) or (isinstance(value, int | float) and not isinstance(value, bool)):
-            return [_node(place, value, value) for place in places]
-        return [_node(place, found, found) for place in places if same(found := _value_at(place), value)]
+            return (_node(place, value, value) for place in places)
+        held = ((place, _value_at(place)) for place in places)
+        return (_node(place, found, found) for place, found in held if same(found, value))
 
     def _places(self, value: JSON) -> list[Place]:
         """Return the places of values that may be equal."""
@@ -241,9 +242,9 @@ class Values:
             return self._numbers.get(value, [])
         return self._others.get(_form(value), [])
 
-    def loose(self, value: JSON) -> list[Node]:
-        """Return the nodes with an equal value to which no position leads."""
-        return self._nodes(value, [place for place in self._places(value) if not _is_listed(place)])
+    def loose(self, value: JSON) -> Iterator[Node]:
+        """Yield the nodes with an equal value to which no position leads."""
+        return self._nodes(value, (place for place in self._places(value) if not _is_listed(place)))
 
     def begins(self, head: str) -> bool:
         """Return whether a text or a number may begin like this: with marks, and a word that ends here."""

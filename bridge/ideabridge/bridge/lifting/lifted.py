@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,8 +12,7 @@ from ideabridge.bridge.context.references import Path, Reference, parse_referenc
 from ideabridge.bridge.context.state import Missing, read
 from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.lifting.aligned import AlignedRun, Leaf, ValueSource, is_data_key, is_position, leaves_of_call
-from ideabridge.bridge.lifting.function import Function, LeftOut, all_before, executed_calls, graph_of, waits_of
-from ideabridge.bridge.lifting.inside import Inside
+from ideabridge.bridge.lifting.function import Function, LeftOut, all_before, executed_calls
 from ideabridge.bridge.lifting.order import arrange, in_data_order, keep_order
 from ideabridge.bridge.lifting.search import Found
 from ideabridge.bridge.loop.catalogue import Catalogue
@@ -47,10 +45,7 @@ class Lifted:
         others: the runs of the same task that were named, with their calls in the same places.
         leaves: every part of the calls and the output.
         found: by the path of a literal, its explanations that fit all runs, the cheapest first.
-        agreed: by the path of a literal, how many runs agree.
         literals: by its path, each literal that may explain later ones; see `literal_of`.
-        inside: by the path of a literal, a part of it that its explanations leave as it is, and that stood in an
-            earlier text.
     """
 
     function: Function
@@ -63,9 +58,7 @@ class Lifted:
     others: list[AlignedRun] = field(default_factory=list[AlignedRun])
     leaves: list[Leaf] = field(default_factory=list[Leaf])
     found: dict[str, Found] = field(default_factory=dict[str, Found])
-    agreed: dict[str, int] = field(default_factory=dict[str, int])
     literals: dict[str, Leaf] = field(default_factory=dict[str, Leaf])
-    inside: dict[str, Inside] = field(default_factory=dict[str, Inside])
 
     @property
     def requests(self) -> int:
@@ -99,9 +92,9 @@ class Lifted:
             why = VARIES
         elif source is not None and is_data_key(self.aligned, source):
             why = MAYBE_DATA
-        elif leaf.path in self.inside:
+        elif found.inside is not None:
             why = COPIED_PART
-        return Explained(leaf.at, tuple(found.by), self.agreed[leaf.path], found.cut, why)
+        return Explained(leaf.at, tuple(found.by), found.runs, found.cut, why)
 
     def literal_of(self, reference: str) -> tuple[Leaf, Path] | None:
         """Return the earlier literal that a reference of an explanation reads, and the keys below it; None if it reads
@@ -199,12 +192,11 @@ def arranged(function: Function) -> Lifted:
     _expect(kept, function.faults, changed)
     if run.machine.step > 0 and len(kept) > MOST_CALLS:
         raise PublicationError(f"it made {len(kept):,} calls over several Requests; at most {MOST_CALLS:,} are lifted")
-    calls, written, output = arrange(in_data_order(kept), copy.deepcopy(function.output))
-    written = copy.deepcopy(written)
+    calls, written, output = arrange(in_data_order(kept), function.output)
     _expect(calls, [], changed)
     lifted = Lifted(function, AlignedRun(function, calls), written, output, left_out, catalogue)
     if run.machine.step > 0:
-        lifted.kept_order = keep_order(calls, written, waits_of(graph_of(function, catalogue, written, output)))
+        lifted.kept_order = keep_order(calls, written, function.input or {})
     return lifted
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -10,12 +11,17 @@ from typing import Final
 from ideabridge.bridge.context.errors import ReferenceSyntaxError
 from ideabridge.bridge.context.references import (
     DAGGER,
+    Expression,
+    Hole,
     Path,
+    PathIndex,
     Reference,
+    compile_value,
     format_reference,
     is_reference,
     parse_reference,
 )
+from ideabridge.bridge.context.state import Missing, read
 from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.lifting.function import Executed, reads_of
 from ideabridge.bridge.loop.graph import emission
@@ -143,18 +149,19 @@ def _in_place(operand: Reference, places: Mapping[int, int]) -> str | None:
 # -- order of effects -----------------------------------------------------------------------------------------------
 
 
-def keep_order(calls: Sequence[Executed], written: list[JSON], waits: Mapping[int, Iterable[int]]) -> list[set[int]]:
+def keep_order(calls: Sequence[Executed], written: list[JSON], given: JSONObject) -> list[set[int]]:
     """Keep the order of calls from different Requests if they may have effects or write to one path. This adds `_after`
     to `written`, and `_id` if it is needed.
 
     Args:
-        calls: the calls in the places of the plan.
+        calls: the calls in the places of the plan, in the order of their data.
         written: the calls as the plan lists them.
-        waits: by place, the places that each call waits for already.
+        given: the input of the run.
 
     Returns:
         By place, the additional places that the call now waits for.
     """
+    waits = _waits_of(calls, written, given)
     ids = _Ids(calls, written)
     added: list[set[int]] = [set() for _ in calls]
     past = _Past()
@@ -163,22 +170,55 @@ def keep_order(calls: Sequence[Executed], written: list[JSON], waits: Mapping[in
         by_step.setdefault(call.step, []).append(place)
     for _, places in sorted(by_step.items()):
         effects = [place for place in places if not calls[place].reads_only]
+        one_by_one = len(effects) > _AT_ONCE
+        follows = {after: before for before, after in pairwise(effects)} if one_by_one else {}
         for place in places:
-            added[place] = past.before(calls[place])
-        if len(effects) > _AT_ONCE:
-            for before, after in pairwise(effects):
-                added[after] = {before}
+            added[place] = {follows[place]} if place in follows else past.before(calls[place])
+        if one_by_one:
             effects = effects[-1:]
         past.add(calls, places, effects)
 
     for place, wanted in enumerate(added):
-        wanted -= set(waits.get(place, ()))
+        wanted -= waits[place]
         call = written[place]
         if wanted and isinstance(call, dict):
             after = call.get("_after", [])
             names = [after] if isinstance(after, str) else list(after) if isinstance(after, list) else []
             call["_after"] = [*names, *(ids.of(other) for other in sorted(wanted))]
     return added
+
+
+def _waits_of(calls: Sequence[Executed], written: Sequence[JSON], given: JSONObject) -> list[set[int]]:
+    """By place, the calls that each call waits for already: because of data, and of its own `_after`."""
+    places = {call.index: place for place, call in enumerate(calls)}
+    writers = PathIndex()
+    waits: list[set[int]] = []
+    for place, (call, listed) in enumerate(zip(calls, written, strict=True)):
+        holes: list[Hole] = []
+        if isinstance(listed, dict):
+            compile_value({key: value for key, value in listed.items() if key not in _AS_WRITTEN}, holes, [])
+        waiting = {places[index] for index in call.progress.call.edges or () if index in places}
+        for hole in holes:
+            waiting |= _writers_read(hole.expression, writers, given)
+        waits.append(waiting)
+        for path in call.progress.call.writes:
+            writers.add(("results", str(place)) if path[0] == "results" else path, place)
+    return waits
+
+
+def _writers_read(expression: Expression, writers: PathIndex, given: JSONObject) -> set[int]:
+    """The calls that write what an expression reads. An alternative after one that exists is never read."""
+    found: set[int] = set()
+    for alternative in expression.alternatives:
+        for operand in alternative:
+            found |= writers.overlapping(operand.full)
+        if all(operand.kind == "input" and _exists(operand, given) for operand in alternative):
+            break
+    return found
+
+
+def _exists(operand: Reference, given: JSONObject) -> bool:
+    return not isinstance(read(given, operand.path), Missing)
 
 
 @dataclass
@@ -237,6 +277,7 @@ class _Ids:
     def __init__(self, calls: Sequence[Executed], written: list[JSON]) -> None:
         self._written = written
         self._taken: set[str] = set()
+        self._numbers: dict[str, int] = {}
         names: dict[tuple[int, str], str] = {}
         latest: dict[str, str] = {}
         for call, listed in zip(calls, written, strict=True):
@@ -244,10 +285,10 @@ class _Ids:
             if own is not None and isinstance(listed, dict):
                 listed["_id"] = names[call.step, own] = self._free(own)
         waiting = [(call, listed) for call, listed in zip(calls, written, strict=True) if call.progress.call.after]
-        before = sorted(names.items())
+        earlier = deque(sorted(names.items()))
         for call, listed in sorted(waiting, key=lambda pair: pair[0].step):
-            while before and before[0][0][0] < call.step:
-                (_, own), name = before.pop(0)
+            while earlier and earlier[0][0][0] < call.step:
+                (_, own), name = earlier.popleft()
                 latest[own] = name
             found = [names.get((call.step, own), latest.get(own)) for own in call.progress.call.after]
             if isinstance(listed, dict):
@@ -255,9 +296,13 @@ class _Ids:
                 listed["_after"] = [name for name in found if name is not None]
 
     def _free(self, wanted: str) -> str:
-        name, number = wanted, 2
+        name = wanted
+        # Each Request may use the same id, so the numbers that are taken are passed over once.
+        number = self._numbers.get(wanted, 2)
         while name in self._taken:
-            name, number = f"{wanted}_{number}", number + 1
+            name = f"{wanted}_{number}"
+            number += 1
+        self._numbers[wanted] = number
         self._taken.add(name)
         return name
 

@@ -3,6 +3,7 @@
 A literal of a call that neither the input nor an earlier value explains becomes an optional parameter, named after the
 parameter that it fills, with the recorded value as its default. So the tool repeats its run when it is called without
 arguments, and everything that is constant is visible and can be changed. Equal literals of one name are one parameter.
+Of a run with more than 1,000 such values, the others stay as they are, unless the publisher makes parameters of them.
 
 A literal that is *followed* (an earlier result, or an earlier literal of another name, explains it) becomes an optional
 parameter without a default: where it is left out, the value is followed; where it is passed, it is taken, and nothing
@@ -54,6 +55,10 @@ _FIRST: Final = 8
 
 _MOST_ALSO: Final = 200
 """The most members of `also`."""
+
+_MOST_CONSTANTS: Final = 1_000
+"""The most parameters with a default, unless the publisher decides about more: nobody reads a longer schema. The other
+literals stay as they are."""
 
 _KEYS: Final = ("rename", "merge", "fix", "description", "required", "default", "at")
 
@@ -200,46 +205,29 @@ def _type_of(value: JSON) -> JSONObject:
     return {"type": "object"} if isinstance(value, dict) else {}
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """A literal that a parameter fills.
-
-    Attributes:
-        leaf: the literal.
-        tool: the name of its tool.
-        source: where it is followed from; None: nothing explains it.
-    """
-
-    leaf: Leaf
-    tool: str
-    source: Explanation | None = None
-
-
 def parameters_of(
-    slots: Iterable[Slot], taken: Collection[str], decisions: Mapping[str, ParameterDecision], task: str
+    literals: Iterable[Parameter], taken: Collection[str], decisions: Mapping[str, ParameterDecision], task: str
 ) -> list[Parameter]:
     """Return a parameter for each group of equal literals of one name.
 
     Args:
-        slots: the literals.
+        literals: a parameter without a name for each literal.
         taken: the names of the members of the run's input.
         decisions: those with `at` name literals that become one parameter.
         task: the text of the task.
     """
-    placed = {path: name for name, one in decisions.items() for path in one.at}
+    placed = {path: name for name, decision in decisions.items() for path in decision.at}
     by_decision: dict[str, Parameter] = {}
     unnamed: dict[tuple[str, str, bool], Parameter] = {}
-    for slot in slots:
-        leaf = slot.leaf
-        wanted = placed.get(leaf.path)
-        if wanted is not None:
-            _fill(by_decision, wanted, leaf, slot.tool)
+    for literal in literals:
+        [leaf] = literal.leaves
+        name = placed.get(leaf.path)
+        if name is not None:
+            _fill(by_decision, name, literal)
             continue
-        key = own_name(leaf.keys), digest(leaf.value), slot.source is not None
-        equal = unnamed.get(key)
-        if equal is None:
-            unnamed[key] = Parameter("", leaf.value, [leaf], slot.tool, slot.source)
-        else:
+        key = own_name(leaf.keys), digest(leaf.value), literal.followed
+        equal = unnamed.setdefault(key, literal)
+        if equal is not literal:
             equal.leaves.append(leaf)
 
     every = [*by_decision.values(), *unnamed.values()]
@@ -256,6 +244,8 @@ def parameters_of(
     for one, name in zip(ordered, parameter_names(filled, {*taken, *by_decision, ALSO}), strict=True):
         one.name = name
     left = _put_under_also([one for one in ordered if one.followed], taken, decisions, task)
+    constants = [one.name for one in ordered if not one.followed and one.name not in decisions]
+    left.update(constants[_MOST_CONSTANTS:])
     return [one for one in (*by_decision.values(), *ordered) if one.name not in left]
 
 
@@ -286,15 +276,16 @@ def _stands_in(value: JSON, task: str, words: Collection[str]) -> bool:
     return isinstance(value, str) and value in task
 
 
-def _fill(by_decision: dict[str, Parameter], name: str, leaf: Leaf, tool: str) -> None:
+def _fill(by_decision: dict[str, Parameter], name: str, literal: Parameter) -> None:
     """Let a parameter that a person names fill one more literal.
 
     Raises:
         PublicationError: it fills literals with another value already.
     """
+    [leaf] = literal.leaves
     known = by_decision.get(name)
     if known is None:
-        by_decision[name] = Parameter(name, leaf.value, [leaf], tool)
+        by_decision[name] = Parameter(name, leaf.value, [leaf], literal.tool)
     elif same(known.value, leaf.value):
         known.leaves.append(leaf)
     else:

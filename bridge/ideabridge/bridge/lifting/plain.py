@@ -163,29 +163,26 @@ def _of_output(explained: Explained, leaf: Leaf) -> OpenPoint | None:
 
 
 def _of_call(draft: PlanDraft, explained: Explained, leaf: Leaf) -> OpenPoint | None:
-    whole = [one for one in explained.by if isinstance(one, PathTo)]
     shown = short(leaf.value, _SHOWN)
     cheapest = explained.by[0]
     if isinstance(cheapest, Constant):
         return None
-    if isinstance(cheapest, PathTo) and cheapest.path[0] == "input":
-        # A value of the input, or a parameter.
-        return None
     if not isinstance(cheapest, PathTo):
         why = f"{shown} may be {cheapest.shown}, or something else"
-        inside = draft.lifted.inside.get(leaf.path)
-        if inside is not None:
-            why = f"{why}: {_told(draft, inside)}"
+        found = draft.lifted.found.get(leaf.path)
+        if found is not None and found.inside is not None:
+            why = f"{why}: {_told(draft, found.inside)}"
         return OpenPoint("computed", leaf.path, why)
-    if len(whole) > 1:
-        places = ", ".join(one.reference for one in whole[:3])
-        return OpenPoint("several_places", leaf.path, f"{shown} stands in several places: {places}")
+    places = [explanation.reference for explanation in explained.by if isinstance(explanation, PathTo)]
+    # A path into the input reads a value of the input, or a parameter.
+    if cheapest.path[0] != "input" and len(places) > 1:
+        return OpenPoint("several_places", leaf.path, f"{shown} stands in several places: {', '.join(places[:3])}")
     return None
 
 
 def _positions(draft: PlanDraft) -> Iterator[OpenPoint]:
     """Calls that change something and take a value from a position in a list, also by way of other calls."""
-    explained = {one.at: one.by[0] for one in draft.explained}
+    explained = {literal.at: literal.by[0] for literal in draft.explained}
     calls = draft.lifted.aligned.calls
     # By place, the position that the call was made for.
     chosen: dict[int, str] = {}
@@ -240,7 +237,7 @@ def _varying(draft: PlanDraft) -> Iterator[OpenPoint]:
     """
     for leaf in draft.lifted.leaves:
         found = draft.lifted.found.get(leaf.path)
-        is_open = found is not None and found.contradicted and not _is_chosen(draft, leaf.path)
+        is_open = found is not None and found.contradicted and not leaf.is_within(draft.chosen)
         if is_open and (leaf.place is None or _is_after_results(draft, leaf.place)):
             shown = short(leaf.value, _SHOWN)
             yield OpenPoint("varies", leaf.path, f"{shown} differed between the runs, and nothing explains it")
@@ -251,7 +248,7 @@ def _put_together(draft: PlanDraft) -> Iterator[OpenPoint]:
     items: dict[str, list[Leaf]] = {}
     for leaf in draft.lifted.leaves:
         path = _list_around(draft, leaf)
-        if path is not None and leaf.reference is None and not _is_chosen(draft, leaf.path):
+        if path is not None and leaf.reference is None and not leaf.is_within(draft.chosen):
             items.setdefault(path, []).append(leaf)
     for path, leaves in items.items():
         copied = [leaf for leaf in leaves if _reads_results(draft, leaf)]
@@ -289,11 +286,10 @@ def _parts_and_words(draft: PlanDraft) -> Iterator[OpenPoint]:
     given = {leaf.path for one in draft.parameters if not one.followed for leaf in one.leaves}
     for leaf in draft.lifted.leaves:
         found = draft.lifted.found.get(leaf.path)
-        if leaf.place is None or found is None or _is_chosen(draft, leaf.path):
+        if leaf.place is None or found is None or leaf.is_within(draft.chosen):
             continue
-        inside = draft.lifted.inside.get(leaf.path)
-        if inside is not None and not found.is_explained:
-            yield OpenPoint("inside", leaf.path, _told(draft, inside))
+        if found.inside is not None and not found.is_explained:
+            yield OpenPoint("inside", leaf.path, _told(draft, found.inside))
         elif leaf.path in given and _is_after_results(draft, leaf.place):
             words = [text for text in _texts_in(leaf.value) if _is_own_words(text) and text not in draft.lifted.task]
             if words:
@@ -314,11 +310,6 @@ def _told(draft: PlanDraft, inside: Inside) -> str:
         case _:
             document = f"the value at {inside.root}"
     return f"{short(inside.part, _SHOWN)} stands inside {document}"
-
-
-def _is_chosen(draft: PlanDraft, path: str) -> bool:
-    """Return whether a person took something in the place of a literal, or of what contains it."""
-    return any(path == one or path.startswith(f"{one}.") for one in draft.chosen)
 
 
 def _is_after_results(draft: PlanDraft, place: int) -> bool:

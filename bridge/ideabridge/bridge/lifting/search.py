@@ -46,7 +46,9 @@ from ideabridge.bridge.context.state import Missing
 from ideabridge.bridge.context.steps import convert
 from ideabridge.bridge.lifting.function import is_distinctive
 from ideabridge.bridge.lifting.index import INPUT, LONGEST, PLACES, Node, Values
-from ideabridge.tools.encoding import JSON, encode_text
+from ideabridge.bridge.lifting.inside import Inside
+from ideabridge.bridge.lifting.naming import words_of
+from ideabridge.tools.encoding import JSON
 
 _WORDS: Final = 12
 """The most words of a value within a text."""
@@ -69,11 +71,15 @@ class Found:
         by: the explanations, in the order in which they are taken; never empty.
         cut: there may be more.
         contradicted: the runs have different values, and no explanation fits all of them.
+        runs: how many runs agree.
+        inside: a part of the literal that they leave as it is, and that stood in an earlier text.
     """
 
     by: list[Explanation]
     cut: bool = False
     contradicted: bool = False
+    runs: int = 1
+    inside: Inside | None = None
 
     @property
     def is_explained(self) -> bool:
@@ -117,7 +123,7 @@ class _Search:
         self._value = value
         self._values = values
         self._name = name
-        self._ranked: dict[str, tuple[tuple[object, ...], Explanation]] = {}
+        self._ranked: dict[Explanation | None, tuple[tuple[object, ...], Explanation]] = {}
 
     def run(self) -> Found:
         """Return the explanations, in the order in which they are taken."""
@@ -150,7 +156,8 @@ class _Search:
             node: the value that it takes.
             length: the length of a value within a text: of several, a longer one says more.
         """
-        key = one.reference if isinstance(one, PathTo) else encode_text(one.to_json())
+        # There is one constant alone, whose value may be a list.
+        key = None if isinstance(one, Constant) else one
         if key not in self._ranked:
             likeness = 0 if node is None else self._likeness(node)
             keys = sum(reference.count(".") for reference in one.references)
@@ -212,8 +219,8 @@ class _Search:
             return []
         nodes = self._values.loose(value)
         if is_common(value):
-            nodes = [node for node in nodes if node.root == INPUT]
-        return [PathTo(node.reference) for node in nodes[:_SOURCES]]
+            nodes = (node for node in nodes if node.root == INPUT)
+        return [PathTo(node.reference) for node in islice(nodes, _SOURCES)]
 
     # -- other notations -------------------------------------------------------------------------------------------
 
@@ -324,26 +331,19 @@ def likeness_of(name: str, path: Path) -> int:
 
 @lru_cache(maxsize=4096)
 def _likeness_of(name: str, keys: Path) -> int:
-    wanted = _words(name)
-    if not wanted or not keys:
+    words = words_of(name)
+    if not words or not keys:
         return 0
-    last = _words(keys[-1])
-    if last == wanted:
+    last = words_of(keys[-1])
+    if last == words:
         return 4
-    around = _words("_".join(keys))
-    if set(around) == set(wanted):
+    around = words_of("_".join(keys))
+    if set(around) == set(words):
         # `issue.id` for `issue_id`.
         return 3
-    if set(wanted) & set(last):
+    if set(words) & set(last):
         return 2
-    return 1 if set(wanted) & set(around) else 0
-
-
-_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
-
-
-def _words(name: str) -> list[str]:
-    return [word.casefold() for word in _WORD.findall(name)]
+    return 1 if set(words) & set(around) else 0
 
 
 # -- values ---------------------------------------------------------------------------------------------------------
