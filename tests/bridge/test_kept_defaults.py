@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from ideabridge.bridge import Bridge, Run
+from ideabridge.bridge.context.explanations import COPIED_PART
+from ideabridge.bridge.lifting.rows import publication_rows
 from ideabridge.tools import Toolbox, tool
 from ideabridge.tools.encoding import JSON, JSONObject
 
@@ -61,7 +63,26 @@ def weather(latitude: int, longitude: int, days: int) -> str:
     return f"sunny at {latitude} {longitude} for {days} days"
 
 
-TOOLS = Toolbox(owner_of, search, query, invite, create, cities, weather)
+PAGES = {
+    "anvil": "The anvil project. Its maintainer is reached at ann@first.example, ticket 4711, sorted by votes.",
+    "cog": "The cog project. Its maintainer is reached at bob@other.example, ticket 5220, sorted by likes.",
+}
+
+
+@tool(read_only=True)
+def page_of(project: str) -> str:
+    """The page of a project."""
+    return PAGES[project]
+
+
+@tool(read_only=True)
+def languages(project: str) -> list[JSON]:
+    """The translations of a project, of which there are many."""
+    listed = ("de", "en", "fr", "it", "es", "pl")
+    return [{"code": f"{project}-{code}", "short": code, "done": number * 17} for number, code in enumerate(listed)]
+
+
+TOOLS = Toolbox(owner_of, search, query, invite, create, cities, weather, page_of, languages)
 
 
 async def published(bridge: Bridge, given: JSONObject, *turns: JSONObject, output: type[object] | None = None) -> Run:
@@ -177,3 +198,62 @@ async def test_what_a_mind_judged_or_counted_is_told(judged: bool | int) -> None
         await published(bridge, {"project": "anvil"}, *turns, output=type(judged))
         output, assumed, _ = await answered(bridge, project="cog")
         assert (output, assumed["output"]) == (judged, "recorded value")
+
+
+@pytest.mark.parametrize(("name", "copied"), [("words", "ann@first.example"), ("limit", 4711)])
+async def test_a_part_of_an_earlier_text_is_told_where_it_is_the_default(name: str, copied: str | int) -> None:
+    async with Bridge(toolbox=TOOLS) as bridge:
+        values: JSONObject = {"words": "roof", "limit": 5, name: copied}
+        turns: list[JSONObject] = [
+            {"calls": [call("page_of", project="anvil")]},
+            {"calls": [call("search", project="anvil", **values)], "output": "†results.1"},
+        ]
+        await published(bridge, {"project": "anvil"}, *turns)
+        output, assumed, _ = await answered(bridge, project="cog")
+        assert str(copied) in str(output)
+        assert assumed[f"calls.1.{name}"] == COPIED_PART
+        other: JSONObject = {name: "oil" if name == "words" else 7}
+        _, assumed, _ = await answered(bridge, project="cog", **other)
+        assert f"calls.1.{name}" not in assumed
+        tool_of = bridge.store.publications.get("it", caller="local")
+        rows = {row.name: row for row in publication_rows(tool_of)}
+        assert rows[name].otherwise == f"always the same ({COPIED_PART})"
+        assert not rows[name].is_certain
+
+
+async def test_a_part_of_an_earlier_text_is_asked_about_before_a_change() -> None:
+    async with Bridge(toolbox=TOOLS) as bridge:
+        turns: list[JSONObject] = [
+            {"calls": [call("page_of", project="anvil")]},
+            {"calls": [call("invite", name="Ann", mail="ann@first.example")], "output": "†results.1"},
+        ]
+        await published(bridge, {"project": "anvil"}, *turns)
+        output, _, asked = await answered(bridge, project="cog")
+        assert output == "Ann <ann@first.example>"
+        assert any(f'calls.1.mail is "ann@first.example" (†input.mail): {COPIED_PART}' in why for why in asked)
+        _, _, asked = await answered(bridge, project="cog", mail="bob@other.example")
+        assert not any("calls.1.mail" in why for why in asked)
+
+
+async def test_a_part_of_an_earlier_text_that_tells_a_built_in_tool_what_to_do_is_told() -> None:
+    async with Bridge(toolbox=TOOLS) as bridge:
+        counts: JSONObject = {"votes": 3, "likes": 5}
+        turns: list[JSONObject] = [
+            {"calls": [call("page_of", project="anvil")]},
+            {"calls": [call("pick", data=counts, path="votes")], "output": "†results.1"},
+        ]
+        await published(bridge, {"project": "anvil"}, *turns, output=int)
+        output, assumed, _ = await answered(bridge, project="cog")
+        assert (output, assumed["calls.1.path"]) == (3, COPIED_PART)
+
+
+async def test_a_short_text_that_also_stands_elsewhere_does_not_silently_stay() -> None:
+    async with Bridge(toolbox=TOOLS) as bridge:
+        turns: list[JSONObject] = [
+            {"calls": [call("languages", project="anvil")]},
+            {"calls": [call("invite", name="Ann", mail="en")], "output": "†results.1"},
+        ]
+        await published(bridge, {"project": "anvil"}, *turns)
+        output, _, asked = await answered(bridge, project="anvil", name="Bob")
+        assert output == "Bob <en>"
+        assert any("calls.1.mail" in why and "name was passed" in why for why in asked)

@@ -18,7 +18,7 @@ from ideabridge.bridge import (
 )
 from ideabridge.bridge.configuration import Configuration, parse_configuration
 from ideabridge.bridge.context.assumption import assumption_lines
-from ideabridge.bridge.loop.event import Decider
+from ideabridge.bridge.loop.event import AT_TERMINAL, CallDecided, Decider
 from ideabridge.bridge.publishing.program_answer import read_program_answer
 from ideabridge.bridge.publishing.program_request import ROOM, estimated_tokens
 from ideabridge.bridge.publishing.rounds import ProgramTask, Rounds
@@ -29,6 +29,7 @@ from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import ActivityError
 from ideabridge.tools.toolbox import Toolbox
+from tests.asking import ASKS
 from tests.bridge.test_minds import Scripted, solution
 from tests.server.serving import call
 
@@ -302,10 +303,17 @@ async def test_a_program_becomes_version_2_with_the_words_of_its_author(bridge: 
     assert tracker.closed == ["A-21"]
 
 
-@pytest.mark.parametrize("approval", ["allow_all", "rules"])
+APPROVALS: dict[str, str | JSONObject] = {
+    "allow_all": "allow_all",
+    "a rule for every tool": {"rules": [{"then": "allow", "tool": "*"}], "default": "allow"},
+    "a rule for this tool": {"rules": [{"then": "allow", "module": "", "tool": "notify"}]},
+    "the default": {"default": "allow"},
+}
+
+
+@pytest.mark.parametrize("approval", APPROVALS)
 async def test_a_call_that_no_recording_reached_asks_whatever_the_rules_allow(tracker: Tracker, approval: str) -> None:
-    always: JSONObject = {"rules": [{"then": "allow", "tool": "*"}], "default": "allow"}
-    setting = parse_configuration({"approval": always if approval == "rules" else "allow_all"})
+    setting = parse_configuration({"approval": APPROVALS[approval]})
     async with Bridge(setting, toolbox=tracker.toolbox) as bridge:
         run = await stale_closed(bridge)
         published = await bridge.publish(run, "close_stale", program=answered(CLOSE_OLD, **CLOSING))
@@ -319,8 +327,58 @@ async def test_a_call_that_no_recording_reached_asks_whatever_the_rules_allow(tr
         (question,) = replay.run.approvals()
         assert "no recorded run has made the call in line 9" in str(question)
         assert tracker.notes == []
-        # What was reached runs without a question.
-        assert (await status_of(bridge, "close_stale", {"project": "web"}))[0] == "done"
+        if approval != "a rule for this tool":
+            # What was reached runs without a question.
+            assert (await status_of(bridge, "close_stale", {"project": "web"}))[0] == "done"
+
+
+CLOSE_BOTH = """
+import tools
+for issue in await tools.issues(project=input["project"]):
+    if issue["state"] == "stale":
+        await tools.close(issue=issue["id"])
+    elif issue["state"] == "old":
+        await tools.close(issue=issue["id"])
+{"closed": ["W-11", "W-13"]}
+"""
+
+MIXED: list[JSON] = [
+    {"id": "D-1", "state": "stale"},
+    {"id": "D-2", "state": "old"},
+    {"id": "D-3", "state": "stale"},
+    {"id": "D-4", "state": "old"},
+]
+
+
+async def test_a_grant_for_the_run_does_not_reach_a_call_that_no_recording_reached(tracker: Tracker) -> None:
+    tracker.open["doc"] = MIXED
+    async with Bridge(ASKS, toolbox=tracker.toolbox) as bridge:
+        run = await bridge.solve("Close.", output_schema={"type": "object"})
+        run.submit(0, {"calls": [{"_tool": "issues", "project": "web"}], "output": None})
+        await run.wait()
+        closing: list[JSON] = [{"_tool": "close", "issue": issue} for issue in ("W-11", "W-13")]
+        run.submit(1, {"calls": closing, "output": {"closed": ["W-11", "W-13"]}})
+        with anyio.fail_after(30):
+            while await run.wait() == "needs_approval":
+                run.decide(run.pending()[0].approval, "approve", by=AT_TERMINAL)
+        said: JSONObject = {**CLOSING, "constants": ["stale", "W-11", "W-13"]}
+        await bridge.publish(run.id, "close_both", program=answered(CLOSE_BOTH, **said), by=AT_TERMINAL)
+        tracker.closed.clear()
+
+        replay = await bridge.start_idea("close_both", {"project": "doc"})
+        assert replay.run is not None
+        asked: list[JSON] = []
+        with anyio.fail_after(30):
+            while await replay.run.wait() == "needs_approval":
+                (question,) = replay.run.pending()
+                asked.append(question.call["issue"])
+                # Each time, the person allows the tool for the rest of the run.
+                replay.run.decide(question.approval, "approve", by=AT_TERMINAL, grant={"for": "run"})
+        # The grant covers D-3. The call for D-2 and D-4 asks each time.
+        assert asked == ["D-1", "D-2", "D-4"]
+        assert tracker.closed == ["D-1", "D-2", "D-3", "D-4"]
+        decided = {one.call: one.granted async for one in replay.run.events() if isinstance(one, CallDecided)}
+        assert decided == {1: None, 2: None, 3: 1, 4: None}
 
 
 async def test_two_runs_reach_more(bridge: Bridge, tracker: Tracker) -> None:
@@ -419,6 +477,68 @@ async def test_a_recorded_default_is_asked_about_and_said_when_it_is_used(
         assert len(lines) == assumed
         assert all("input.text" in line and "it was not given: the recorded value was used" in line for line in lines)
     assert tracker.notes == ["all is quiet in web", "so is app"]
+
+
+async def test_a_default_that_is_a_part_of_a_recorded_text_is_said_when_it_is_used(
+    bridge: Bridge, tracker: Tracker
+) -> None:
+    run = await by_hand(
+        bridge,
+        [{"_tool": "issues", "project": "web"}],
+        [{"_tool": "notify", "text": "ann, all is quiet in web"}],
+        output={"told": True},
+    )
+    program = """
+import tools
+await tools.issues(project=input["project"])
+await tools.notify(text=input.get("who", "ann") + ", all is quiet in " + input["project"])
+{"told": True}
+"""
+    said: JSONObject = {"inputs": [{"project": "web"}]}
+    with pytest.raises(ConstantsOpenError, match=r'the default of who, "ann", is also in calls\.1 \(notify\) at text'):
+        await bridge.publish(run, "tell", program=answered(program, **said))
+    said["constants"] = ["ann"]
+    published = await bridge.publish(run, "tell", program=answered(program, **said))
+    assert (published.plan or {})["recorded_defaults"] == ["who"]
+    tracker.notes.clear()
+    for given, assumed in (({"project": "app"}, 1), ({"project": "app", "who": "bob"}, 0)):
+        replay = await bridge.start_idea("tell", given)
+        assert replay.run is not None
+        with anyio.fail_after(30):
+            assert await replay.run.wait() == "done"
+        assert [one["at"] for one in replay.run.assumed] == ["input.who"] * assumed
+    assert tracker.notes == ["ann, all is quiet in app", "bob, all is quiet in app"]
+
+
+@pytest.mark.parametrize(("number", "is_data"), [(4711, True), (50, False)])
+async def test_a_number_that_a_result_had_is_no_default_without_a_word(number: int, is_data: bool) -> None:
+    @tool(read_only=True)
+    async def newest() -> JSONObject:
+        """The newest ticket."""
+        return {"ticket": 4711}
+
+    @tool(read_only=True)
+    async def ticket(number: int) -> str:
+        """A ticket."""
+        return f"ticket {number}"
+
+    program = f"""
+import tools
+await tools.newest()
+await tools.ticket(number=input.get("number", {number}))
+"""
+    async with Bridge(FREE, toolbox=Toolbox(newest, ticket)) as bridge:
+        calls: list[JSONObject] = [{"_tool": "newest"}, {"_tool": "ticket", "number": number}]
+        run = await by_hand(bridge, [calls[0]], [calls[1]], output={"told": True})
+        program += '{"told": True}\n'
+        said: JSONObject = {"constants": [number]} if is_data else {}
+        published = await bridge.publish(run, "look", program=answered(program, **said))
+        assert ("recorded_defaults" in (published.plan or {})) == is_data
+        replay = await bridge.start_idea("look", {})
+        assert replay.run is not None
+        with anyio.fail_after(30):
+            assert await replay.run.wait() == "done"
+        assert [one["at"] for one in replay.run.assumed] == ["input.number"] * is_data
 
 
 async def test_a_default_of_two_runs_and_one_of_the_runs_own_program_are_no_recorded_values(bridge: Bridge) -> None:

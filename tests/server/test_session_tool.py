@@ -13,7 +13,7 @@ import pytest
 from tests import preloaded
 from tests.lifting.world import git
 from tests.npm import needs, program
-from tests.server.serving import configured, over_stdio, served, text
+from tests.server.serving import configured, over_stdio, served, structured, text
 from tests.server.test_inspector import Inspector
 
 pytestmark = [
@@ -23,6 +23,13 @@ pytestmark = [
 ]
 
 BIN = Path(sys.executable).parent
+
+PROGRAM = """
+import git, re
+log = await git.git_log(repo_path=input["repo_path"], max_count=input.get("max_count", 1))
+[revision] = re.findall("[0-9a-f]{40}", log)
+await git.git_show(repo_path=input["repo_path"], revision=revision)
+"""
 
 
 def repository(folder: Path, name: str, subject: str) -> Path:
@@ -93,6 +100,7 @@ async def test_direct_calls_of_git_and_files_become_a_tool_that_the_inspector_ca
     failed = inspector.call("latest", 5, repo_path=str(elm))
     assert failed["isError"] is True
     assert "could not be resolved" in json.dumps(failed["content"])
+    assert "a part of it stood in an earlier text" in json.dumps(failed["content"])
     assert "calls.1.revision" in json.dumps(failed["_meta"]["ideabridge/assumed"])
     assert failed["_meta"]["ideabridge/structured"]["status"] == "failed"
 

@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Final
 
 from ideabridge.bridge.context.explanations import (
+    COPIED_PART,
     RUNS_FOR_POSITION,
     Constant,
     Explained,
@@ -427,8 +428,9 @@ class _Making:
         else:
             # It stays as it is; an answer says when it might not have.
             found = lifted.found.get(leaf.path)
-            if found is not None and (len(found.by) > 1 or found.contradicted):
-                self._explain(leaf, found, found.by)
+            why = None if found is None else self._copied_part(leaf, found)
+            if found is not None and (len(found.by) > 1 or found.contradicted or why is not None):
+                self._explain(leaf, found, found.by, why)
 
     def _let_fill(self, leaf: Leaf, source: Explanation | None = None) -> None:
         """Let a parameter fill a literal; with a source, only where it is passed."""
@@ -467,6 +469,13 @@ class _Making:
         if tool is not None and tool.key == PROGRAM_STEP and leaf.keys == ("program",):
             return True
         return tool is not None and tool.module is None and _builtins().tools.get(tool.name) == tool
+
+    def _copied_part(self, leaf: Leaf, found: Found) -> str | None:
+        """Why a literal that nothing explains may be wrong for other data: a part of it stood in an earlier text. None
+        if no part did, or if two runs had the same value.
+        """
+        is_copied = leaf.path in self._lifted.inside and found.runs == 1
+        return COPIED_PART if is_copied else None
 
     def _explain_output(self, leaf: Leaf) -> None:
         if not self._lifted.requests:
@@ -518,8 +527,9 @@ class _Making:
                 for explanation in found.by
                 if not isinstance(explanation, Constant) and not self._is_literal(explanation)
             ]
-            if others or found.contradicted:
-                self._explain(leaf, found, [PathTo(parameter.reference), *others])
+            why = self._copied_part(leaf, found)
+            if others or found.contradicted or why is not None:
+                self._explain(leaf, found, [PathTo(parameter.reference), *others], why)
 
     def _is_literal(self, explanation: Explanation) -> bool:
         return isinstance(explanation, PathTo) and self._lifted.literal_of(explanation.reference) is not None

@@ -91,31 +91,34 @@ def rows_of(
         plan: its calls and output.
     """
     tools = _tools_of(plan)
-    doubts: dict[str, list[Explanation]] = {}
+    others: dict[str, list[Explanation]] = {}
+    reasons: dict[str, str] = {}
     values: list[ReportRow] = []
     for literal in explained:
         name = _parameter_of(literal)
         if name is None:
             values.append(_value_row(literal, tools, plan))
-        else:
-            others = [each for each in literal.by[1:] if not isinstance(each, Constant)]
-            doubts.setdefault(name, []).extend(others)
+            continue
+        others.setdefault(name, []).extend(each for each in literal.by[1:] if not isinstance(each, Constant))
+        if literal.why is not None:
+            reasons.setdefault(name, literal.why)
 
     rows = parameter_rows(schema, arguments)
     for number, row in enumerate(rows):
-        others = doubts.get(row.name, [])
-        if others and row.otherwise != REQUIRED:
-            rows[number] = replace(row, otherwise=row.otherwise + _or_from(others, tools), is_certain=False)
+        doubt = f" ({reasons[row.name]})" if row.name in reasons else ""
+        doubt += _or_from(others.get(row.name, []), tools)
+        if doubt and row.otherwise != REQUIRED:
+            rows[number] = replace(row, otherwise=row.otherwise + doubt, is_certain=False)
     return [*rows, *values]
 
 
 def publication_rows(publication: Publication) -> list[ReportRow]:
     """Return the table of a published tool, under its present evidence."""
     plan = publication.present_plan or {}
-    explained = explained_in(plan)
     recorded = publication.recorded if isinstance(publication.recorded, dict) else {}
     arguments = recorded.get("input")
-    return rows_of(publication.input_schema or {}, arguments if isinstance(arguments, dict) else {}, explained, plan)
+    given = arguments if isinstance(arguments, dict) else {}
+    return rows_of(publication.input_schema or {}, given, explained_in(plan), plan)
 
 
 def parameter_rows(schema: JSONObject, arguments: JSONObject) -> list[ReportRow]:

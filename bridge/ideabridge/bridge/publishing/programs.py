@@ -29,6 +29,7 @@ from ideabridge.bridge.context.references import compile_value, escaped, fill
 from ideabridge.bridge.errors import ProgramError, PublicationError
 from ideabridge.bridge.lifting.aligned import contrast
 from ideabridge.bridge.lifting.function import Function, digest, executed_calls, is_distinctive, walk
+from ideabridge.bridge.lifting.inside import stands_in
 from ideabridge.bridge.lifting.parameters import ParameterDecision
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.event import CallDecided, CallFinished, CallProposed, OutcomeDecided, SolutionProposed
@@ -561,10 +562,11 @@ def copied_values(program: str, given: JSON, recordings: Iterable[RecordedResult
 def recorded_defaults(
     program: str, stated: Mapping[str, JSON], given: Sequence[JSON], recordings: Sequence[RecordedResults]
 ) -> list[RecordedLiteral]:
-    """The texts that are defaults of members of `input`, and values of one recorded run alone; at most 20.
+    """The defaults of members of `input` that one recorded run alone has; at most 20.
 
-    One run cannot show whether its value is right for a caller who passes none. What two runs had is no such value, and
-    neither are numbers, as in a plan: they are sizes and limits.
+    Such a default is a text that stands in the run, also as a part of a longer text, or a number that a result had
+    before the run sent it. One run cannot show whether it is right for a caller who passes none. What two runs had is
+    no such value, and neither are other numbers, as in a plan: they are sizes and limits.
 
     Args:
         program: the text.
@@ -574,21 +576,22 @@ def recorded_defaults(
     """
     tree = parsed(program)
     literals = [] if tree is None else [literal for literal in _literals(tree) if literal.parameter]
-    literals = [literal for literal in literals if isinstance(literal.value, str)]
     for name, default in stated.items():
-        texts = [value for _, value in walk(default) if isinstance(value, str) and _is_telling(value)]
-        literals += [_Literal(0, text, name) for text in texts]
-    wanted = {digest(literal.value) for literal in literals}
+        values = [value for _, value in walk(default) if isinstance(value, str | int | float) and _is_telling(value)]
+        literals += [_Literal(0, value, name) for value in values]
+    texts = {literal.value for literal in literals if isinstance(literal.value, str)}
+    numbers = {digest(literal.value) for literal in literals if not isinstance(literal.value, str)}
     places: dict[str, list[str]] = {}
     for value, recording in zip(given, recordings, strict=True):
-        for key, place in _recorded_places(value, recording, wanted).items():
+        of_run = {**_places_of_texts(value, recording, texts), **_seen_before_sent(recording, numbers)}
+        for key, place in of_run.items():
             places.setdefault(key, []).append(place)
-    found: list[RecordedLiteral] = []
+    defaults: list[RecordedLiteral] = []
     for literal in literals:
         known = places.get(digest(literal.value), [])
         if len(known) == 1:
-            found.append(RecordedLiteral(literal.lineno, literal.value, known[0], literal.parameter))
-    return found[:_COPIED]
+            defaults.append(RecordedLiteral(literal.lineno, literal.value, known[0], literal.parameter))
+    return defaults[:_COPIED]
 
 
 def seen_before_sent(value: JSON, recording: RecordedResults) -> bool:
@@ -634,18 +637,23 @@ def _seen_before_sent(recording: RecordedResults, wanted: Collection[str]) -> di
     return places
 
 
-def _recorded_places(given: JSON, recording: RecordedResults, wanted: Collection[str]) -> dict[str, str]:
-    """Where values stand in a run, by their digests: in its calls, its results, or its input."""
-    places: dict[str, str] = {}
+def _places_of_texts(given: JSON, recording: RecordedResults, texts: Collection[str]) -> dict[str, str]:
+    """Where texts stand in the calls, results or input of a run, whole or in a longer text, by their digests."""
+    documents: list[tuple[str, JSON]] = []
     for call in recording.calls:
         name = f"calls.{call.index} ({call.tool.label})"
-        for where, document in ((name, call.parameters), (f"the result of {name}", call.result.value)):
-            for path, value in walk(document):
-                if isinstance(value, str | int | float) and digest(value) in wanted:
-                    places.setdefault(digest(value), f"{where} at {_path_text(path)}")
-    for path, value in walk(given):
-        if isinstance(value, str | int | float) and digest(value) in wanted:
-            places.setdefault(digest(value), f"the input at {_path_text(path)}")
+        documents += [(name, call.parameters), (f"the result of {name}", call.result.value)]
+    documents.append(("the input", given))
+
+    places: dict[str, str] = {}
+    left = set(texts)
+    for where, document in documents:
+        for path, value in walk(document):
+            if not isinstance(value, str):
+                continue
+            for text in [text for text in left if stands_in(text, value)]:
+                places[digest(text)] = f"{where} at {_path_text(path)}"
+                left.discard(text)
     return places
 
 

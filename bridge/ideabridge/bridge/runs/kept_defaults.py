@@ -98,11 +98,15 @@ def _reasons(
                 continue
             known = by_place.get(at)
             form: JSONObject = {"at": list[JSON](at), "by": [format_reference(("input", name))]}
-            if known is None:
-                why = _why_kept(kept[name], passed)
-            else:
+            why: str | None = None
+            if known is not None:
                 form = known.form
                 why = _why_beside(known, replaced)
+            if form.get("why") is not None:
+                # The plan itself says why.
+                continue
+            if why is None:
+                why = _why_kept(kept[name], passed)
             if why is not None:
                 reasons[at] = {**form, "why": why}
     return reasons
@@ -120,7 +124,7 @@ def _why_kept(default: JSON, passed: list[str]) -> str | None:
 def _why_beside(literal: _Literal, replaced: Mapping[str, str]) -> str | None:
     """Why an explained default may not belong to what is passed for a member of the same object; None if it may."""
     companion = next((replaced[holder] for holder in literal.holders if holder in replaced), None)
-    return None if companion is None or literal.form.get("why") is not None else _beside(companion)
+    return None if companion is None else _beside(companion)
 
 
 def _beside(passed: str) -> str:
