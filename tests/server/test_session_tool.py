@@ -13,7 +13,7 @@ import pytest
 from tests import preloaded
 from tests.lifting.world import git
 from tests.npm import needs, program
-from tests.server.serving import configured, over_stdio, served, structured, text
+from tests.server.serving import configured, over_stdio, served, text
 from tests.server.test_inspector import Inspector
 
 pytestmark = [
@@ -23,14 +23,6 @@ pytestmark = [
 ]
 
 BIN = Path(sys.executable).parent
-
-PROGRAM = """
-import git, re
-log = await git.git_log(repo_path=input["repo_path"], max_count=input.get("max_count", 1))
-[revision] = re.findall("[0-9a-f]{40}", log)
-await git.git_show(repo_path=input["repo_path"], revision=revision)
-"""
-
 
 def repository(folder: Path, name: str, subject: str) -> Path:
     """A repository with two commits, of which the later one has this subject."""

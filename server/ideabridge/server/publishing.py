@@ -144,6 +144,7 @@ class Publishing:
         ref = await self._called_run(idea, arguments.get("calls"), request)
         # Otherwise the answer to a run that is not done would differ.
         self._bridge.store.ideas.get(ref, caller=request.caller)
+        arguments = await self._with_called_runs(arguments, request)
         refs = (ref, *read_choices(arguments.get("choices")).runs)
         program = arguments.get("program")
         if program in _DECLINES:
@@ -433,6 +434,14 @@ class Publishing:
         if ref == SESSION:
             ref = sessions.find(request.caller, self._record.client(request), self._record.session(request))
         return await sessions.part(ref, calls, request.caller)
+
+    async def _with_called_runs(self, arguments: Arguments, request: ToolRequest) -> Arguments:
+        """The arguments, in whose `choices.runs` the run of each session of direct calls stands for the session."""
+        runs = read_choices(arguments.get("choices")).runs
+        if not runs:
+            return arguments
+        called = [await self._called_run(run, None, request) for run in runs]
+        return {**arguments, "choices": {**arguments["choices"], "runs": called}}
 
     async def _chosen_by(self, task: ProgramTask, choices: JSONObject, request: ToolRequest) -> Decider:
         """Return who decides on the choices of an assistant: the person, if its client shows forms.

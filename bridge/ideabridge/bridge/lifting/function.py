@@ -528,13 +528,14 @@ UNBOUNDED = 1_000_000
 
 def plan_machine(run: RecordedRun, catalogue: Catalogue, plan: Plan) -> Machine:
     """Return a machine at the beginning of a plan, under the settings of a run. It asks nobody and has no limit on
-    parallel calls, so each call is due as early as possible.
+    parallel calls, so each call is due as early as possible. A run of fewer calls has room for those of the plan.
     """
     settings = dataclasses.replace(
         run.machine.settings,
         approval="allow_all",
         planning="eager",
         parallel_calls=UNBOUNDED,
+        calls=max(run.machine.settings.calls, len(plan.calls)),
         output_by_instance=plan.output_by_instance,
     )
     machine = Machine(catalogue)

@@ -16,7 +16,7 @@ import ast
 import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
@@ -84,6 +84,7 @@ class RecordedCall:
         ended: its place in the order in which calls ended.
         reads_only: True if it only reads, or only asks a mind.
         taken: True if the program has made the call.
+        is_aside: True if it only looks around: with a tool that another run of the same task did not need.
     """
 
     index: int
@@ -93,11 +94,16 @@ class RecordedCall:
     ended: int
     reads_only: bool
     taken: bool = False
+    is_aside: bool = False
 
     @property
     def is_needed(self) -> bool:
-        """True if a program has to make the call: it did not fail, and does more than shape data, as Python can."""
-        return self.result.exception is None and builtin_toolbox().tools.get(self.tool.name) != self.tool
+        """True if a program has to make the call: it did not fail, and does more than look around, or shape data as
+        Python can.
+        """
+        if self.is_aside or self.result.exception is not None:
+            return False
+        return builtin_toolbox().tools.get(self.tool.name) != self.tool
 
     @property
     def shown(self) -> str:
@@ -151,6 +157,19 @@ class RecordedResults:
         seed = "" if program is None else program.seed
         output_counts = record.kind != SESSION_KIND and run.is_done
         return cls(run.id, calls, run.result, output_counts, run.machine.catalogue, now, seed)
+
+
+def of_one_task(recordings: Sequence[RecordedResults]) -> list[RecordedResults]:
+    """The recordings of runs of one task, as one program is judged by them: each with the tools of all, and with what
+    only some of them looked at as calls that a program need not make.
+    """
+    catalogue = Catalogue({tool.key: tool for one in recordings for tool in one.catalogue.tools}.values())
+    called = [{call.tool.key for call in one.calls} for one in recordings]
+    by_all = called[0].intersection(*called[1:])
+    for one in recordings:
+        for call in one.calls:
+            call.is_aside = call.reads_only and call.tool.key not in by_all
+    return [replace(one, catalogue=catalogue) for one in recordings]
 
 
 def _items(progress: Progress) -> Iterator[tuple[JSONObject, Result]]:
@@ -451,6 +470,8 @@ def input_schema_of(
         if decision.description is not None:
             schema_of["description"] = decision.description
         if decision.default:
+            for key, value in seen_type(decision.default[0]).items():
+                schema_of.setdefault(key, value)
             schema_of["default"] = decision.default[0]
             needed = [one for one in needed if one != name]
         if decision.required and name not in needed:
@@ -564,9 +585,9 @@ def recorded_defaults(
 ) -> list[RecordedLiteral]:
     """The defaults of members of `input` that one recorded run alone has; at most 20.
 
-    Such a default is a text that stands in the run, also as a part of a longer text, or a number that a result had
-    before the run sent it. One run cannot show whether it is right for a caller who passes none. What two runs had is
-    no such value, and neither are other numbers, as in a plan: they are sizes and limits.
+    Such a default is a text that stands in the run, also as a part of a longer text that it sent, or a number that a
+    result had before the run sent it. One run cannot show whether it is right for a caller who passes none. What two
+    runs had is no such value, and neither are other numbers, as in a plan: they are sizes and limits.
 
     Args:
         program: the text.
@@ -638,20 +659,22 @@ def _seen_before_sent(recording: RecordedResults, wanted: Collection[str]) -> di
 
 
 def _places_of_texts(given: JSON, recording: RecordedResults, texts: Collection[str]) -> dict[str, str]:
-    """Where texts stand in the calls, results or input of a run, whole or in a longer text, by their digests."""
-    documents: list[tuple[str, JSON]] = []
+    """Where texts stand in a run, by their digests: in its calls or its input, also in a longer text there, or as a
+    whole result or a part of one. A word within the text of a result is there by chance.
+    """
+    documents: list[tuple[str, JSON, bool]] = []
     for call in recording.calls:
         name = f"calls.{call.index} ({call.tool.label})"
-        documents += [(name, call.parameters), (f"the result of {name}", call.result.value)]
-    documents.append(("the input", given))
+        documents += [(name, call.parameters, True), (f"the result of {name}", call.result.value, False)]
+    documents.append(("the input", given, True))
 
     places: dict[str, str] = {}
     left = set(texts)
-    for where, document in documents:
+    for where, document, is_sent in documents:
         for path, value in walk(document):
             if not isinstance(value, str):
                 continue
-            for text in [text for text in left if stands_in(text, value)]:
+            for text in [text for text in left if text == value or (is_sent and stands_in(text, value))]:
                 places[digest(text)] = f"{where} at {_path_text(path)}"
                 left.discard(text)
     return places

@@ -91,6 +91,7 @@ from ideabridge.bridge.publishing.programs import (
     declared_calls,
     input_schema_of,
     named_tools,
+    of_one_task,
     own_program,
     recorded_defaults,
     reproduce,
@@ -537,7 +538,7 @@ class Publisher:
         if function.instances:
             raise ProgramRefusedError("it ran over instances")
         functions = [function, *[await self.drafting.function(ref, caller) for ref in making.choices.runs]]
-        recorded = [await self._results(one) for one in functions]
+        recorded = of_one_task([await self._results(one) for one in functions])
         given = read_inputs(functions, written.inputs)
         names = named_tools(functions, program)
         await self._check_form(program, functions)
@@ -545,7 +546,7 @@ class Publisher:
         if written.inputs:
             schema = await compute_in_thread(_with_examples, schema, written.inputs[0], recorded[0])
         calls = declared_calls(names, program)
-        catalogue = Catalogue({tool.key: tool for one in recorded for tool in one.catalogue.tools}.values())
+        catalogue = recorded[0].catalogue
         plan: JSONObject = {"program": program, "names": names, "calls": calls}
         if function.tools:
             plan["tools"] = list[JSON](function.tools)

@@ -32,7 +32,6 @@ from ideabridge.server.cli.options import InputOption, Line, Options, command, c
 from ideabridge.server.cli.stores import (
     lookup_called,
     lookup_idea,
-    lookup_run,
     open_bridge,
     open_store,
     resolve_idea,
@@ -85,7 +84,7 @@ StrictOption = Annotated[
 ]
 WithOption = Annotated[
     list[str] | None,
-    typer.Option("--with", metavar="RUN", help="Another run of the same task; may be repeated."),
+    typer.Option("--with", metavar="RUN", help="Another run of the same task, or session; may be repeated."),
 ]
 
 
@@ -172,7 +171,7 @@ def read_choices(options: Options, take: list[str] | None, runs: list[str] | Non
 
     Raises:
         UsageError: `--take` is not PATH=REFERENCE.
-        UnknownRunError: `--with` is not a run.
+        UnknownIdeaError: `--with` is no run, no idea and no session.
     """
     choices: JSONObject = {}
     taken: JSONObject = {}
@@ -181,7 +180,7 @@ def read_choices(options: Options, take: list[str] | None, runs: list[str] | Non
     if taken:
         choices["take"] = taken
     if runs:
-        choices["runs"] = [lookup_run(options, run).id for run in runs]
+        choices["runs"] = [lookup_called(options, run) for run in runs]
     return choices
 
 
@@ -224,6 +223,24 @@ def _pairs(option: str, form: str, given: list[str] | None) -> Iterator[tuple[st
         yield name, value
 
 
+async def _called_run(bridge: Bridge, ref: str, part: list[int] | None) -> str:
+    """The run of a session of direct calls, or of some calls of a session or run; otherwise `ref`."""
+    from ideabridge.bridge.runs.direct import SESSION
+    from ideabridge.bridge.store.users import LOCAL
+
+    if ref == SESSION:
+        ref = bridge.direct_sessions.find(LOCAL)
+    return await bridge.direct_sessions.part(ref, part, LOCAL)
+
+
+async def _with_called_runs(bridge: Bridge, choices: JSONObject) -> JSONObject:
+    """The choices, in whose `runs` the run of each session of direct calls stands for the session."""
+    runs = choices.get("runs")
+    if not isinstance(runs, list):
+        return choices
+    return {**choices, "runs": [await _called_run(bridge, str(run), None) for run in runs]}
+
+
 @app.command("lift")
 @command("config", "project", "store", "tools", "allow_all", "json")
 async def lift_run(
@@ -253,6 +270,7 @@ async def lift_run(
     parameters = read_parameters(rename, merge, fix, describe, require, parameter)
     ref = lookup_idea(options, ref)
     async with connected(open_bridge(options)) as bridge:
+        choices = await _with_called_runs(bridge, choices)
         draft = bridge.lift(ref, parameters=parameters, choices=choices)
         report = report_of(draft, bridge.store, LOCAL)
         lines = report_lines(report, terminal_width())
@@ -384,7 +402,6 @@ async def publish_idea(
 
     `session` stands for what an assistant called last, tool by tool.
     """
-    from ideabridge.bridge.runs.direct import SESSION
     from ideabridge.bridge.store.users import LOCAL
     from ideabridge.server.cli.connecting import connected
 
@@ -394,9 +411,8 @@ async def publish_idea(
     chosen = _read_program(program, inputs, no_program=no_program)
     ref = lookup_called(options, ref)
     async with connected(open_bridge(options)) as bridge:
-        if ref == SESSION:
-            ref = bridge.direct_sessions.find(LOCAL)
-        ref = await bridge.direct_sessions.part(ref, part, LOCAL)
+        ref = await _called_run(bridge, ref, part)
+        choices = await _with_called_runs(bridge, choices)
         others = choices.get("runs")
         refs = [ref, *map(str, others if isinstance(others, list) else [])]
         if chosen is not None and not chosen.is_text and chosen.program == _SHOW:
