@@ -155,16 +155,22 @@ class WaitingCalls:
                 await self._bridge.patiently(lambda: self._bridge.store.settings.set(key, digest.encode()))
             return run
 
-    async def find(self, digest: str, caller: str) -> Run | None:
-        """Return the run of this call if its result was not given yet, and None otherwise."""
+    async def find(self, digest: str, caller: str, *, refused: bool = False) -> Run | None:
+        """Return the run of this call if its result was not given yet, and None otherwise.
+
+        Args:
+            digest: see `digest`.
+            caller: the owner of the run.
+            refused: also a run that was cancelled, which has no result.
+        """
         for key, value in self._bridge.store.settings.under(_WAITING).items():
             if value == digest.encode():
-                run = await self._waiting(key.removeprefix(_WAITING), caller)
+                run = await self._waiting(key.removeprefix(_WAITING), caller, refused=refused)
                 if run is not None:
                     return run
         return None
 
-    async def _waiting(self, run_id: str, caller: str) -> Run | None:
+    async def _waiting(self, run_id: str, caller: str, *, refused: bool) -> Run | None:
         """The run of a call that waits, or whose result can still be fetched."""
         record = self._bridge.store.runs.get(run_id)
         if record is None:
@@ -175,7 +181,8 @@ class WaitingCalls:
             await self.give(run)
             return None
         # One that was cancelled, or that cannot go on, will have no result.
-        return None if run.status in ("cancelled", "interrupted") else run
+        is_lost = run.status == "interrupted" or (run.status == "cancelled" and not refused)
+        return None if is_lost else run
 
     async def give(self, run: Run) -> None:
         """Note that the result of a call is given now: the same call is another one from then on."""

@@ -14,6 +14,7 @@ after `wait_s`, and the same call again gets the result.
 
 from __future__ import annotations
 
+import dataclasses
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -23,13 +24,13 @@ from typing import Any, Final, Protocol, TypeAlias
 import anyio
 
 from ideabridge.bridge.context.preview import shorten_literal
-from ideabridge.bridge.errors import PlanError, ProgramRefusedError, PublicationError
+from ideabridge.bridge.errors import NeedsPersonError, PlanError, ProgramRefusedError, PublicationError
 from ideabridge.bridge.lifting.choices import read_choices
 from ideabridge.bridge.lifting.report import report_text
 from ideabridge.bridge.loop.event import Decider
 from ideabridge.bridge.minds.choice import SAMPLING, Choice
 from ideabridge.bridge.publishing.distilling import ROUNDS, answer_of
-from ideabridge.bridge.publishing.program_answer import read_program_answer
+from ideabridge.bridge.publishing.program_answer import ProgramAnswer, read_program_answer
 from ideabridge.bridge.publishing.program_request import ProgramRequest, ToolWords
 from ideabridge.bridge.publishing.rounds import ProgramTask, Rounds
 from ideabridge.bridge.runs.direct import SESSION
@@ -42,6 +43,7 @@ from ideabridge.server.asking.forms import publication_form
 from ideabridge.server.asking.rounds import ToolRequest
 from ideabridge.server.direct_calls import DirectCalls
 from ideabridge.server.running import WAIT_S, Running
+from ideabridge.server.sharing import Sharing
 from ideabridge.tools.encoding import JSON, JSONObject, decode, encode, encode_text
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.keywords import show
@@ -74,6 +76,8 @@ _CHANGE: Final = (
 """The parameters that the list of tools leaves out."""
 
 _BY_SAMPLING: Final = Choice(SAMPLING, "it answered the run that is published")
+
+_HAND_IN: Final = "Hand in the program (check_run(run={run}) has it), and a person is asked"
 
 _KEPT: Final = 200
 """The most results of judging that wait for the call that asks for them."""
@@ -128,6 +132,7 @@ class Publishing:
         self._record = record
         self._running = running
         self._rounds = Rounds(self._bridge.publisher)
+        self._sharing = Sharing(running, record)
         self._judging: OrderedDict[str, _Judging] = OrderedDict()
 
     async def publish_idea(self, arguments: Arguments, request: ToolRequest) -> ToolAnswer:
@@ -300,11 +305,29 @@ class Publishing:
         if choices and [*choices] != ["runs"]:
             raise PublicationError("choices: a program has no copied values to decide on; leave take out")
         written = read_program_answer({key: arguments[key] for key in _OF_PROGRAM if key in arguments})
+        seconds = arguments.get("wait_s", WAIT_S)
+        # A request that comes again has the person's answer to the question that it asked.
+        question = request.resumed or await self._sharing.find(task, written)
+        if question is None:
+            try:
+                return await self._answer_of_judge(task, written, seconds)
+            except NeedsPersonError:
+                question = await self._sharing.ask(task, written)
+        person = await self._sharing.decided(question, request, seconds)
+        if person is None:
+            return self._sharing.waits(task, question, request)
+        told = await self._answer_of_judge(dataclasses.replace(task, by=person), written, seconds)
+        if "judging" not in told["structuredContent"]:
+            await self._sharing.forget(question)
+        return told
+
+    async def _answer_of_judge(self, task: ProgramTask, written: ProgramAnswer, seconds: float) -> ToolAnswer:
+        """Judge a program, and publish it if the recordings accept it."""
 
         async def judge() -> Publication:
             return await self._rounds.hand_in(task, written)
 
-        judged = await self._judged(task, written.to_json(), judge, arguments.get("wait_s", WAIT_S))
+        judged = await self._judged(task, written.to_json(), judge, seconds)
         return self._still_judged(task.name) if judged is None else self._shown(judged)
 
     async def _judged(
@@ -362,6 +385,8 @@ class Publishing:
 
         try:
             judged = await self._judged(task, {"mind": mind}, write, arguments.get("wait_s", WAIT_S))
+        except NeedsPersonError as error:
+            return self._noted(self._shown(version), str(error))
         except PublicationError as error:
             return self._noted(self._shown(version), f"the configured model wrote no program: {error}")
         if judged is None:
@@ -404,6 +429,9 @@ class Publishing:
                 return await self._without_program(task, version, run, f"its run {run.id} is {run.status}")
             try:
                 return self._shown(await self._rounds.hand_in(task, await answer_of(run), run))
+            except NeedsPersonError as error:
+                shown = self._shown(self._version(task, version))
+                return self._noted(shown, f"{error}. {_HAND_IN.format(run=run.id)}")
             except ProgramRefusedError as error:
                 if len(self._rounds.refused(task)) >= ROUNDS:
                     return await self._without_program(task, version, run, str(error))
@@ -415,9 +443,12 @@ class Publishing:
         """The answer if the client's model wrote no program that the recordings accept."""
         if run.status == "needs_solution":
             await run.patiently(lambda: run.cancel("the client's model wrote no program in time"))
-        publication = version or self._bridge.store.publications.named(task.name, caller=task.caller)
         note = f"the client's model wrote no program that does what the run did: {why}"
-        return self._noted(self._shown(publication), note)
+        return self._noted(self._shown(self._version(task, version)), note)
+
+    def _version(self, task: ProgramTask, version: Publication | None) -> Publication:
+        """The version without a program, which another request may have published."""
+        return version or self._bridge.store.publications.named(task.name, caller=task.caller)
 
     def _noted(self, shown: ToolAnswer, note: str) -> ToolAnswer:
         """An answer about a version, with a note on its program."""

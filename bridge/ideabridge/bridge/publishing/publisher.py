@@ -389,8 +389,6 @@ class Publisher:
         chosen = read_choices(read_object("choices", choices))
         decisions = read_decisions(read_object("parameters", parameters))
         audience = None if to is None else self.audience(to, caller)
-        if written is not None and written.is_of_mind:
-            audience = self._audience_of_mind(name, audience, decider_of(by), caller)
         if answer not in ANSWERS:
             raise PublicationError(f"answer: expected {', '.join(ANSWERS)}; found {answer!r}")
         function = await self.drafting.function(ref, caller)
@@ -421,6 +419,9 @@ class Publisher:
         if written is not None:
             self.screen.check(written.to_json())
             made = await self._program(function, written, making, name, caller)
+            if written.is_of_mind:
+                # A person is asked about a program that the recordings accept.
+                audience = self._audience_of_mind(name, audience, decider_of(by), caller)
         elif answer in ("auto", "program") and own is not None:
             try:
                 made = await self._program(function, ProgramAnswer(own), making, name, caller)
@@ -520,7 +521,7 @@ class Publisher:
         if others:
             raise NeedsPersonError(
                 f"{name!r} is shared with others, and an assistant wrote the program and its descriptions; a person"
-                " publishes it, or it gets another name and no `to`"
+                " agrees first, or it gets another name and no `to`"
             )
         return ()
 

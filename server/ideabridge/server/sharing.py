@@ -1,0 +1,142 @@
+"""Sharing: asks a person before others get a tool whose program and words an assistant wrote.
+
+Theory of operation. The question is a plan of one call of `publish_idea`, which runs nothing and has the whole program.
+A plan can wait until it is accepted, so the question reaches a person as every approval does: in a form of the client,
+on the page, or at a terminal. The same call of `publish_idea` again finds its question (`WaitingCalls`), and publishes
+once a person has accepted it. What an assistant accepts counts as no answer.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import Final
+
+from ideabridge.bridge.context.references import escaped
+from ideabridge.bridge.errors import PublicationError
+from ideabridge.bridge.loop.event import Decider, PlanDecided
+from ideabridge.bridge.plan import Plan
+from ideabridge.bridge.publishing.program_answer import ProgramAnswer
+from ideabridge.bridge.publishing.rounds import ProgramTask
+from ideabridge.bridge.runs.run import Run
+from ideabridge.bridge.store.users import person_of
+from ideabridge.server.answers import ToolAnswer, answer
+from ideabridge.server.asking.elicitation import ENDED
+from ideabridge.server.asking.rounds import ToolRequest
+from ideabridge.server.direct_calls import DirectCalls
+from ideabridge.server.running import Running
+from ideabridge.tools.encoding import JSON, JSONObject, encode
+
+_TOOL: Final = "publish_idea"
+"""No tool of a module or of a tool file has this name."""
+
+_DEFINED: Final[JSONObject] = {
+    "name": _TOOL,
+    "description": "Give others a tool whose program and descriptions an assistant wrote. It has read results that"
+    " somebody else wrote.",
+}
+
+_AGAIN: Final = "Once it is decided, the same call of publish_idea again publishes it; the person is asked only once."
+
+
+class Sharing:
+    """Asks persons about tools for others.
+
+    Args:
+        running: runs on behalf of requests.
+        record: finds the question of a call that comes again.
+    """
+
+    def __init__(self, running: Running, record: DirectCalls) -> None:
+        self._running = running
+        self._bridge = running.bridge
+        self._waiting = record.waiting
+
+    async def find(self, task: ProgramTask, written: ProgramAnswer) -> Run | None:
+        """Return the question about a program, if a person was asked already, also one that was refused."""
+        return await self._waiting.find(_digest(task, written), task.caller, refused=True)
+
+    async def ask(self, task: ProgramTask, written: ProgramAnswer) -> Run:
+        """Return the question about a program; a new one, unless there is one already."""
+
+        async def start() -> Run:
+            title = f"share {task.name} with others"
+            plan = self._plan(task, written)
+            return await self._bridge.run_plan(plan, caller=task.caller, title=title, planning="lazy")
+
+        return await self._waiting.run_of(_digest(task, written), task.caller, start)
+
+    async def decided(self, question: Run, request: ToolRequest, seconds: float) -> Decider | None:
+        """Return the person who accepted a question, at most some seconds later; None: nobody has answered yet.
+
+        Raises:
+            InputRequired: the person is asked in a form, and the request comes again.
+            PublicationError: a person refused, or no person answered it.
+        """
+        status = await self._running.wait(question, seconds, request)
+        if status not in ENDED:
+            return None
+        decision = await _decision_on(question)
+        if decision is None or decision.by.kind != "person":
+            await self.forget(question)
+            who = "nobody" if decision is None else str(decision.by)
+            raise PublicationError(
+                f"only a person gives others a tool that an assistant wrote, and {who} answered; nothing was published."
+                " The same call again asks"
+            )
+        if decision.decision != "approve":
+            await self.forget(question)
+            reason = f": {decision.reason}" if decision.reason else ""
+            raise PublicationError(f"the person does not share it{reason}; nothing was published")
+        return decision.by
+
+    async def forget(self, question: Run) -> None:
+        """Forget the question of a program that was published, or refused: the same call asks again."""
+        await self._waiting.give(question)
+
+    def waits(self, task: ProgramTask, question: Run, request: ToolRequest) -> ToolAnswer:
+        """The answer while nobody has decided."""
+        deciding = self._running.deciding
+        places = deciding.commands_of(request).places
+        decides = deciding.by_person(question, request) or f"only the person decides, {places}"
+        approvals = [f"{question.id}:{one.approval}" for one in question.pending()]
+        result: JSONObject = {
+            "name": task.name,
+            "needs_person": {"run": question.id, "approvals": list[JSON](approvals), "decides": decides},
+        }
+        if request.notes:
+            result["notes"] = list[JSON](request.notes)
+        text = (
+            f"the recordings accept the program for {task.name}. Others would get it, and an assistant wrote it, so"
+            f" nothing is published before a person agrees ({', '.join(approvals)}): {decides}. {_AGAIN}"
+        )
+        return answer(result, "\n".join([text, *request.notes]))
+
+    def _plan(self, task: ProgramTask, written: ProgramAnswer) -> Plan:
+        """The plan that stands for a question: one call whose result is written already."""
+        shown: JSONObject = {"name": task.name, "with": list[JSON](self._others(task)), **written.to_json()}
+        if task.description is not None:
+            shown["description"] = task.description
+        values = escaped(shown)
+        parameters = values if isinstance(values, dict) else {}
+        return Plan([{"_tool": _TOOL, **parameters, "_output": "agreed"}], tools=(_DEFINED,))
+
+    def _others(self, task: ProgramTask) -> list[str]:
+        """The names of those who would get the tool besides its owner; `all` means everybody."""
+        if task.to is None:
+            callers = self._bridge.store.publications.shares(task.name)
+        else:
+            callers = self._bridge.publisher.audience(task.to, task.caller)
+        return [person_of(caller) or "all" for caller in callers]
+
+
+def _digest(task: ProgramTask, written: ProgramAnswer) -> str:
+    """What two calls that hand in the same program for the same audience have in common."""
+    return sha256(encode([task.key, task.to, written.to_json()])).hexdigest()
+
+
+async def _decision_on(question: Run) -> PlanDecided | None:
+    """The decision on the plan of an ended run; None if it ended without one."""
+    async for event in question.events():
+        if isinstance(event, PlanDecided):
+            return event
+    return None
