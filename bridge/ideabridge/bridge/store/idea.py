@@ -396,6 +396,12 @@ class Publication:
     report: JSONObject | None = None
 
     @property
+    def is_by_assistant(self) -> bool:
+        """Whether an assistant wrote its program, and the names and descriptions of its parameters."""
+        lifting = (self.plan or {}).get("lifting")
+        return isinstance(lifting, dict) and lifting.get("words_of") == "assistant"
+
+    @property
     def present_plan(self) -> JSONObject | None:
         """The plan under the present evidence: what runs now."""
         return None if self.plan is None else {**self.plan, **(self.learned or {})}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ideabridge.bridge.context.explanations import Explained, as_it_runs, read_explained
+from ideabridge.bridge.context.explanations import CUT, Explained, as_it_runs, read_explained
 from ideabridge.bridge.context.state import Missing, read
 from ideabridge.bridge.errors import NoFinishedRunError, ProgramRefusedError, PublicationError
 from ideabridge.bridge.lifting.evidence import KINDS, read_record
@@ -62,6 +62,42 @@ class CopiedValue:
     why: str
 
 
+@dataclass(frozen=True, slots=True)
+class ListedTool:
+    """A published tool in the list.
+
+    Attributes:
+        publication: the tool.
+        audience: who gets it.
+        lack: why it cannot be called here; None if it can.
+    """
+
+    publication: Publication
+    audience: str
+    lack: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeSince:
+    """What a version changes.
+
+    Attributes:
+        before: the version before.
+        change: the differences to it.
+    """
+
+    before: int
+    change: Change
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierDecisions:
+    """With what a run was published before: `parameters` and `choices` of `Bridge.publish`."""
+
+    parameters: JSONObject = field(default_factory=dict[str, JSON])
+    choices: JSONObject = field(default_factory=dict[str, JSON])
+
+
 class IdeaPages:
     """The pages about ideas."""
 
@@ -89,10 +125,14 @@ class IdeaPages:
 
     async def list(self, request: Request) -> Response:
         """The published tools; with `show`, suggestions or every saved idea; with `q`, what the words find."""
-        asked, visitor, store = request.query_params, visitor_of(request), self._bridge.store
-        words, after = asked.get("q", "").strip(), asked.get("after") or None
+        asked = request.query_params
+        visitor = visitor_of(request)
+        store = self._bridge.store
+        words = asked.get("q", "").strip()
+        after = asked.get("after") or None
         view = asked.get("show", "published")
-        view = view if view in _VIEWS else "published"
+        if view not in _VIEWS:
+            view = "published"
         values: dict[str, Any] = {"hits": [], "tools": [], "ideas": [], "suggestions": [], "older": ""}
         following: str | None = None
         if words:
@@ -103,35 +143,38 @@ class IdeaPages:
         elif view == "saved":
             if visitor.manages:
                 page = store.ideas.page(PAGE, after)
-                values["ideas"], following = page.items, page.next
+                values["ideas"] = page.items
+                following = page.next
             else:
                 # The newest that this caller may see.
                 values["ideas"] = store.ideas.search("", PAGE, caller=visitor.scope)
         else:
             tools = store.publications.page(PAGE, after, caller=visitor.scope)
-            lacks = [self._lacks(one, visitor) for one in tools.items]
-            values["tools"] = [(one, self._audience(one), lack) for one, lack in zip(tools.items, lacks, strict=True)]
+            values["tools"] = [self._listed(publication, visitor) for publication in tools.items]
             following = tools.next
         if following:
             values["older"] = f"?{urlencode({'show': view, 'after': following})}"
         return self._site.page(request, "ideas.html", view=view, words=words, **values)
 
-    def _lacks(self, one: Publication, visitor: Visitor) -> str | None:
-        """Why a call of the visitor cannot run here; see `why_not_here`."""
-        return why_not_here(self._bridge.store, one, visitor.caller, self._bridge.offer.lacking)
+    def _listed(self, publication: Publication, visitor: Visitor) -> ListedTool:
+        return ListedTool(publication, self._audience(publication), self._lacks(publication, visitor))
 
-    def _audience(self, one: Publication) -> str:
-        if one.owner is None:
+    def _lacks(self, publication: Publication, visitor: Visitor) -> str | None:
+        """Why a call of the visitor cannot run here; see `why_not_here`."""
+        return why_not_here(self._bridge.store, publication, visitor.caller, self._bridge.offer.lacking)
+
+    def _audience(self, publication: Publication) -> str:
+        if publication.owner is None:
             return "everybody"
-        shares = self._bridge.store.publications.shares(one.name)
+        shares = self._bridge.store.publications.shares(publication.name)
         if EVERYBODY in shares:
             return "everybody"
-        return ", ".join([person_of(one.owner), *map(person_of, shares)])
+        return ", ".join([person_of(publication.owner), *map(person_of, shares)])
 
     async def saved(self, request: Request) -> Response:
         """One saved idea: context, schema and solution."""
-        visitor, store = visitor_of(request), self._bridge.store
-        stored = store.ideas.get(request.path_params["idea"], caller=visitor.scope)
+        visitor = visitor_of(request)
+        stored = self._bridge.store.ideas.get(request.path_params["idea"], caller=visitor.scope)
         return await self._site.page_beside(request, "idea.html", stored=stored, names=stored.meta.tools)
 
     # -- one published tool ------------------------------------------------------------------------------------
@@ -149,7 +192,8 @@ class IdeaPages:
         Raises:
             PublicationError: it belongs to somebody else.
         """
-        publication, visitor = self._publication(request), visitor_of(request)
+        publication = self._publication(request)
+        visitor = visitor_of(request)
         if not (visitor.manages or publication.owner == visitor.caller):
             owner = person_of(publication.owner or LOCAL)
             raise PublicationError(f"{publication.name} belongs to {owner}, who chooses its version")
@@ -157,8 +201,11 @@ class IdeaPages:
 
     async def show(self, request: Request) -> Response:
         """A published tool: what it takes, what it does for other data, and its versions."""
-        store, publication, visitor = self._bridge.store, self._publication(request), visitor_of(request)
-        name, scope = publication.name, visitor.scope
+        store = self._bridge.store
+        publication = self._publication(request)
+        visitor = visitor_of(request)
+        name = publication.name
+        scope = visitor.scope
         after = number_of(request.query_params.get("after", "")) or None
         versions = store.publications.versions(name, caller=scope, limit=VERSIONS + 1, before=after)
         older = ""
@@ -179,7 +226,7 @@ class IdeaPages:
             fields=fields_of(publication.input_schema),
             recorded=recorded,
             choices=_choices_of(publication),
-            evidence=[_evidence(one) for one in evidence[-_EVIDENCE:]],
+            evidence=[_evidence(record) for record in evidence[-_EVIDENCE:]],
             versions=versions[:VERSIONS],
             older=older,
             changes=changes,
@@ -191,22 +238,26 @@ class IdeaPages:
             program=source_text(str((publication.plan or {}).get("program") or "")),
             plan=_runs(publication),
             rows=publication_rows(publication),
-            words_of_assistant=_is_by_assistant(publication),
+            words_of_assistant=publication.is_by_assistant,
         )
 
-    def _changes(self, versions: list[Publication], scope: Viewer) -> dict[int, tuple[int, Change]]:
-        """(the version before, the differences to it) by each version but the first of these."""
-        changes: dict[int, tuple[int, Change]] = {}
-        for one, before in itertools.pairwise(versions):
-            old, new = f"{one.name}@{before.version}", f"{one.name}@{one.version}"
-            changes[one.version] = before.version, self._bridge.store.change(old, new, caller=scope)
+    def _changes(self, versions: list[Publication], scope: Viewer) -> dict[int, ChangeSince]:
+        """The differences to the version before, by each version but the first of these."""
+        changes: dict[int, ChangeSince] = {}
+        for version, before in itertools.pairwise(versions):
+            old = f"{version.name}@{before.version}"
+            new = f"{version.name}@{version.version}"
+            change = self._bridge.store.change(old, new, caller=scope)
+            changes[version.version] = ChangeSince(before.version, change)
         return changes
 
     async def diff(self, request: Request) -> Response:
         """The differences of two versions."""
-        publication, asked = self._publication(request), request.query_params
+        publication = self._publication(request)
+        asked = request.query_params
         name = publication.name
-        old, new = number_of(asked.get("old", "1")), number_of(asked.get("new", str(publication.version)))
+        old = number_of(asked.get("old", "1"))
+        new = number_of(asked.get("new", str(publication.version)))
         if old is None or new is None:
             raise ArgumentError("old, new: expected the numbers of two versions")
         compare = partial(self._bridge.store.change, caller=visitor_of(request).scope)
@@ -215,7 +266,8 @@ class IdeaPages:
 
     async def call(self, request: Request) -> Response:
         """Call the tool with what was filled in, as an assistant would."""
-        publication, visitor = self._publication(request), visitor_of(request)
+        publication = self._publication(request)
+        visitor = visitor_of(request)
         arguments = read_fields(publication.input_schema, form_of(request))
         version = publication.version if "version" in request.query_params else None
         replay = await self._bridge.start_idea(publication.name, arguments, caller=visitor.caller, version=version)
@@ -227,7 +279,8 @@ class IdeaPages:
 
     async def verify(self, request: Request) -> Response:
         """Check whether the tool still works."""
-        publication, visitor = self._publication(request), visitor_of(request)
+        publication = self._publication(request)
+        visitor = visitor_of(request)
         [verdict] = await self._bridge.verify([publication.name], caller=visitor.caller)
         notes = f" ({'; '.join(verdict.notes)})" if verdict.notes else ""
         if verdict.faults:
@@ -239,8 +292,10 @@ class IdeaPages:
 
     async def choose_version(self, request: Request) -> Response:
         """Pin, unpin or roll back."""
-        publication, form = self._own(request), form_of(request)
-        publications, action = self._bridge.store.publications, form.get("action")
+        publication = self._own(request)
+        form = form_of(request)
+        publications = self._bridge.store.publications
+        action = form.get("action")
         version = number_of(form.get("version", str(publication.version)))
         if version is None:
             raise ArgumentError(f"version: expected the number of a version, found {form.get('version')[:20]!r}")
@@ -266,7 +321,7 @@ class IdeaPages:
     async def draft(self, request: Request) -> Response:
         """The tool that a run would become, with what a person may decide about it."""
         asked = request.query_params
-        runs = [one for one in asked.getlist("with") if one]
+        runs = [run for run in asked.getlist("with") if run]
         return await self._draft_page(request, asked.get("ref", ""), asked.get("name", ""), runs)
 
     async def _draft_page(
@@ -282,15 +337,18 @@ class IdeaPages:
                 # The name is free.
                 before = None
         decided = self._decided(before, ref, visitor)
-        parameters, choices = decided
+        choices = decided.choices
         if runs:
             with_runs: JSONObject = {**choices, "runs": list[JSON](runs)}
             choices = with_runs
-        why, report, draft, as_it_is = "", None, None, False
+        why = ""
+        report: JSONObject | None = None
+        draft: Drafted | None = None
+        as_it_is = False
         try:
             self._expect_own(ref, visitor)
             drafting = self._bridge.publisher.drafting
-            draft = await drafting.draft(ref, visitor.caller, choices=choices, parameters=parameters)
+            draft = await drafting.draft(ref, visitor.caller, choices=choices, parameters=decided.parameters)
             report = draft.report
         except NoFinishedRunError:
             as_it_is = True
@@ -311,10 +369,10 @@ class IdeaPages:
             why=why,
             as_it_is=as_it_is,
             choices=copied,
-            settled=_settled(decided[1], copied),
-            fields=_fields(report, draft, parameters),
-            fixed=[one for one, decision in parameters.items() if _is_fixed(decision)],
-            decided=encode_text(list[JSON](decided)),
+            settled=_settled(decided.choices, copied),
+            fields=_fields(report, draft, decided.parameters),
+            fixed=[name for name, decision in decided.parameters.items() if _is_fixed(decision)],
+            decided=encode_text([decided.parameters, decided.choices]),
             runs=runs,
             answers=_ANSWERS,
         )
@@ -324,16 +382,19 @@ class IdeaPages:
         ideas = self._bridge.store.ideas
         return ideas.get(f"{publication.name}@{publication.version}", caller=visitor.scope).meta.run
 
-    def _decided(self, before: Publication | None, ref: str, visitor: Visitor) -> tuple[JSONObject, JSONObject]:
-        """(parameters, choices) with which this run was published before, as the present version."""
+    def _decided(self, before: Publication | None, ref: str, visitor: Visitor) -> EarlierDecisions:
+        """With what this run was published before, as the present version."""
         lifting = None if before is None or before.plan is None else before.plan.get("lifting")
         if before is None or not isinstance(lifting, dict):
-            return {}, {}
+            return EarlierDecisions()
         if ref not in (before.idea_id, self._run_of(before, visitor)):
             # Another run has other parameters.
-            return {}, {}
-        parameters, choices = lifting.get("parameters"), lifting.get("choices")
-        return parameters if isinstance(parameters, dict) else {}, choices if isinstance(choices, dict) else {}
+            return EarlierDecisions()
+        parameters = lifting.get("parameters")
+        choices = lifting.get("choices")
+        return EarlierDecisions(
+            parameters if isinstance(parameters, dict) else {}, choices if isinstance(choices, dict) else {}
+        )
 
     def _expect_own(self, ref: str, visitor: Visitor) -> None:
         """Check that what is to be published is no run of somebody else: the tool would be that person's.
@@ -351,8 +412,10 @@ class IdeaPages:
 
     async def publish(self, request: Request) -> Response:
         """Publish a run or an idea with what the person decided."""
-        form, visitor = form_of(request), visitor_of(request)
-        ref, name = form.get("ref").strip(), form.get("name").strip()
+        form = form_of(request)
+        visitor = visitor_of(request)
+        ref = form.get("ref").strip()
+        name = form.get("name").strip()
         self._expect_own(ref, visitor)
         decided = decode(form.get("decided", "[{}, {}]"), what="the earlier decisions")
         match decided:
@@ -363,11 +426,11 @@ class IdeaPages:
         # What was decided before stays, unless its box is no longer ticked; the select of a value may replace it.
         shown = {key[2:]: value for key, value in form.fields if key.startswith("t.")}
         taken = choices.get("take")
-        kept = {*shown, *form.all("stays")}
-        earlier = {key: value for key, value in taken.items() if key in kept} if isinstance(taken, dict) else {}
+        ticked = {*shown, *form.all("stays")}
+        earlier = {path: value for path, value in taken.items() if path in ticked} if isinstance(taken, dict) else {}
         take: JSONObject = {**earlier, **{key: _taken(value) for key, value in shown.items() if value}}
         before = choices.get("runs")
-        listed = [one for one in before if isinstance(one, str)] if isinstance(before, list) else []
+        listed = [run for run in before if isinstance(run, str)] if isinstance(before, list) else []
         runs = list(dict.fromkeys([*listed, *" ".join(form.all("with")).split()]))
         choices = dict[str, JSON]()
         if take:
@@ -457,9 +520,9 @@ def _fields(report: JSONObject | None, draft: Drafted | None, decided: JSONObjec
     listed = None if report is None else report.get("parameters")
     if draft is None or not isinstance(listed, list):
         return []
-    merged = {name for name, one in decided.items() if isinstance(one, dict) and "merge" in one}
+    merged = {name for name, decision in decided.items() if isinstance(decision, dict) and "merge" in decision}
     keys = {new: old for old, new in draft.renamed.items() if old not in merged}
-    found: list[ParameterField] = []
+    fields: list[ParameterField] = []
     for about in listed:
         if isinstance(about, dict):
             key = keys.get(str(about.get("name")), str(about.get("name")))
@@ -468,8 +531,8 @@ def _fields(report: JSONObject | None, draft: Drafted | None, decided: JSONObjec
             is_required = decision.get("required") is True
             may_require = is_required or not about.get("required")
             description = str(decision.get("description") or "")
-            found.append(ParameterField(key, about, description, may_require, is_required))
-    return found
+            fields.append(ParameterField(key, about, description, may_require, is_required))
+    return fields
 
 
 def _is_fixed(decision: JSON) -> bool:
@@ -478,20 +541,19 @@ def _is_fixed(decision: JSON) -> bool:
 
 def _parameters(form: FormFields, decided: JSONObject) -> JSONObject:
     """The decisions about parameters: the earlier ones, changed by the fields of `ParameterField`."""
-    found: dict[str, JSONObject] = {}
-    for name, one in decided.items():
+    decisions: dict[str, JSONObject] = {}
+    for name, earlier in decided.items():
+        decision: JSONObject = dict(earlier) if isinstance(earlier, dict) else {}
         # A box that is no longer ticked is not in the form.
-        found[name] = (
-            {key: value for key, value in one.items() if key not in ("fix", "required")}
-            if isinstance(one, dict)
-            else {}
-        )
-    for field, value in form.fields:
-        head, _, rest = field.partition(".")
+        decision.pop("fix", None)
+        decision.pop("required", None)
+        decisions[name] = decision
+    for entry, value in form.fields:
+        head, _, rest = entry.partition(".")
         name, _, what = rest.rpartition(".")
         if head != "a" or not name or not value.strip():
             continue
-        decision = found.setdefault(name, {})
+        decision = decisions.setdefault(name, {})
         match what:
             case "fix" | "required":
                 decision[what] = True
@@ -501,22 +563,25 @@ def _parameters(form: FormFields, decided: JSONObject) -> JSONObject:
                 decision[what] = value.strip()
             case _:
                 pass
-    for decision in found.values():
+    for decision in decisions.values():
         if decision.get("fix") is True:
             for key in ("rename", "merge", "required"):
                 decision.pop(key, None)
-    return dict[str, JSON]({name: one for name, one in found.items() if one})
+    return dict[str, JSON]({name: decision for name, decision in decisions.items() if decision})
 
 
 def _settled(choices: JSONObject, copied: list[CopiedValue]) -> dict[str, JSON]:
     """What was decided before about values that are no longer a question, by their paths."""
-    taken, open_ = choices.get("take"), {one.path for one in copied}
-    return {path: value for path, value in taken.items() if path not in open_} if isinstance(taken, dict) else {}
+    taken = choices.get("take")
+    if not isinstance(taken, dict):
+        return {}
+    questions = {value.path for value in copied}
+    return {path: value for path, value in taken.items() if path not in questions}
 
 
 def _choices_in(draft: Drafted) -> list[CopiedValue]:
     """What a person may choose for each copied value of a draft."""
-    return [_choice(one, draft.calls) for one in draft.explained]
+    return [_choice(literal, draft.calls) for literal in draft.explained]
 
 
 def _choices_of(publication: Publication) -> list[CopiedValue]:
@@ -524,17 +589,17 @@ def _choices_of(publication: Publication) -> list[CopiedValue]:
     plan = publication.plan or {}
     listed = (publication.learned or plan).get("explained")
     calls = plan.get("calls")
-    explained = [read_explained(one) for one in listed] if isinstance(listed, list) else []
-    return [_choice(one, calls if isinstance(calls, list) else [], plan) for one in explained]
+    explained = [read_explained(literal) for literal in listed] if isinstance(listed, list) else []
+    return [_choice(literal, calls if isinstance(calls, list) else [], plan) for literal in explained]
 
 
-def _choice(one: Explained, calls: list[JSON], plan: JSONObject | None = None) -> CopiedValue:
-    recorded = read(plan if plan is not None else {"calls": calls}, one.at)
-    options = [(by.shown, encode_text(by.to_json())) for by in one.by]
+def _choice(literal: Explained, calls: list[JSON], plan: JSONObject | None = None) -> CopiedValue:
+    recorded = read(plan if plan is not None else {"calls": calls}, literal.at)
+    options = [(source.shown, encode_text(source.to_json())) for source in literal.by]
     options.append(("keep the recorded value", "keep"))
-    why = one.why or ("not every explanation was looked for" if one.cut else "")
+    why = literal.why or (CUT if literal.cut else "")
     value = None if isinstance(recorded, Missing) else recorded
-    return CopiedValue(".".join(one.at), value, options, one.by[0].shown, one.runs, why)
+    return CopiedValue(".".join(literal.at), value, options, literal.by[0].shown, literal.runs, why)
 
 
 def _evidence(record: JSONObject) -> dict[str, Any]:
@@ -552,12 +617,6 @@ def _recorded(publication: Publication, visitor: Visitor) -> Mapping[str, JSON]:
     if not (visitor.manages or publication.owner == visitor.caller):
         publication = without_recorded_output(publication)
     return publication.recorded if isinstance(publication.recorded, dict) else {}
-
-
-def _is_by_assistant(publication: Publication) -> bool:
-    """True if an assistant wrote the program of a tool, and the descriptions of its parameters."""
-    lifting = (publication.plan or {}).get("lifting")
-    return isinstance(lifting, dict) and lifting.get("words_of") == "assistant"
 
 
 def _runs(publication: Publication) -> JSONObject | None:
