@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import re
+import subprocess
+import termios
 from pathlib import Path
 
 import pytest
 
+from ideabridge.bridge.context.copied import DECISION
+from ideabridge.bridge.context.explanations import CUT, MAYBE_DATA
 from ideabridge.server.main import main
 from ideabridge.tools.encoding import JSONObject
+from tests import preloaded
 from tests.server.assuming import ADDING, ASSUMED, WRITING, publish
 from tests.server.serving import TOOLS
 from tests.trusting import write_trusted
 
+from .conftest import EXECUTABLE
 from .terminal import Terminal
 
 CALL = ("ideas", "call", "sums", "-i", "n=2", "-i", "m=7")
@@ -66,3 +75,53 @@ def test_a_person_at_the_terminal_sees_all_of_the_value_they_take(here: Path) ->
     assert json.dumps(value) in terminal.seen.replace("\r\n  ", "")
     terminal.type("n")
     terminal.end()
+
+
+def on_screen(folder: Path, columns: int, *words: str) -> list[str]:
+    """The lines that a command prints on a terminal."""
+    primary, secondary = pty.openpty()
+    termios.tcsetwinsize(secondary, (40, columns))
+    command = preloaded.python(EXECUTABLE, *words)
+    env = {**os.environ, "TERM": "xterm"}
+    with subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=secondary, env=env) as process:
+        os.close(secondary)
+        printed = b""
+        try:
+            while data := os.read(primary, 65536):
+                printed += data
+        except OSError:
+            # The terminal is gone with the command.
+            pass
+        os.close(primary)
+    assert process.returncode == 0
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", printed.decode()).replace("\r\n", "\n").split("\n")
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_what_is_only_noted_is_shown_with_the_tool(here: Path, columns: int) -> None:
+    explained: JSONObject = {"at": ["calls", "0", "b"], "by": ["†input.m"], "cut": True, "why": MAYBE_DATA}
+    plan: JSONObject = {**ADDING, "explained": [explained], "decisions": [0]}
+    publish(here / "store.sqlite", "noting", plan)
+    lines = on_screen(here, columns, "ideas", "show", "noting")
+    assert max(map(len, lines)) <= columns
+    text = " ".join(" ".join(lines).split())
+    for note in (
+        f"calls.0.b: {CUT}",
+        f"calls.0.b: {MAYBE_DATA}",
+        f"calls.0 (add): {DECISION}",
+        "a value of another kind than before, in input n",
+    ):
+        assert f"noted: {note}" in text
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_what_a_call_noted_is_shown_with_its_run_alone(
+    here: Path, columns: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["ideas", "call", "sums", "-i", "n=70", "-i", "m=5", "--json"]) == 0
+    printed = capsys.readouterr()
+    assert "noted" not in printed.err
+    run = json.loads(printed.out)["run"]
+    lines = on_screen(here, columns, "ideas", "show", run)
+    assert max(map(len, lines)) <= columns
+    assert "noted: †input.n: " in " ".join(" ".join(lines).split())

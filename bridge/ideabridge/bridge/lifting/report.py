@@ -193,8 +193,7 @@ def _table(heads: tuple[str, str, str], rows: Sequence[ReportRow], width: int | 
     titles = [*heads, "description"] if described else [*heads]
     cells: list[list[str]] = []
     for row in rows:
-        example = row.example if len(row.example) <= _EXAMPLE else f"{row.example[: _EXAMPLE - 1]}…"
-        listed = [row.name, example, row.otherwise]
+        listed = [row.name, _short(row.example), row.otherwise]
         cells.append([*listed, row.description] if described else listed)
     styles: list[str | None] = ["bold", *(None if row.is_certain else "yellow" for row in rows)]
     for number, line in table_rows(titles, cells, width):
@@ -282,8 +281,12 @@ def _groups(report: JSONObject) -> list[tuple[str, list[str]]]:
 
 
 def _row_text(row: ReportRow) -> str:
-    example = f" (e.g. {row.example[:_EXAMPLE]})" if row.example else ""
+    example = f" (e.g. {_short(row.example)})" if row.example else ""
     return f"{row.name}{example}: {row.otherwise}"
+
+
+def _short(example: str) -> str:
+    return example if len(example) <= _EXAMPLE else f"{example[: _EXAMPLE - 1]}…"
 
 
 def _counted(names: Sequence[str]) -> Iterator[tuple[str, int]]:

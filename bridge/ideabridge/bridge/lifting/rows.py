@@ -7,7 +7,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Final
 
+from ideabridge.bridge.context.copied import DECISION
 from ideabridge.bridge.context.explanations import (
+    CUT,
+    NOTED,
     Constant,
     Explained,
     Explanation,
@@ -26,6 +29,9 @@ SAME: Final = "always the same"
 
 _SHOWN: Final = 200
 """The most characters of an example."""
+
+_READ: Final = 5
+"""The most values whose kinds are compared that a note names."""
 
 _OTHERS: Final = 2
 """The most further explanations that a row names."""
@@ -119,6 +125,31 @@ def publication_rows(publication: Publication) -> list[ReportRow]:
     arguments = recorded.get("input")
     given = arguments if isinstance(arguments, dict) else {}
     return rows_of(publication.input_schema or {}, given, explained_in(plan), plan)
+
+
+def publication_notes(publication: Publication) -> list[str]:
+    """Return what is not certain about a published plan and hardly ever makes an answer wrong, one line each: bounds of
+    the search, keys that may be data, calls that may have been decisions, and whose kinds of value are compared.
+    """
+    plan = publication.present_plan or {}
+    notes: list[str] = []
+    for literal in explained_in(plan):
+        at = ".".join(literal.at)
+        if literal.cut:
+            notes.append(f"{at}: {CUT}")
+        if literal.why in NOTED:
+            notes.append(f"{at}: {literal.why}")
+    tools = _tools_of(plan)
+    decisions = plan.get("decisions")
+    for place in decisions if isinstance(decisions, list) else []:
+        if isinstance(place, int) and place < len(tools):
+            notes.append(f"calls.{place} ({tools[place]}): {DECISION}")
+    seen = plan.get("seen")
+    read = [_in_words(reference, tools) for reference in seen] if isinstance(seen, dict) else []
+    if read:
+        more = f" and {len(read) - _READ} more" if len(read) > _READ else ""
+        notes.append(f"a value of another kind than before, in {', '.join(read[:_READ])}{more}")
+    return notes
 
 
 def parameter_rows(schema: JSONObject, arguments: JSONObject) -> list[ReportRow]:

@@ -237,6 +237,8 @@ def show_idea(
     ] = False,
 ) -> None:
     """Show an idea: its context, its plan and its result; for a published name, the plan that a call runs."""
+    from ideabridge.bridge.lifting.rows import publication_notes
+
     with open_store(options) as store:
         ref = resolve_idea(store, ref)
         stored = store.ideas.get(ref, caller=SEES_ALL)
@@ -259,6 +261,7 @@ def show_idea(
             "recorded": publication.recorded,
             "learned": publication.learned,
             "evidence": list[JSON](records),
+            "notes": list[JSON](publication_notes(publication)),
         }
     idea: JSONObject = {
         "id": stored.id,
@@ -432,7 +435,7 @@ def result_of(store: Store, stored: StoredIdea) -> JSONObject:
     """The result of the idea's run, if this store has the run and the idea was its last."""
     from ideabridge.bridge.loop.event import JournalError, event_from_json
     from ideabridge.bridge.loop.machine import Machine
-    from ideabridge.bridge.runs.values import given_by
+    from ideabridge.bridge.runs.values import doubts_of, given_by
 
     record = store.runs.get(stored.meta.run) if stored.meta.run else None
     if record is None or record.summary is None or record.summary.get("idea") != stored.id:
@@ -443,7 +446,7 @@ def result_of(store: Store, stored: StoredIdea) -> JSONObject:
         for _, event in store.runs.events(record.id):
             machine.receive(event_from_json(event))
         is_output = machine.has_output or machine.solution.program is not None
-        result = {"output" if is_output else "state": given_by(machine)}
+        result = {"output" if is_output else "state": given_by(machine), **doubts_of(machine, None)}
     except JournalError as error:
         result = {"error": str(error)}
     return {"run": record.id, "status": record.status, **result, "reason": record.summary.get("reason")}
@@ -452,7 +455,7 @@ def result_of(store: Store, stored: StoredIdea) -> JSONObject:
 def idea_lines(
     stored: StoredIdea, result: JSONObject, publication: Publication | None, records: list[JSONObject]
 ) -> list[Line]:
-    """An idea as text; `records` are the evidence of the publication."""
+    """An idea as text, as wide as the terminal; `records` are the evidence of the publication."""
     meta = stored.meta
     lines: list[Line] = [(f"idea {stored.id}", "bold")]
     for name, text in (
@@ -465,14 +468,15 @@ def idea_lines(
     ):
         if text:
             lines.append((f"  {name + ':':<11}{text}", None))
+    table: list[Line] = []
     if publication is not None:
         live = "" if publication.live else " (not the live version)"
         published = f"{publication.name}, version {publication.version}, answers by {publication.answer}{live}"
         lines.append((f"  {'published:':<11}{published}", "green"))
         lines += _indented(publication.description, 2)
-        lines += _table_lines(publication, records)
-        # What earlier runs have read is long, and only warns.
-        plan = {key: value for key, value in (publication.present_plan or {}).items() if key not in ("seen", "watch")}
+        table = [*map(_hanging, lines), *_table_lines(publication)]
+        lines = _below_table(publication, records)
+        plan = {key: value for key, value in (publication.present_plan or {}).items() if key not in _NOTED}
         lines += _running(publication.answer, plan or None, publication.recorded)
         lines.append(("context of its run", "bold"))
     else:
@@ -487,23 +491,56 @@ def idea_lines(
             lines.append((f"  {result['error']}", None))
         else:
             lines += _value(result.get("output", result.get("state")), 2)
+            lines += _doubts(result)
+    return [*table, *map(_hanging, lines)]
+
+
+_NOTED: Final = ("seen", "watch", "decisions", "copied")
+"""The members of a plan that only warn; what they say stands below the table."""
+
+
+def _hanging(line: Line) -> Line:
+    """A line, which goes on further to the right if the terminal is too narrow for it."""
+    text, style = line
+    return fit(text, len(text) - len(text.lstrip()) + 4), style
+
+
+def _doubts(result: JSONObject) -> list[Line]:
+    """What a run assumed, and what it noted."""
+    from ideabridge.bridge.context.assumption import assumption_lines, note_lines
+
+    assumed = result.get("assumed")
+    noted = result.get("noted")
+    lines: list[Line] = []
+    for line in assumption_lines(assumed if isinstance(assumed, list) else []):
+        lines.append((f"assumed: {line}", "yellow"))
+    for line in note_lines(noted if isinstance(noted, list) else []):
+        lines.append((f"noted: {line}", "dim"))
     return lines
 
 
-def _table_lines(publication: Publication, records: list[JSONObject]) -> list[Line]:
+def _table_lines(publication: Publication) -> list[Line]:
     """What a published tool takes, and what stands there if nobody passes it."""
-    from ideabridge.bridge.lifting.report import evidence_line, row_lines
+    from ideabridge.bridge.lifting.report import row_lines
     from ideabridge.bridge.lifting.rows import publication_rows
 
-    rows = publication_rows(publication)
     lines: list[Line] = []
-    lifting = as_object((publication.plan or {}).get("lifting"))
-    if lifting.get("words_of") == "assistant":
+    if publication.is_by_assistant:
         lines.append(("  names and descriptions are the assistant's words", "yellow"))
-    lines += row_lines(rows, terminal_width())
-    if any(not row.is_parameter for row in rows):
+    return [*lines, *row_lines(publication_rows(publication), terminal_width())]
+
+
+def _below_table(publication: Publication, records: list[JSONObject]) -> list[Line]:
+    """On how many runs a published tool rests, and what is not certain about it and hardly ever wrong."""
+    from ideabridge.bridge.context.assumption import fitting_lines
+    from ideabridge.bridge.lifting.report import evidence_line
+    from ideabridge.bridge.lifting.rows import publication_notes, publication_rows
+
+    lines: list[Line] = []
+    if any(not row.is_parameter for row in publication_rows(publication)):
         lines.append((evidence_line(records), "dim"))
-    return lines
+    notes = fitting_lines([visible(note) for note in publication_notes(publication)])
+    return [*lines, *((f"noted: {note}", "dim") for note in notes)]
 
 
 def document_lines(document: Document) -> list[Line]:
