@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal
 
 from ideabridge.bridge.checking import check_beside
 from ideabridge.bridge.context.messages import read_context, read_message
@@ -132,14 +132,15 @@ def why_not_here(
         caller: who would call it.
         lacking: see `Offer.lacking`.
     """
-    found = _lacks(store, publication, caller, lacking, set())
-    if not found:
+    lacks = _lacks(store, publication, caller, lacking, set())
+    if not lacks:
         return None
-    more = f" and {len(found) - _LACKS} more" if len(found) > _LACKS else ""
-    return f"needs {', '.join(found[:_LACKS])}{more}"
+    more = f" and {len(lacks) - _NAMED} more" if len(lacks) > _NAMED else ""
+    return f"needs {', '.join(lacks[:_NAMED])}{more}"
 
 
-_LACKS: Final = 3
+_NAMED: Final = 3
+"""The most things that are named which an idea needs and lacks."""
 
 
 def _lacks(
@@ -150,11 +151,15 @@ def _lacks(
     seen: set[tuple[str, int]],
 ) -> list[str]:
     seen.add((publication.name, publication.version))
+    # In their order, each once.
     lacks: dict[str, None] = {}
     for module, name in _needs(store, publication):
+        if module == ANONYMOUS:
+            continue
         if module is None or not module.startswith(IDEA):
-            lack = None if module == ANONYMOUS else lacking((module, name))
-            lacks |= {} if lack is None else {lack: None}
+            lack = lacking((module, name))
+            if lack is not None:
+                lacks[lack] = None
             continue
         try:
             inner = store.publications.named(module.removeprefix(IDEA), caller=caller)
@@ -206,14 +211,16 @@ def _asks(store: Store, catalogue: Catalogue, call: JSON, seen: set[tuple[str, i
     if not isinstance(call, dict) or "_output" in call:
         return False
     tool = catalogue.look_up(call)
-    asks = tool.asks_mind or tool.key in catalogue.latent if tool is not None else call.get("_module") == ANONYMOUS
-    if asks:
+    if tool is None and call.get("_module") == ANONYMOUS:
         return True
-    for found in _called(store, [call]):
-        if (found.name, found.version) not in seen:
-            seen.add((found.name, found.version))
-            if found.guide is not None or any(_asks(store, catalogue, below, seen) for below in _calls_of(found)):
-                return True
+    if tool is not None and (tool.asks_mind or tool.key in catalogue.latent):
+        return True
+    for idea in _called(store, [call]):
+        if (idea.name, idea.version) in seen:
+            continue
+        seen.add((idea.name, idea.version))
+        if idea.guide is not None or any(_asks(store, catalogue, below, seen) for below in _calls_of(idea)):
+            return True
     return False
 
 
@@ -234,14 +241,14 @@ def cycle_through(store: Store, name: str, version: int, calls: Iterable[JSON]) 
     left: list[tuple[list[str], Iterable[JSON]]] = [([name], calls)]
     seen: set[tuple[str, int]] = set()
     while left:
-        path, listed = left.pop()
-        listed = list(listed)
+        path, below = left.pop()
+        listed = list(below)
         if any(isinstance(call, dict) and call.get("_module") in own for call in listed):
             return [*path, name]
-        for found in _called(store, listed):
-            if (found.name, found.version) not in seen:
-                seen.add((found.name, found.version))
-                left.append(([*path, found.name], _calls_of(found)))
+        for idea in _called(store, listed):
+            if (idea.name, idea.version) not in seen:
+                seen.add((idea.name, idea.version))
+                left.append(([*path, idea.name], _calls_of(idea)))
     return None
 
 
@@ -270,19 +277,16 @@ def with_plain_ideas(calls: Iterable[JSON], taken: Collection[str]) -> list[JSON
     """The calls; one that names neither a module nor a tool in `taken` gets the module of the idea that it means as
     soon as one is published under this name.
     """
-    meant: list[JSON] = []
-    for call in calls:
-        name = call.get("_tool") if isinstance(call, dict) else None
-        if (
-            isinstance(call, dict)
-            and isinstance(name, str)
-            and name not in taken
-            and "_module" not in call
-            and "_output" not in call
-        ):
-            call = {**call, "_module": f"{IDEA}{name}"}
-        meant.append(call)
-    return meant
+    return [_with_plain_idea(call, taken) for call in calls]
+
+
+def _with_plain_idea(call: JSON, taken: Collection[str]) -> JSON:
+    if not isinstance(call, dict) or "_module" in call or "_output" in call:
+        return call
+    name = call.get("_tool")
+    if not isinstance(name, str) or name in taken:
+        return call
+    return {**call, "_module": f"{IDEA}{name}"}
 
 
 # -- solving anew ---------------------------------------------------------------------------------------------------
@@ -290,48 +294,52 @@ def with_plain_ideas(calls: Iterable[JSON], taken: Collection[str]) -> list[JSON
 
 def without_cycles(store: Store, name: str, version: int, tools: Iterable[Tool]) -> list[Tool]:
     """The tools through which this version of the idea `name` cannot be called inside its own run."""
-    return [
-        tool
-        for tool in tools
-        if tool.module is None
-        or not tool.module.startswith(IDEA)
-        or (
-            tool.module.removeprefix(IDEA).partition("@")[0] != name
-            and cycle_through(store, name, version, [{"_module": tool.module}]) is None
-        )
-    ]
+    return [tool for tool in tools if not _leads_to(store, name, version, tool)]
+
+
+def _leads_to(store: Store, name: str, version: int, tool: Tool) -> bool:
+    """Return whether a call of a tool may call this version of the idea `name`."""
+    if tool.module is None or not tool.module.startswith(IDEA):
+        return False
+    if tool.module.removeprefix(IDEA).partition("@")[0] == name:
+        return True
+    return cycle_through(store, name, version, [{"_module": tool.module}]) is not None
 
 
 def context_of(guide: JSONObject, arguments: JSONObject) -> list[JSON]:
     """The context of a run that solves the idea anew: the idea's own with the caller's input, and its plan first."""
-    messages: list[JSON] = []
-    taken = False
+    # What is put before the input of the idea; without an input, at the end.
+    before: list[JSON] = []
     plan = guide.get("plan")
-    shown: list[JSON] = (
-        [] if plan is None else [{"type": "plan", "plan": plan, "description": "how it was solved before"}]
-    )
+    if plan is not None:
+        before.append({"type": "plan", "plan": plan, "description": "how it was solved before"})
+    messages: list[JSON] = []
+    has_input = False
     context = guide.get("context")
     for raw in context if isinstance(context, list) else []:
         message = read_message(raw)
-        if message.type == "input" and not message.instance:
-            messages += [*shown, dataclasses.replace(message, value=arguments).to_json()]
-            shown, taken = [], True
-        else:
+        if message.type != "input" or message.instance:
             messages.append(raw)
-    if arguments and not taken:
+            continue
+        messages += [*before, dataclasses.replace(message, value=arguments).to_json()]
+        before = []
+        has_input = True
+    messages += before
+    if arguments and not has_input:
         # Its run had no input: the parameters come from what its calls were made with.
-        shown.append({"type": "input", "input": arguments})
-    return [*messages, *shown]
+        messages.append({"type": "input", "input": arguments})
+    return messages
 
 
 def tools_of(guide: JSONObject) -> list[tuple[str | None, str]]:
     """(module, name) of the tools that a run which solves the idea anew may call, without those its context defines."""
-    tools = guide.get("tools")
-    return [
-        (pair[0] if isinstance(pair[0], str) else None, str(pair[1]))
-        for pair in (tools if isinstance(tools, list) else [])
-        if isinstance(pair, list) and len(pair) == 2
-    ]
+    listed = guide.get("tools")
+    tools: list[tuple[str | None, str]] = []
+    for pair in listed if isinstance(listed, list) else []:
+        if isinstance(pair, list) and len(pair) == 2:
+            module, name = pair
+            tools.append((module if isinstance(module, str) else None, str(name)))
+    return tools
 
 
 # -- ways of answering ----------------------------------------------------------------------------------------------
@@ -445,7 +453,8 @@ class Ways:
         Raises:
             MeantToolError: an idea among the modules lacks something; see `why_not_here`.
         """
-        for module in dict.fromkeys(one for one in modules if isinstance(one, str) and one.startswith(IDEA)):
+        ideas = dict.fromkeys(module for module in modules if isinstance(module, str) and module.startswith(IDEA))
+        for module in ideas:
             try:
                 publication = self._store.publications.named(module.removeprefix(IDEA), caller=caller)
             except UnknownPublicationError:
@@ -469,7 +478,8 @@ class Ways:
         journal they are the present ones, of the modules that the schema of the idea names. If a module is down, the
         publication stays without pins, and the next use tries again.
         """
-        plan, guide = publication.plan, publication.guide
+        plan: JSONObject | None = publication.plan
+        guide: JSONObject | None = publication.guide
         held = plan or guide
         if held is None or read_pins(held) is not None:
             return publication
@@ -493,11 +503,12 @@ class Ways:
         tools = pinned_tools(pinned, then, defined_in(held))
         pins: list[JSON] = [Pin.of(tool).to_json() for tool in tools]
         if plan is not None:
-            plan = cast("JSONObject", {**plan, "calls": pinned, "pins": pins})
+            plan = {**plan, "calls": pinned, "pins": pins}
         else:
             inner = held.get("plan")
-            shown: JSONObject = {**inner, "calls": pinned} if isinstance(inner, dict) else {}
-            guide = cast("JSONObject", {**held, "pins": pins, **({"plan": shown} if shown else {})})
+            guide = {**held, "pins": pins}
+            if isinstance(inner, dict):
+                guide["plan"] = {**inner, "calls": pinned}
         definitions = {tool.digest: tool.essence for tool in tools}
         return await self._patiently(lambda: self._store.publications.pin(publication, plan, guide, definitions))
 
@@ -517,10 +528,10 @@ class Ways:
         """The tools of the run that a version was published from; None if the store does not contain its journal."""
         lifting = (publication.plan or {}).get("lifting")
         named = lifting.get("run") if isinstance(lifting, dict) else None
-        for run in [str(named)] if named else self._store.ideas.runs_of(publication.idea_id):
-            found = read_run(self._store, run)
-            if found is not None:
-                return found.machine.catalogue
+        for run_id in [str(named)] if named else self._store.ideas.runs_of(publication.idea_id):
+            recorded = read_run(self._store, run_id)
+            if recorded is not None:
+                return recorded.machine.catalogue
         return None
 
     def _expect(
@@ -553,7 +564,9 @@ def _is_found(call: JSON, catalogue: Catalogue, listed: dict[str, str]) -> bool:
 
 def definitions_in(held: JSONObject) -> tuple[JSONObject, ...]:
     """The tools that a plan, or the context of a guide, defines."""
-    listed, context = held.get("tools"), held.get("context")
+    listed = held.get("tools")
     tools = list(listed) if isinstance(listed, list) else []
-    tools += [one.get("tool") for one in (context if isinstance(context, list) else []) if isinstance(one, dict)]
-    return tuple(one for one in tools if isinstance(one, dict))
+    context = held.get("context")
+    messages = context if isinstance(context, list) else []
+    tools += [message.get("tool") for message in messages if isinstance(message, dict)]
+    return tuple(tool for tool in tools if isinstance(tool, dict))
