@@ -84,7 +84,7 @@ def _without_questions(explained: JSONObject | None) -> JSONObject | None:
 
 
 _ONLY_ASKS: Final[Mapping[str, type]] = {"seen": dict, "decisions": list, "strict": bool}
-"""The members of what a plan does not know for certain that change no value; see `loop/assumptions.py`."""
+"""The members of what a plan does not know for certain that change no value; see `context/plan_literals.py`."""
 
 
 class _Comparison:

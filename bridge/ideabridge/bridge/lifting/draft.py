@@ -9,6 +9,7 @@ from functools import cache, cached_property
 from itertools import islice
 from typing import Final
 
+from ideabridge.bridge.context.computed import put_in
 from ideabridge.bridge.context.explanations import (
     COPIED_PART,
     RUNS_FOR_POSITION,
@@ -45,7 +46,6 @@ from ideabridge.bridge.lifting.parameters import (
     renamed_inputs,
 )
 from ideabridge.bridge.lifting.search import Found
-from ideabridge.bridge.loop.assumptions import put_in
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.plan import Plan, read_published
 from ideabridge.bridge.runs.pins import Pin, defined_in, pinned_tools, with_own_module
