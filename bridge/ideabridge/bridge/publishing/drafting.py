@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from ideabridge.bridge.context.explanations import Explained, read_explained
 from ideabridge.bridge.errors import NoPlanError, PublicationError
 from ideabridge.bridge.lifting.choices import read_choices
 from ideabridge.bridge.lifting.draft import PlanDraft, make_draft
@@ -40,9 +39,7 @@ class Drafted:
         plan: the plan in the form of a publication.
         calls: its calls, as the run named their tools.
         schema: the input of the tool.
-        renamed: the new names of parameters, by their names in the run.
         arguments: the input with which the tool repeats the run.
-        explained: the literals that several explanations may make.
         places: for each call, its number in the run, several numbers, or null; None for a run over instances.
         difference: why the plan is not self-consistent; None if it is.
         fault: why this cannot be said; None if it can.
@@ -57,9 +54,7 @@ class Drafted:
     plan: JSONObject
     calls: list[JSON]
     schema: JSONObject
-    renamed: dict[str, str]
     arguments: JSONObject
-    explained: list[Explained]
     places: list[JSON] | None
     difference: str | None
     fault: str | None
@@ -97,7 +92,9 @@ class Drafting:
         """
         runs = read_choices(choices).runs
         made = await self._compute([ref, *runs], caller, draft_of, ref, caller, choices, parameters, strict)
-        return _drafted(cast("dict[str, Any]", made))
+        members = cast("dict[str, Any]", made)
+        members["records"] = [read_record(record) for record in members["records"]]
+        return Drafted(**members)
 
     async def shape(self, ref: str, caller: str) -> JSONObject | None:
         """Return the calls and the output of a run as far as they can be lifted; None if they cannot."""
@@ -120,12 +117,6 @@ class Drafting:
         # An idea is read only to find its run.
         runs = [ref if self._store.runs.get(ref) else find_idea(self._store, ref, caller)[1] for ref in refs]
         return are_small(self._store, runs)
-
-
-def _drafted(made: dict[str, Any]) -> Drafted:
-    made["explained"] = [read_explained(one) for one in made["explained"]]
-    made["records"] = [read_record(one) for one in made["records"]]
-    return Drafted(**made)
 
 
 # -- in the worker process, or in a thread --------------------------------------------------------------------------
@@ -173,9 +164,7 @@ def draft_of(
         "plan": draft.plan(),
         "calls": draft.calls,
         "schema": draft.inputs.schema,
-        "renamed": dict[str, JSON](draft.inputs.renamed),
         "arguments": draft.arguments(lifted.aligned),
-        "explained": [one.to_json() for one in draft.explained],
         "places": places,
         "difference": difference,
         "fault": fault,
