@@ -40,6 +40,7 @@ Path = tuple[str, ...]
 """Keys from a document's root; an array index is a string of decimal digits."""
 
 _NAME = r"[^\s.\[\]|&†\"]+"
+_PLAIN = re.compile(_NAME)
 _HEAD = re.compile(rf"†({_NAME})")
 _SEGMENT = re.compile(rf'\.({_NAME})|\[(\d+)\]|\[("(?:[^"\\]|\\.)*")\]')
 _SPLIT = re.compile(r'"(?:[^"\\]|\\.)*"|(\|\||&&)')
@@ -107,7 +108,7 @@ def is_reference(text: str) -> bool:
 
 def is_instance_name(text: str) -> bool:
     """True if a reference can contain this name of an instance: `†NAME.state.x`."""
-    return text not in KINDS and re.fullmatch(_NAME, text) is not None
+    return text not in KINDS and _PLAIN.fullmatch(text) is not None
 
 
 def unescape(text: str) -> str:
@@ -179,7 +180,7 @@ def _inside(text: str) -> str | None:
 def format_path(path: Path) -> str:
     """The part of a reference after its kind: `.a.b["odd.key"].0`."""
     return "".join(
-        f".{key}" if re.fullmatch(_NAME, key) else f"[{json.dumps(key, ensure_ascii=False)}]" for key in path
+        f".{key}" if _PLAIN.fullmatch(key) else f"[{json.dumps(key, ensure_ascii=False)}]" for key in path
     )
 
 
