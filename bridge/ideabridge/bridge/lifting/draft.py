@@ -428,7 +428,7 @@ class _Making:
         else:
             # It stays as it is; an answer says when it might not have.
             found = lifted.found.get(leaf.path)
-            why = None if found is None else self._copied_part(leaf, found)
+            why = None if found is None else _copied_part(found)
             if found is not None and (len(found.by) > 1 or found.contradicted or why is not None):
                 self._explain(leaf, found, found.by, why)
 
@@ -469,13 +469,6 @@ class _Making:
         if tool is not None and tool.key == PROGRAM_STEP and leaf.keys == ("program",):
             return True
         return tool is not None and tool.module is None and _builtins().tools.get(tool.name) == tool
-
-    def _copied_part(self, leaf: Leaf, found: Found) -> str | None:
-        """Why a literal that nothing explains may be wrong for other data: a part of it stood in an earlier text. None
-        if no part did, or if two runs had the same value.
-        """
-        is_copied = leaf.path in self._lifted.inside and found.runs == 1
-        return COPIED_PART if is_copied else None
 
     def _explain_output(self, leaf: Leaf) -> None:
         if not self._lifted.requests:
@@ -527,7 +520,7 @@ class _Making:
                 for explanation in found.by
                 if not isinstance(explanation, Constant) and not self._is_literal(explanation)
             ]
-            why = self._copied_part(leaf, found)
+            why = _copied_part(found)
             if others or found.contradicted or why is not None:
                 self._explain(leaf, found, [PathTo(parameter.reference), *others], why)
 
@@ -599,6 +592,13 @@ class _Making:
                 if depth or leaf.place is None:
                     places[path] = (leaf.place, leaf.keys[:depth])
         return places
+
+
+def _copied_part(found: Found) -> str | None:
+    """Why a literal that nothing explains may be wrong for other data: a part of it stood in an earlier text. None if
+    no part did, or if two runs had the same value.
+    """
+    return COPIED_PART if found.inside is not None and found.runs == 1 else None
 
 
 @cache
