@@ -4,17 +4,18 @@ asked for a program, writes one, and others call it.
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
-from mcp import Client
+from mcp import Client, types
 
 from ideabridge.bridge.publishing.program_request import estimated_tokens
 from tests.server.sampled import Model
-from tests.server.serving import ERAS, call, configured, over_stdio, refused, structured, text
+from tests.server.serving import ERAS, call, configured, http_process, over_stdio, refused, structured, text
 
 pytestmark = pytest.mark.anyio
 
@@ -448,6 +449,53 @@ async def test_judging_goes_on_when_the_call_has_ended(tmp_path: Path, era: str)
         assert made == {"name": "task", "judging": True}
         made = await call(client, "publish_idea", **arguments)
         assert made["version"] == 2
+
+
+OTHERS_TOO = """
+import tools
+for one in await tools.issues():
+    if input["with_label"] in one["labels"]:
+        await tools.label(issue_id=one["id"], name=input["name"])
+    elif input.get("others"):
+        await tools.label(issue_id=one["id"], name=input["others"])
+"""
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+@pytest.mark.parametrize("era", ERAS)
+async def test_the_person_is_asked_at_each_call_that_no_recording_reached(
+    tmp_path: Path, era: str, transport: str
+) -> None:
+    """The configuration allows everything, and the person allows the tool for the rest of the run."""
+    forms: list[str] = []
+
+    async def answer(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+        assert isinstance(params, types.ElicitRequestFormParams)
+        forms.append(params.message)
+        return types.ElicitResult(action="accept", content={"decision": "approve", "for": "run"})
+
+    work = TASKS["filter by label"]
+    configuration = office(tmp_path)
+    async with AsyncExitStack() as stack:
+        if transport == "stdio":
+            client = await stack.enter_async_context(over_stdio(configuration, era, elicitation_callback=answer))
+        else:
+            url = stack.enter_context(http_process(configuration))
+            opened = Client(url, mode=era, read_timeout_seconds=20, elicitation_callback=answer)
+            client = await stack.enter_async_context(opened)
+        await by_hand(client, work)
+        session = (await call(client, "check_run"))["sessions"][0]["run"]
+        arguments = {**handed_in(work, session), "program": OTHERS_TOO}
+        made = await call(client, "publish_idea", **arguments)
+        assert "no recorded run has called tools.label here; it asks before it runs" in made["report"]
+        await call(client, "done")
+        told = await client.call_tool("task", {"with_label": "late", "name": "soon", "others": "rest"})
+        assert not told.is_error, text(told)
+        changed = [["label", "I-101", "rest"], ["label", "I-102", "rest"], ["label", "I-103", "soon"]]
+        assert structured(await client.call_tool("done", {}))["result"] == changed
+    # The call that the recording reached asks nobody.
+    assert ["I-101" in form or "I-102" in form for form in forms] == [True, True]
+    assert all("no recorded run has made the call in line" in form.replace("\n", " ") for form in forms)
 
 
 @pytest.mark.parametrize("era", ERAS)
