@@ -24,6 +24,7 @@ pytestmark = [
 
 BIN = Path(sys.executable).parent
 
+
 def repository(folder: Path, name: str, subject: str) -> Path:
     """A repository with two commits, of which the later one has this subject."""
     repo = folder / name

@@ -179,9 +179,7 @@ def _inside(text: str) -> str | None:
 
 def format_path(path: Path) -> str:
     """The part of a reference after its kind: `.a.b["odd.key"].0`."""
-    return "".join(
-        f".{key}" if _PLAIN.fullmatch(key) else f"[{json.dumps(key, ensure_ascii=False)}]" for key in path
-    )
+    return "".join(f".{key}" if _PLAIN.fullmatch(key) else f"[{json.dumps(key, ensure_ascii=False)}]" for key in path)
 
 
 def format_reference(path: Path, instance: str | None = None) -> str:
