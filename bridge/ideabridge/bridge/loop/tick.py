@@ -39,6 +39,7 @@ holds its `Execute`; `_waiting` is `{a: [b]}`. `CallFinished` of `a` settles it,
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from itertools import islice
 from typing import Final
@@ -186,6 +187,8 @@ class Tick:
         self._grants = grants
         self.judge = Judge(self._visible, self.progress)
         self._readiness = Readiness(graph, self.judge, self.progress, settings.items)
+        # The calls that have a reason to ask in common with others, as listed.
+        self._sharing: list[int] = []
         # By call, the others that its question names; and those named in a question that was approved.
         self._named_in_common: dict[int, list[int]] = {}
         self._approved_in_common: set[int] = set()
@@ -533,6 +536,8 @@ class Tick:
         self.progress[call.index] = Progress(call)
         self._unsettled += 1
         self._consider.append(call.index)
+        if self._shared_reason(call) is not None:
+            self._sharing.append(call.index)
 
     def _drain(self) -> None:
         while True:
@@ -600,8 +605,9 @@ class Tick:
         if call.index in self._approved_in_common:
             doubts.assumed = [entry for entry in doubts.assumed if entry.get("why") != reason]
             return
-        others = (other.call for other in self.progress.values() if self._is_open_with(other, progress, reason))
-        named = list(islice(others, _NAMED_IN_COMMON))
+        later = self._sharing[bisect_right(self._sharing, call.index) :]
+        others = (self.progress[index] for index in later)
+        named = list(islice((other.call for other in others if self._is_open_with(other, reason)), _NAMED_IN_COMMON))
         for other in named:
             doubts.add(Doubts([{"at": f"calls.{other.place}", "why": reason}]), other.instance)
         self._named_in_common[call.index] = [other.index for other in named]
@@ -614,13 +620,11 @@ class Tick:
             doubts = progress.doubts
             doubts.assumed = [entry for entry in doubts.assumed if entry.get("why") != reason or entry.get("at") == own]
 
-    def _is_open_with(self, other: Progress, progress: Progress, reason: str) -> bool:
-        """Return whether a later call that changes something has the same reason to ask, and was not asked about."""
-        call = other.call
-        is_later = call.index > progress.call.index and other.status is CallStatus.WAITING
-        if not is_later or call.index in self._approved_in_common or other.hints.read_only is True:
+    def _is_open_with(self, other: Progress, reason: str) -> bool:
+        """Return whether a call that changes something has this reason to ask, too, and nobody was asked about it."""
+        if other.status is not CallStatus.WAITING or other.hints.read_only is True:
             return False
-        return self._shared_reason(call) == reason
+        return other.call.index not in self._approved_in_common and self._shared_reason(other.call) == reason
 
     def _shared_reason(self, call: Call) -> str | None:
         computation = self.graph.computations.calls.get(call.place)
