@@ -6,8 +6,8 @@ other. Runs whose other calls differ are of another shape. They are no evidence,
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -19,7 +19,7 @@ from ideabridge.bridge.lifting.aligned import AlignedRun, ValueSource
 from ideabridge.bridge.lifting.explaining import explain
 from ideabridge.bridge.lifting.function import Executed, read_function
 from ideabridge.bridge.lifting.lifted import Lifted, arranged, selects_by_data
-from ideabridge.bridge.loop.progress import CallStatus
+from ideabridge.bridge.loop.progress import CallStatus, Progress
 from ideabridge.bridge.store.idea import RunRecord
 from ideabridge.bridge.store.store import Store
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -29,11 +29,11 @@ from ideabridge.tools.tool import META_PROPERTIES, ToolKey
 _SEARCHED: Final = 200
 """The latest runs that are looked through for others of the same shape."""
 
-_EXAMINED: Final = 5
-"""The most runs with the same tools that are read to find those of the same shape."""
+_PAGE: Final = 100
+"""The runs that are read from the store at once."""
 
-_OFFERED: Final = 5
-"""The most runs of the same shape that are offered."""
+_EXAMINED: Final = 5
+"""The most runs with the same tools that are read to find those of the same shape, which are offered."""
 
 _COMPARED: Final = 500
 """The most calls of a run that is compared with others unasked: it takes as long as lifting each of them."""
@@ -76,24 +76,27 @@ def _placed(mine: Lifted, other: Lifted, where: str) -> list[Executed]:
     Raises:
         OtherShapeError: the runs made other calls.
     """
-    here, there = mine.aligned.calls, other.aligned.calls
-    if _counts(here) == _counts(there):
-        return _in_turn(here, range(len(here)), there, range(len(there)))
+    calls = mine.aligned.calls
+    others = other.aligned.calls
+    counts = _counts(calls)
+    other_counts = _counts(others)
+    if counts == other_counts:
+        return _in_turn(calls, range(len(calls)), others)
 
     if not mine.leaves:
         # Of the runs that are offered one after the other, each is compared with the same explanations.
         explain(mine)
     explain(other)
-    needed_here, needed_there = sorted(mine.needed), sorted(other.needed)
-    if _counts(here[place] for place in needed_here) != _counts(there[place] for place in needed_there):
-        wanted, found = _counts(here), _counts(there)
-        key = next(key for key in (*wanted, *found) if wanted[key] != found[key])
-        name = next(call.name for call in (*here, *there) if call.key == key)
+    needed = [calls[place] for place in mine.needed]
+    others_needed = [others[place] for place in sorted(other.needed)]
+    if _counts(needed) != _counts(others_needed):
+        key = next(key for key in (*counts, *other_counts) if counts[key] != other_counts[key])
+        name = next(call.name for call in (*calls, *others) if call.key == key)
         raise OtherShapeError(
-            f"{where} made other calls, and becomes another tool: it called {name} {_times(found[key])}, and this run"
-            f" {_times(wanted[key])}"
+            f"{where} made other calls, and becomes another tool: it called {name} {_times(other_counts[key])}, and"
+            f" this run {_times(counts[key])}"
         )
-    return _in_turn(here, needed_here, there, needed_there)
+    return _in_turn(calls, mine.needed, others_needed)
 
 
 def _counts(calls: Iterable[Executed]) -> Counter[ToolKey | None]:
@@ -106,30 +109,30 @@ def _times(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
 
 
-def _in_turn(
-    here: Sequence[Executed], places: Iterable[int], there: Sequence[Executed], others: Iterable[int]
-) -> list[Executed]:
-    waiting: dict[ToolKey | None, list[Executed]] = {}
-    for place in reversed(list(others)):
-        waiting.setdefault(there[place].key, []).append(there[place])
-    compared = set(places)
-    return [waiting[call.key].pop() if place in compared else call.not_made() for place, call in enumerate(here)]
+def _in_turn(calls: Sequence[Executed], places: Collection[int], others: Sequence[Executed]) -> list[Executed]:
+    """The calls of another run in the places of the calls that are compared, and what stands for it in the rest."""
+    waiting: dict[ToolKey | None, deque[Executed]] = {}
+    for call in others:
+        waiting.setdefault(call.key, deque()).append(call)
+    return [waiting[call.key].popleft() if place in places else call.not_made() for place, call in enumerate(calls)]
 
 
-def differ(one: AlignedRun, other: AlignedRun) -> bool:
+def differ(mine: AlignedRun, other: AlignedRun) -> bool:
     """Return whether two aligned runs had different data."""
-    if not same(one.function.input or {}, other.function.input or {}):
+    if not same(mine.function.input or {}, other.function.input or {}):
         return True
-    for mine, theirs in zip(one.calls, other.calls, strict=True):
-        if not theirs.is_made:
-            continue
-        ran = list[JSON](item.parameters for item in mine.progress.items)
-        there = list[JSON](item.parameters for item in theirs.progress.items)
-        if not same(ran, there) or mine.progress.status is not theirs.progress.status:
-            return True
-        if mine.progress.status is CallStatus.DONE and not same(mine.progress.value, theirs.progress.value):
-            return True
-    return not same(one.function.run.result, other.function.run.result)
+    made = [(call, again) for call, again in zip(mine.calls, other.calls, strict=True) if again.is_made]
+    if any(_had_other_data(call.progress, again.progress) for call, again in made):
+        return True
+    return not same(mine.function.run.result, other.function.run.result)
+
+
+def _had_other_data(call: Progress, again: Progress) -> bool:
+    parameters = list[JSON](item.parameters for item in call.items)
+    others = list[JSON](item.parameters for item in again.items)
+    if not same(parameters, others) or call.status is not again.status:
+        return True
+    return call.status is CallStatus.DONE and not same(call.value, again.value)
 
 
 # -- data flow ------------------------------------------------------------------------------------------------------
@@ -137,18 +140,19 @@ def differ(one: AlignedRun, other: AlignedRun) -> bool:
 
 def _contradiction(mine: AlignedRun, other: AlignedRun) -> str | None:
     """Return where the data flow differs, as far as both runs were written with references."""
-    for place, (one, two) in enumerate(zip(mine.calls, other.calls, strict=True)):
-        if not two.is_made:
+    for place, (call, again) in enumerate(zip(mine.calls, other.calls, strict=True)):
+        if not again.is_made:
             continue
-        if _parameters(one.raw) != _parameters(two.raw) or one.progress.call.has_each != two.progress.call.has_each:
-            return f"calls.{place} ({one.name}) has other parameters"
-        if (one.progress.status is CallStatus.DONE) != (two.progress.status is CallStatus.DONE):
-            return f"calls.{place} ({one.name}) took another branch"
-        for keys, text in _references_in(one.raw):
+        has_each = again.progress.call.has_each
+        if _parameters(call.raw) != _parameters(again.raw) or call.progress.call.has_each != has_each:
+            return f"calls.{place} ({call.name}) has other parameters"
+        if (call.progress.status is CallStatus.DONE) != (again.progress.status is CallStatus.DONE):
+            return f"calls.{place} ({call.name}) took another branch"
+        for keys, text in _references_in(call.raw):
             written = other.written_reference(place, keys)
             if written is not None:
-                here = _fields(mine.sources_of(parse_reference(text)))
-                if here and here != _fields(other.sources_of(parse_reference(written))):
+                sources = _fields(mine.sources_of(parse_reference(text)))
+                if sources and sources != _fields(other.sources_of(parse_reference(written))):
                     return f"calls.{place}.{'.'.join(keys)} reads {written} there"
             elif _differs(mine, other, place, keys, text):
                 return f"calls.{place}.{'.'.join(keys)} is not what {text} reads there"
@@ -172,19 +176,21 @@ def _references_in(raw: JSONObject) -> Iterator[tuple[Path, str]]:
 
 def _fields(sources: list[ValueSource]) -> list[ValueSource]:
     """Return sources without the positions in lists, because every run chooses these anew."""
-    return [ValueSource(one.place, tuple("*" if key.isdecimal() else key for key in one.path)) for one in sources]
+    return [
+        ValueSource(source.place, tuple("*" if key.isdecimal() else key for key in source.path)) for source in sources
+    ]
 
 
 def _differs(mine: AlignedRun, other: AlignedRun, place: int, keys: Path, text: str) -> bool:
     """Return whether the other run has a literal there that differs from the value my reference has in that run."""
     sources = mine.sources_of(parse_reference(text))
-    there = other.leaf(place, keys)
-    if len(sources) != 1 or isinstance(there, Missing):
+    literal = other.leaf(place, keys)
+    if len(sources) != 1 or isinstance(literal, Missing):
         return False
     if selects_by_data(mine, sources[0], mine.calls[place].chosen):
         return False
     value = other.value(sources[0])
-    return not isinstance(value, Missing) and not same(value, there)
+    return not isinstance(value, Missing) and not same(value, literal)
 
 
 # -- runs that are offered ------------------------------------------------------------------------------------------
@@ -194,9 +200,9 @@ def runs_like(mine: Lifted, store: Store, caller: str) -> list[AlignedRun]:
     """Return a caller's latest runs that made the same calls with other data, at most five, and none of a run of over
     500 calls. None of them is taken by itself: an unrelated task of the same shape shows nothing.
     """
-    found: list[AlignedRun] = []
+    alike: list[AlignedRun] = []
     if len(mine.aligned.calls) > _COMPARED:
-        return found
+        return alike
     known = {mine.aligned.run_id, *(other.run_id for other in mine.others)}
     tools = {call.name for call in mine.aligned.calls}
     examined = 0
@@ -206,10 +212,10 @@ def runs_like(mine: Lifted, store: Store, caller: str) -> list[AlignedRun]:
         examined += 1
         # Otherwise it has another shape, the same data, or cannot be examined.
         with suppress(IdeabridgeError):
-            found.append(aligned_run(mine, store, record.id, caller))
-        if len(found) >= _OFFERED or examined >= _EXAMINED:
+            alike.append(aligned_run(mine, store, record.id, caller))
+        if examined >= _EXAMINED:
             break
-    return found
+    return alike
 
 
 def _tools(store: Store, run_id: str) -> set[str]:
@@ -217,12 +223,12 @@ def _tools(store: Store, run_id: str) -> set[str]:
 
 
 def _ended(store: Store, caller: str) -> list[RunRecord]:
-    found: list[RunRecord] = []
+    records: list[RunRecord] = []
     after: str | None = None
-    while len(found) < _SEARCHED:
-        page = store.runs.newest(caller, "done", min(100, _SEARCHED), after=after, rooms=False)
-        found += page
-        if len(page) < min(100, _SEARCHED):
+    while len(records) < _SEARCHED:
+        page = store.runs.newest(caller, "done", _PAGE, after=after, rooms=False)
+        records += page
+        if len(page) < _PAGE:
             break
         after = page[-1].id
-    return found
+    return records

@@ -134,12 +134,12 @@ def read_record(raw: JSON, *, where: str = "evidence") -> Record:
     if not isinstance(listed, list):
         raise ExplanationError(f"{where}.values: expected an array of [place, value], found {show(listed)}")
     values: dict[Path, JSON] = {}
-    for number, one in enumerate(listed):
-        match one:
+    for number, entry in enumerate(listed):
+        match entry:
             case [list() as at, value] if all(isinstance(key, str) for key in at):
                 values[tuple(map(str, at))] = value
             case _:
-                raise ExplanationError(f"{where}.values.{number}: expected [place, value], found {show(one)}")
+                raise ExplanationError(f"{where}.values.{number}: expected [place, value], found {show(entry)}")
     if view is not None:
         if not isinstance(view, dict):
             raise ExplanationError(f"{where}.view: expected an object or null, found {show(view)}")
@@ -163,20 +163,24 @@ def learn(
     A record removes the explanations that do not give its value. If it removes all of them, they stay and the literal
     is never determined again, because its value comes from something that no explanation describes.
     """
-    teaching = [one for one in records if one.teaches]
+    teaching = [record for record in records if record.teaches]
     profiles = dict(seen)
     for record in teaching:
         for reference, value in (record.view or {}).items():
             if reference in profiles:
                 profiles[reference] = grow(profiles[reference], value)
-    return [_learned(one, teaching) for one in explained], profiles
+    return [_learned(literal, teaching) for literal in explained], profiles
 
 
 def _learned(explained: Explained, records: Iterable[Record]) -> Explained:
-    about = [one for one in records if explained.at in one.values]
+    about = [record for record in records if explained.at in record.values]
     if not about:
         return explained
-    left = tuple(one for one in explained.by if all(_gives(one, record, explained.at) for record in about))
+    left = tuple(
+        explanation
+        for explanation in explained.by
+        if all(_gives(explanation, record, explained.at) for record in about)
+    )
     if not left:
         return replace(explained, why=explained.why or CONTRADICTED)
     # Runs with the same data show the same thing, so they count once. It is the whole data of the literal that must
@@ -188,7 +192,7 @@ def _learned(explained: Explained, records: Iterable[Record]) -> Explained:
             # It had no choice, so it shows nothing about the position.
             continue
         data = [record.read(reference) for reference in explained.references]
-        if len(different) < RUNS_FOR_POSITION and not any(_same_data(data, one) for one in different):
+        if len(different) < RUNS_FOR_POSITION and not any(_same_data(data, known) for known in different):
             different.append(data)
     before = 1 if selects(first) and first != explained.by[0] else explained.runs
     return replace(explained, by=left, runs=max(before, len(different)))
@@ -200,11 +204,11 @@ def _gives(explanation: Explanation, record: Record, at: Path) -> bool:
 
 
 def _same_data(left: list[JSON | Missing], right: list[JSON | Missing]) -> bool:
-    for one, other in zip(left, right, strict=True):
-        if isinstance(one, Missing) or isinstance(other, Missing):
-            if one is not other:
+    for value, other in zip(left, right, strict=True):
+        if isinstance(value, Missing) or isinstance(other, Missing):
+            if value is not other:
                 return False
-        elif not same(one, other):
+        elif not same(value, other):
             return False
     return True
 
@@ -218,7 +222,7 @@ def is_worth_keeping(
     if len(records) >= RECORDS:
         return False
     if new.kind == "assistant":
-        return sum(one.kind == "assistant" for one in records) < RUNS_FOR_POSITION
+        return sum(record.kind == "assistant" for record in records) < RUNS_FOR_POSITION
     return learn(explained, seen, [*records, new]) != learn(explained, seen, records)
 
 

@@ -115,7 +115,7 @@ class _Explaining:
     def _has_explained(self, place: int | None, keys: Path, value: JSON) -> bool:
         """Return whether something inside a list or object is explained."""
         if isinstance(value, dict | list) and value:
-            members = value.items() if isinstance(value, dict) else ((str(n), one) for n, one in enumerate(value))
+            members = value.items() if isinstance(value, dict) else ((str(n), item) for n, item in enumerate(value))
             return any(self._has_explained(place, (*keys, key), item) for key, item in members)
         return self._look(place, keys, value).is_explained
 
@@ -160,7 +160,9 @@ class _Explaining:
         if found.contradicted:
             # Each run chose another place.
             return Found([written], found.cut, contradicted=True)
-        by: list[Explanation] = [one for one in found.by if not isinstance(one, Constant) and one != written]
+        by: list[Explanation] = [
+            explanation for explanation in found.by if not isinstance(explanation, Constant) and explanation != written
+        ]
         if written in found.by:
             by.insert(0, written)
         return Found(by, found.cut) if by else None
@@ -178,14 +180,14 @@ class _Explaining:
         return max(1, sum(first.positions(read) for read in readers))
 
 
-def _parts_left(literal: JSON, one: Explanation) -> Iterator[str]:
+def _parts_left(literal: JSON, explanation: Explanation) -> Iterator[str]:
     """Yield what an explanation leaves of a literal as it is, and what can identify where it comes from."""
-    if isinstance(one, Joined):
+    if isinstance(explanation, Joined):
         yield str(literal)
-        texts = [part.constant for part in one.parts if isinstance(part, Constant)]
+        texts = [part.constant for part in explanation.parts if isinstance(part, Constant)]
         cores = [core_of(text) for text in texts if isinstance(text, str)]
         yield from (core for core in cores if not is_common(core))
-    elif isinstance(one, Constant):
+    elif isinstance(explanation, Constant):
         for _, value in islice(walk(literal), _PARTS):
             text = value if isinstance(value, str) else as_text(value)
             if isinstance(text, str) and not is_common(value):
@@ -198,4 +200,4 @@ def _is_option(schema: JSONObject | None) -> bool:
         return False
     alternatives = schema.get("anyOf")
     inner = [schema.get("items"), *(alternatives if isinstance(alternatives, list) else [])]
-    return any("enum" in one for one in (schema, *inner) if isinstance(one, dict))
+    return any("enum" in part for part in (schema, *inner) if isinstance(part, dict))

@@ -83,8 +83,8 @@ def parameter_names(filled: Sequence[Filled], taken: Collection[str] = ()) -> li
     used = set(taken)
     beside = _places_of_calls(filled)
 
-    def with_place_of_call(one: Filled) -> str:
-        return _told_apart(beside.get(one.call, ()), one)
+    def with_place_of_call(parameter: Filled) -> str:
+        return _told_apart(beside.get(parameter.call, ()), parameter)
 
     for candidate in (_alone, _with_parents, _with_source, _with_tool, _with_place, with_place_of_call):
         _name_unique(filled, candidate, names, used)
@@ -98,9 +98,9 @@ def _name_unique(
 ) -> None:
     """Name each parameter without a name whose candidate no other one has."""
     candidates: dict[int, str] = {}
-    for number, one in enumerate(filled):
+    for number, parameter in enumerate(filled):
         if number not in names:
-            candidates[number] = candidate(one)
+            candidates[number] = candidate(parameter)
 
     times = Counter(candidates.values())
     unique = {number: name for number, name in candidates.items() if name and name not in used and times[name] == 1}
@@ -117,11 +117,11 @@ def _count_the_rest(filled: Sequence[Filled], names: dict[int, str], used: set[s
 
     counts: Counter[str] = Counter()
     for number in rest:
-        one = filled[number]
-        own = own_name(one.keys)
+        parameter = filled[number]
+        own = own_name(parameter.keys)
         base = own
         if len(tools[own]) > 1:
-            base = _with_tool(one) or own
+            base = _with_tool(parameter) or own
         name = _counted(base, counts[base])
         counts[base] += 1
         while name in used:
@@ -152,35 +152,35 @@ def own_name(keys: Path) -> str:
     return clean if _NAME.fullmatch(clean) else f"value_{clean}".rstrip("_")[:LONGEST_PARAMETER]
 
 
-def _alone(one: Filled) -> str:
-    return own_name(one.keys)
+def _alone(parameter: Filled) -> str:
+    return own_name(parameter.keys)
 
 
-def _with_parents(one: Filled) -> str:
-    return _told_apart(_named_keys(one.keys)[:-1][-1:], one)
+def _with_parents(parameter: Filled) -> str:
+    return _told_apart(_named_keys(parameter.keys)[:-1][-1:], parameter)
 
 
-def _with_source(one: Filled) -> str:
-    source = _named_keys(one.source)
+def _with_source(parameter: Filled) -> str:
+    source = _named_keys(parameter.source)
     # `issue.id` tells an `id` apart as `issue_id`, and `head.sha` a `ref` as `sha_ref`.
     for key in reversed(source):
-        name = _told_apart([key], one)
+        name = _told_apart([key], parameter)
         if name:
             return name
     return ""
 
 
-def _with_tool(one: Filled) -> str:
-    return _told_apart([one.tool], one)
+def _with_tool(parameter: Filled) -> str:
+    return _told_apart([parameter.tool], parameter)
 
 
-def _with_place(one: Filled) -> str:
+def _with_place(parameter: Filled) -> str:
     """`notes_folder` for the path of a folder `notes`, and `report_file` for that of `report.md`."""
-    words = _place_words(one)
+    words = _place_words(parameter)
     if not words:
         return ""
-    text = str(one.value)
-    own_words = words_of(own_name(one.keys))
+    text = str(parameter.value)
+    own_words = words_of(own_name(parameter.keys))
     kind = "file" if _FILE.fullmatch(_last_segment(text)) else "folder"
     if "://" in text:
         kind = own_words[-1]
@@ -191,19 +191,19 @@ def _with_place(one: Filled) -> str:
 def _places_of_calls(filled: Sequence[Filled]) -> dict[int | None, list[str]]:
     """By call, the words of the one file or folder that its parameters name."""
     places: dict[int | None, list[list[str]]] = {}
-    for one in filled:
-        words = _place_words(one)
-        if words and one.call is not None:
-            places.setdefault(one.call, []).append(words)
+    for parameter in filled:
+        words = _place_words(parameter)
+        if words and parameter.call is not None:
+            places.setdefault(parameter.call, []).append(words)
     return {call: words[0] for call, words in places.items() if len(words) == 1}
 
 
-def _place_words(one: Filled) -> list[str]:
+def _place_words(parameter: Filled) -> list[str]:
     """The words of the last segment of a path or an address, without its extension; empty if a parameter has none."""
-    own_words = words_of(own_name(one.keys))
-    if not isinstance(one.value, str) or not own_words or own_words[-1] not in _PLACES:
+    own_words = words_of(own_name(parameter.keys))
+    if not isinstance(parameter.value, str) or not own_words or own_words[-1] not in _PLACES:
         return []
-    text = one.value
+    text = parameter.value
     if not _ROOT.match(text) and "/" not in text and _FILE.fullmatch(text) is None:
         return []
     last = _last_segment(text)
@@ -216,9 +216,9 @@ def _last_segment(text: str) -> str:
     return re.split(r"[/\\]", text.rstrip("/\\"))[-1].partition("?")[0]
 
 
-def _told_apart(before: Iterable[str], one: Filled) -> str:
+def _told_apart(before: Iterable[str], parameter: Filled) -> str:
     """The name of a parameter after other words; empty if these say nothing that the name does not say."""
-    own = own_name(one.keys)
+    own = own_name(parameter.keys)
     own_words = words_of(own)
     words = [word for text in before for word in words_of(text)]
     # `git_branch` of `branch` is `git_branch`.

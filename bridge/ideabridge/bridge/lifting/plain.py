@@ -283,7 +283,7 @@ def _reads_results(draft: PlanDraft, leaf: Leaf) -> bool:
 
 def _parts_and_words(draft: PlanDraft) -> Iterator[OpenPoint]:
     """Literals that nothing explains although a part of them stood in an earlier text, or that are a mind's words."""
-    given = {leaf.path for one in draft.parameters if not one.followed for leaf in one.leaves}
+    given = {leaf.path for parameter in draft.parameters if not parameter.followed for leaf in parameter.leaves}
     for leaf in draft.lifted.leaves:
         found = draft.lifted.found.get(leaf.path)
         if leaf.place is None or found is None or leaf.is_within(draft.chosen):

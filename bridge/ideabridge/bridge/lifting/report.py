@@ -77,11 +77,11 @@ def report_of(draft: PlanDraft, store: Store | None = None, caller: str = "") ->
         "requests": lifted.requests,
         "calls": calls,
         "parameters": list[JSON](_parameters(draft)),
-        "literals": [_literal(one, leaves.get(one.at)) for one in draft.explained],
+        "literals": [_literal(literal, leaves.get(literal.at)) for literal in draft.explained],
         "references": sum(leaf.reference is not None for leaf in lifted.leaves),
         "taken": dict[str, JSON](draft.chosen),
         "rows": [row.to_json() for row in rows],
-        "left_out": list[JSON](one.shown for one in lifted.left_out),
+        "left_out": list[JSON](call.shown for call in lifted.left_out),
         "consistent": fault is None,
         "difference": fault,
         "confirmed_by": list[JSON](agree),
@@ -92,9 +92,9 @@ def report_of(draft: PlanDraft, store: Store | None = None, caller: str = "") ->
 
 def _parameters(draft: PlanDraft) -> Iterator[JSONObject]:
     fills: dict[str, list[JSON]] = {}
-    for one in draft.parameters:
-        name = draft.inputs.renamed.get(one.name, one.name)
-        fills.setdefault(name, []).extend(leaf.path for leaf in one.leaves)
+    for parameter in draft.parameters:
+        name = draft.inputs.renamed.get(parameter.name, parameter.name)
+        fills.setdefault(name, []).extend(leaf.path for leaf in parameter.leaves)
     properties, required = draft.inputs.schema.get("properties"), draft.inputs.schema.get("required")
     for name, schema in (properties if isinstance(properties, dict) else {}).items():
         entry: JSONObject = {"name": name, "required": isinstance(required, list) and name in required}
@@ -104,17 +104,17 @@ def _parameters(draft: PlanDraft) -> Iterator[JSONObject]:
         yield {**entry, "fills": fills.get(name, [])}
 
 
-def _literal(one: Explained, leaf: Leaf | None) -> JSONObject:
-    taken, *others = one.by
+def _literal(literal: Explained, leaf: Leaf | None) -> JSONObject:
+    taken, *others = literal.by
     entry: JSONObject = {
-        "path": leaf.path if leaf is not None else ".".join(one.at),
+        "path": leaf.path if leaf is not None else ".".join(literal.at),
         "recorded": None if leaf is None else short(leaf.value),
         "from": taken.shown,
         "instead": [other.shown for other in others[:_ALTERNATIVES]],
         "more": max(0, len(others) - _ALTERNATIVES),
-        "runs": one.runs,
+        "runs": literal.runs,
     }
-    why = one.why or ("not every explanation was looked for" if one.cut else None)
+    why = literal.why or ("not every explanation was looked for" if literal.cut else None)
     return entry if why is None else {**entry, "why": why}
 
 
@@ -122,17 +122,17 @@ def _offers(draft: PlanDraft, store: Store, caller: str) -> Iterator[JSONObject]
     """Runs of the same shape, with the literals of which they would remove an explanation."""
     for run in runs_like(draft.lifted, store, caller):
         read = partial(run.read, arguments=draft.arguments(run))
-        settles = [".".join(one.at) for one in draft.explained if _contradicts(run, read, one)]
+        settles = [".".join(literal.at) for literal in draft.explained if _contradicts(run, read, literal)]
         yield {"run": run.run_id, "settles": list[JSON](settles)}
 
 
-def _contradicts(run: AlignedRun, read: Read, one: Explained) -> bool:
-    place = None if one.at[0] == "output" else int(one.at[1])
-    there = run.leaf(place, one.at[1:] if place is None else one.at[2:])
-    if isinstance(there, Missing):
+def _contradicts(run: AlignedRun, read: Read, literal: Explained) -> bool:
+    place = None if literal.at[0] == "output" else int(literal.at[1])
+    recorded = run.leaf(place, literal.at[1:] if place is None else literal.at[2:])
+    if isinstance(recorded, Missing):
         return False
-    values = [each.value(read) for each in one.by]
-    return any(isinstance(value, Missing) or not same(value, there) for value in values)
+    values = [explanation.value(read) for explanation in literal.by]
+    return any(isinstance(value, Missing) or not same(value, recorded) for value in values)
 
 
 # -- for people and models ------------------------------------------------------------------------------------------

@@ -93,15 +93,15 @@ class Found:
         """
         by = self.by
         for literal, read in runs:
-            by = [one for one in by if _gives(one, read, literal)]
+            by = [explanation for explanation in by if _gives(explanation, read, literal)]
         if by:
             return replace(self, by=by)
-        constants = [one for one in self.by if isinstance(one, Constant)]
+        constants = [explanation for explanation in self.by if isinstance(explanation, Constant)]
         return Found(list[Explanation](constants), self.cut, contradicted=True)
 
 
-def _gives(one: Explanation, read: Read, literal: JSON) -> bool:
-    value = one.value(read)
+def _gives(explanation: Explanation, read: Read, literal: JSON) -> bool:
+    value = explanation.value(read)
     return not isinstance(value, Missing) and same(value, literal)
 
 
@@ -131,7 +131,7 @@ class _Search:
         cut = self._values.is_cut(value)
         self._add(Constant(value), 0)
         if is_distinctive(value):
-            self._direct(value, lambda one: one)
+            self._direct(value, lambda explanation: explanation)
             self._other_notations()
             if isinstance(value, str):
                 self._within(value)
@@ -141,29 +141,29 @@ class _Search:
             for node in self._values.loose(value):
                 self._add(PathTo(node.reference), 0 if self._is_named(node) else _WEAK, node)
 
-        ordered = [one for _, one in sorted(self._ranked.values(), key=lambda ranked: ranked[0])]
+        ordered = [explanation for _, explanation in sorted(self._ranked.values(), key=lambda ranked: ranked[0])]
         kept = ordered[:MOST]
-        if not any(isinstance(one, Constant) for one in kept):
+        if not any(isinstance(explanation, Constant) for explanation in kept):
             kept[-1] = Constant(value)
         return Found(kept, cut or len(ordered) > MOST)
 
-    def _add(self, one: Explanation, more: int, node: Node | None = None, length: int = 0) -> None:
+    def _add(self, explanation: Explanation, more: int, node: Node | None = None, length: int = 0) -> None:
         """Add an explanation.
 
         Args:
-            one: the explanation, which gives the literal.
+            explanation: it gives the literal.
             more: what is added to its cost.
             node: the value that it takes.
             length: the length of a value within a text: of several, a longer one says more.
         """
         # There is one constant alone, whose value may be a list.
-        key = None if isinstance(one, Constant) else one
+        key = None if isinstance(explanation, Constant) else explanation
         if key not in self._ranked:
             likeness = 0 if node is None else self._likeness(node)
-            keys = sum(reference.count(".") for reference in one.references)
+            keys = sum(reference.count(".") for reference in explanation.references)
             latest = 0 if node is None else -self._values.number_of(node.root)
-            rank = one.cost + more, -length, -likeness, keys, latest, len(self._ranked)
-            self._ranked[key] = rank, one
+            rank = explanation.cost + more, -length, -likeness, keys, latest, len(self._ranked)
+            self._ranked[key] = rank, explanation
 
     def _likeness(self, node: Node) -> int:
         path = node.path
@@ -190,13 +190,13 @@ class _Search:
             # A key that is data selects as a position does.
             selected = COSTS["other position"] * min(node.data_keys, 2)
             self._add(wrap(PathTo(node.reference)), weak + selected, node)
-            for one in () if weak else self._selected(node):
-                self._add(wrap(one), weak, node)
+            for explanation in () if weak else self._selected(node):
+                self._add(wrap(explanation), weak, node)
 
     def _selected(self, node: Node) -> Iterator[Explanation]:
         """Yield the conditions that select a value from the only list on the way to it."""
         way = list(reversed(list(node.above)))
-        lists = [depth for depth, one in enumerate(way[:-1]) if isinstance(one.inner, list)]
+        lists = [depth for depth, above in enumerate(way[:-1]) if isinstance(above.inner, list)]
         if len(lists) != 1:
             return
         depth = lists[0]
@@ -229,14 +229,14 @@ class _Search:
         if isinstance(value, str):
             number = convert(value, ("number",))
             if isinstance(number, int | float) and convert(number, ("text",)) == value:
-                self._direct(number, lambda one: Converted(one, ("text",)))
+                self._direct(number, lambda explanation: Converted(explanation, ("text",)))
             for text in self._values.notations(value)[:PLACES]:
                 for change in ("lower", "upper", "title", "strip") if text != value else ():
                     if convert(text, (change,)) == value:
-                        self._direct(text, lambda one, by=(change,): Converted(one, by))
+                        self._direct(text, lambda explanation, by=(change,): Converted(explanation, by))
         elif isinstance(value, int | float):
             for text in _texts_of(value):
-                self._direct(text, lambda one: Converted(one, ("number",)))
+                self._direct(text, lambda explanation: Converted(explanation, ("number",)))
 
     # -- a value within a text -------------------------------------------------------------------------------------
 
@@ -371,26 +371,26 @@ def _fields(item: JSON) -> list[tuple[str, JSON]]:
         if "." in key or not key:
             continue
         if isinstance(value, dict):
-            inner = [(name, one) for name, one in islice(value.items(), 10) if name and "." not in name]
-            found += [(f"{key}.{name}", one) for name, one in inner if not isinstance(one, dict | list)]
+            inner = [(name, member) for name, member in islice(value.items(), 10) if name and "." not in name]
+            found += [(f"{key}.{name}", member) for name, member in inner if not isinstance(member, dict | list)]
         elif not isinstance(value, list):
             found.append((key, value))
     return found
 
 
-def selects(one: Explanation) -> bool:
+def selects(explanation: Explanation) -> bool:
     """Return whether an explanation may select by a position from a list; `positions` says so for given data.
 
     A run shows something about the position only if it had a choice: several items, or several matches.
     """
-    match one:
+    match explanation:
         case PathTo():
-            return one.has_positions
+            return explanation.has_positions
         case ItemOf():
             return True
         case Converted():
-            return selects(one.inner)
+            return selects(explanation.inner)
         case Joined():
-            return any(selects(part) for part in one.parts)
+            return any(selects(part) for part in explanation.parts)
         case _:
             return False
