@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from heapq import heappop, heappush
 from typing import Final
 
 from ideabridge.bridge.context.explanations import same
 from ideabridge.bridge.lifting.aligned import contrast
-from ideabridge.bridge.lifting.function import plan_machine
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.effect import AskApproval, Execute, ExecutionKey
 from ideabridge.bridge.loop.event import (
@@ -28,6 +28,7 @@ from ideabridge.bridge.runs.values import given_by
 from ideabridge.tools.encoding import JSONObject
 
 _NOBODY: Final = AT_TERMINAL
+_UNBOUNDED: Final = 1_000_000
 
 
 def inconsistency(
@@ -47,7 +48,7 @@ def inconsistency(
         catalogue: the tools; None: the tools of the run.
         unmade: the places of reading calls that the run did not make. They are answered with null.
     """
-    machine = plan_machine(run, catalogue or run.machine.catalogue, plan)
+    machine = _plan_machine(run, catalogue or run.machine.catalogue, plan)
     calls, shared = plan.expanded()
     explained = _without_questions(plan.explained)
     # With its explanations, as it is taken up: it is bound once.
@@ -69,6 +70,32 @@ def inconsistency(
     if run.is_done and not same(given, run.result):
         return f"with the recorded results it gives another output than the recorded one: {contrast(given, run.result)}"
     return None
+
+
+def _plan_machine(run: RecordedRun, catalogue: Catalogue, plan: Plan) -> Machine:
+    """Return a machine at the beginning of a plan, under the settings of a run. It asks nobody and has no limit on
+    parallel calls, so each call is due as early as possible. A run of fewer calls has room for those of the plan.
+    """
+    settings = replace(
+        run.machine.settings,
+        approval="allow_all",
+        planning="eager",
+        parallel_calls=_UNBOUNDED,
+        calls=max(run.machine.settings.calls, len(plan.calls)),
+        output_by_instance=plan.output_by_instance,
+    )
+    machine = Machine(catalogue)
+    machine.receive(
+        replace(
+            run.started,
+            mode="plan",
+            context=plan.context(),
+            settings=settings.to_json(),
+            output_schema=plan.output_schema,
+            mind=None,
+        )
+    )
+    return machine
 
 
 def _without_questions(explained: JSONObject | None) -> JSONObject | None:

@@ -23,13 +23,9 @@ from ideabridge.bridge.context.references import (
 from ideabridge.bridge.context.state import Missing, parsed_text
 from ideabridge.bridge.context.state import read as read_path
 from ideabridge.bridge.errors import PublicationError
-from ideabridge.bridge.loop.call import Call
-from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.event import CallDecided, Pattern, SolutionCancelled, SolutionProposed
-from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.progress import CallStatus, Progress
 from ideabridge.bridge.loop.question import edited_parameters
-from ideabridge.bridge.plan import Plan
 from ideabridge.bridge.runs.recorded import RecordedRun, find_idea, read_run
 from ideabridge.bridge.runs.stretch import unkept
 from ideabridge.bridge.store.idea import StoredIdea, function_schemas
@@ -519,53 +515,3 @@ def _without_reads(value: JSON, readers: Mapping[Path, Progress]) -> JSON:
         return f"{original}{format_path(below[1:])}"
     found = read_path(read.value, below)
     return value if isinstance(found, Missing) else escaped(found)
-
-
-# -- the graph of a plan --------------------------------------------------------------------------------------------
-
-UNBOUNDED = 1_000_000
-
-
-def plan_machine(run: RecordedRun, catalogue: Catalogue, plan: Plan) -> Machine:
-    """Return a machine at the beginning of a plan, under the settings of a run. It asks nobody and has no limit on
-    parallel calls, so each call is due as early as possible. A run of fewer calls has room for those of the plan.
-    """
-    settings = dataclasses.replace(
-        run.machine.settings,
-        approval="allow_all",
-        planning="eager",
-        parallel_calls=UNBOUNDED,
-        calls=max(run.machine.settings.calls, len(plan.calls)),
-        output_by_instance=plan.output_by_instance,
-    )
-    machine = Machine(catalogue)
-    machine.receive(
-        dataclasses.replace(
-            run.started,
-            mode="plan",
-            context=plan.context(),
-            settings=settings.to_json(),
-            output_schema=plan.output_schema,
-            mind=None,
-        )
-    )
-    return machine
-
-
-def reads_of(call: Call) -> set[int]:
-    """The calls whose results a call reads."""
-    return {
-        index for read in call.reads for alternative in read.bound for operand in alternative for index in operand or ()
-    }
-
-
-def all_before(steps: Mapping[int, Iterable[int]], start: Iterable[int]) -> set[int]:
-    """Return the calls that a set of calls leads to, in one step or several, with the set itself."""
-    found: set[int] = set()
-    waiting = list(start)
-    while waiting:
-        index = waiting.pop()
-        if index not in found:
-            found.add(index)
-            waiting.extend(steps.get(index, ()))
-    return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
@@ -12,7 +12,7 @@ from ideabridge.bridge.context.references import Path, Reference, parse_referenc
 from ideabridge.bridge.context.state import Missing, read
 from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.lifting.aligned import AlignedRun, Leaf, ValueSource, is_data_key, is_position, leaves_of_call
-from ideabridge.bridge.lifting.function import Function, LeftOut, all_before, executed_calls
+from ideabridge.bridge.lifting.function import Function, LeftOut, executed_calls
 from ideabridge.bridge.lifting.order import arrange, in_data_order, keep_order
 from ideabridge.bridge.lifting.search import Found
 from ideabridge.bridge.loop.catalogue import Catalogue
@@ -140,7 +140,7 @@ class Lifted:
         """
         changes = {place for place, call in enumerate(self.aligned.calls) if not call.reads_only}
         reads = {place: read for place, read in self._reads.items() if place is not None}
-        return all_before(reads, changes | self._reads.get(None, set()))
+        return _all_before(reads, changes | self._reads.get(None, set()))
 
     @cached_property
     def _reads(self) -> dict[int | None, set[int]]:
@@ -161,6 +161,18 @@ class Lifted:
         for text in found.by[0].references if found is not None and found.is_explained else ():
             if self.literal_of(text) is None:
                 yield from parse_reference(text).operands()
+
+
+def _all_before(steps: Mapping[int, Iterable[int]], start: Iterable[int]) -> set[int]:
+    """Return the calls that a set of calls leads to, in one step or several, with the set itself."""
+    found: set[int] = set()
+    waiting = list(start)
+    while waiting:
+        index = waiting.pop()
+        if index not in found:
+            found.add(index)
+            waiting.extend(steps.get(index, ()))
+    return found
 
 
 def selects_by_data(aligned: AlignedRun, source: ValueSource, step: int) -> bool:

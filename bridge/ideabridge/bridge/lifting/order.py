@@ -23,7 +23,8 @@ from ideabridge.bridge.context.references import (
 )
 from ideabridge.bridge.context.state import Missing, read
 from ideabridge.bridge.errors import PublicationError
-from ideabridge.bridge.lifting.function import Executed, reads_of
+from ideabridge.bridge.lifting.function import Executed
+from ideabridge.bridge.loop.call import Call
 from ideabridge.bridge.loop.graph import emission
 from ideabridge.bridge.loop.progress import CallStatus
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -40,11 +41,18 @@ _AS_WRITTEN: Final = frozenset({"_outputPath", "_id", "_after", "_tool", "_modul
 def in_data_order(calls: Sequence[Executed]) -> list[Executed]:
     """The calls, reordered so that each reads only earlier calls; otherwise in listing order."""
     by_index = {call.index: call for call in calls}
-    data = {call.index: sorted(reads_of(call.progress.call) & by_index.keys()) for call in calls}
+    data = {call.index: sorted(_reads_of(call.progress.call) & by_index.keys()) for call in calls}
     if all(index < reader for reader, read in data.items() for index in read):
         return list(calls)
     listed = {after: [before] for before, after in pairwise(by_index)}
     return [by_index[index] for part in emission(data, listed) for index in part]
+
+
+def _reads_of(call: Call) -> set[int]:
+    """The calls whose results a call reads."""
+    return {
+        index for read in call.reads for alternative in read.bound for operand in alternative for index in operand or ()
+    }
 
 
 def arrange(calls: Sequence[Executed], output: JSON) -> tuple[list[Executed], list[JSON], JSON]:
