@@ -142,7 +142,7 @@ async def test_a_tool_repeats_its_run_without_arguments(bridge: Bridge) -> None:
         published = await bridge.publish(run.id, "owner_length")
         assert published.input_schema is not None
         properties = published.input_schema["properties"]
-        told = "title of pages. Left out, it is taken from †results.0."
+        told = "title of pages. Left out, it is taken from result 0 (owner)."
         assert properties == {
             "name": {"type": "string", "description": "name of owner", "default": "ann"},
             "title": {"type": "string", "description": told},

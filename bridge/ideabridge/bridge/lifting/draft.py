@@ -45,6 +45,7 @@ from ideabridge.bridge.lifting.parameters import (
     parameters_of,
     renamed_inputs,
 )
+from ideabridge.bridge.lifting.rows import source_in_words
 from ideabridge.bridge.lifting.search import Found
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.plan import Plan, read_published
@@ -542,8 +543,11 @@ class _Making:
             if named is not None and named.given is not None:
                 sources[named.at] = named.by[0]
         self.explained = explained
+        tools = [call.name for call in self._lifted.aligned.calls]
         for parameter in self.parameters:
             parameter.source = sources.get(parameter.leaves[0].at, parameter.source)
+            if parameter.source is not None:
+                parameter.told = source_in_words(parameter.source.shown, tools)
 
     def _with_named_literals(self, literal: Explained) -> Explained | None:
         """Leave out the explanations by earlier literals that are no parameters; None if only the constant is left."""

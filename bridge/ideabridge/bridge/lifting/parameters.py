@@ -149,6 +149,7 @@ class Parameter:
         leaves: the literals that it fills.
         tool: the tool of the first of them.
         source: where a followed value comes from; None: the parameter has a default.
+        told: the same in words.
         also: it is a member of the object `also`.
     """
 
@@ -157,6 +158,7 @@ class Parameter:
     leaves: list[Leaf]
     tool: str = ""
     source: Explanation | None = None
+    told: str = ""
     also: bool = False
 
     @property
@@ -187,7 +189,7 @@ class Parameter:
             schema["description"] = f"{leaf.keys[-1] if leaf.keys else 'a value'} of {self.tool}"
         if self.source is None:
             return {**schema, "default": self.value}
-        told = f"Left out, it is taken from {clipped(self.source.shown, _SOURCE)}."
+        told = f"Left out, it is taken from {clipped(self.told or self.source.shown, _SOURCE)}."
         if "description" in schema:
             told = f"{str(schema['description']).rstrip('. ')}. {told}"
         return {**schema, "description": told}

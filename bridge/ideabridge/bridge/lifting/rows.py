@@ -145,7 +145,7 @@ def publication_notes(publication: Publication) -> list[str]:
         if isinstance(place, int) and place < len(tools):
             notes.append(f"calls.{place} ({tools[place]}): {DECISION}")
     seen = plan.get("seen")
-    read = [_in_words(reference, tools) for reference in seen] if isinstance(seen, dict) else []
+    read = [source_in_words(reference, tools) for reference in seen] if isinstance(seen, dict) else []
     if read:
         more = f" and {len(read) - _READ} more" if len(read) > _READ else ""
         notes.append(f"a value of another kind than before, in {', '.join(read[:_READ])}{more}")
@@ -202,7 +202,7 @@ def taken_from(literal: Explained, tools: Sequence[str]) -> str:
         tools: the tools of the calls, by place.
     """
     cheapest, *others = literal.by
-    text = SAME if isinstance(cheapest, Constant) else f"taken from {_in_words(cheapest.shown, tools)}"
+    text = SAME if isinstance(cheapest, Constant) else f"taken from {source_in_words(cheapest.shown, tools)}"
     if literal.why is not None:
         text += f" ({literal.why})"
     return text + _or_from(others, tools)
@@ -212,14 +212,19 @@ def _or_from(others: Sequence[Explanation], tools: Sequence[str]) -> str:
     """What a value may be instead: `; or from owner of result 0 (get_issue); or the same`."""
     text = ""
     for other in others[:_OTHERS]:
-        text += "; or the same" if isinstance(other, Constant) else f"; or from {_in_words(other.shown, tools)}"
+        text += "; or the same" if isinstance(other, Constant) else f"; or from {source_in_words(other.shown, tools)}"
     if len(others) > _OTHERS:
         text += f"; or {len(others) - _OTHERS} more"
     return text
 
 
-def _in_words(shown: str, tools: Sequence[str]) -> str:
-    """An explanation whose references say which tool gave a result: `owner of result 1 (get_issue)`."""
+def source_in_words(shown: str, tools: Sequence[str]) -> str:
+    """Return where a value comes from, for people: `owner of result 1 (get_issue)` for `†results.1.owner`.
+
+    Args:
+        shown: see `Explanation.shown`.
+        tools: the tools of the calls, by place.
+    """
 
     def spelled(match: re.Match[str]) -> str:
         keys = match[2].split(".")[1:]
