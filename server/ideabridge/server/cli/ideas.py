@@ -476,7 +476,7 @@ def idea_lines(
         lines += _indented(publication.description, 2)
         table = [*map(_hanging, lines), *_table_lines(publication)]
         lines = _below_table(publication, records)
-        plan = {key: value for key, value in (publication.present_plan or {}).items() if key not in _NOTED}
+        plan = {key: value for key, value in (publication.present_plan or {}).items() if key not in _BESIDE}
         lines += _running(publication.answer, plan or None, publication.recorded)
         lines.append(("context of its run", "bold"))
     else:
@@ -495,8 +495,8 @@ def idea_lines(
     return [*table, *map(_hanging, lines)]
 
 
-_NOTED: Final = ("seen", "watch", "decisions", "copied")
-"""The members of a plan that only warn; what they say stands below the table."""
+_BESIDE: Final = ("seen", "watch", "decisions", "copied", "pins")
+"""The members of a plan that only warn, as the notes do, and the digests of its tools."""
 
 
 def _hanging(line: Line) -> Line:
