@@ -9,8 +9,10 @@ import pytest
 from ideabridge.bridge import Bridge, report_of
 from ideabridge.bridge.context.plan_literals import read_computations
 from ideabridge.bridge.lifting.aligned import Leaf
+from ideabridge.bridge.lifting.alike import runs_like
 from ideabridge.bridge.lifting.function import read_function
 from ideabridge.bridge.lifting.index import Values
+from ideabridge.bridge.lifting.lift import lift
 from ideabridge.bridge.lifting.lifted import arranged
 from ideabridge.bridge.lifting.parameters import Parameter, ParameterDecision, parameters_of
 from ideabridge.bridge.lifting.search import explain
@@ -60,10 +62,25 @@ def change(key: str, text: str) -> str:
     return f"{key}: {text}"
 
 
-def _keep_session(store: Store, made: list[EndedCall]) -> None:
-    """Store a session of some calls as the run `run_many`."""
+def _keep_session(store: Store, made: list[EndedCall], run: str = "run_many") -> None:
+    """Store a session of some calls as a run."""
     ended = ended_run(made, Settings(), "x", "nobody")
-    keep_ended(store, "run_many", ended, caller="local", title="x", fingerprint="x", origin={})
+    keep_ended(store, run, ended, caller="local", title="x", fingerprint="x", origin={})
+
+
+def test_runs_that_are_long_together_are_not_read_to_be_offered() -> None:
+    tools = {one.name: one for one in Toolbox(look).tools.values()}
+    with Store.open(":memory:") as store:
+        for run, calls in (("run_long", 1_000), ("run_short", 2), ("run_other", 2)):
+            keys = [f"{run}-{number}" for number in range(calls)]
+            made = [EndedCall(tools["look"], {"key": key}, 0, {"next": key}) for key in keys]
+            _keep_session(store, made, run)
+        looked = len(runs_like(lift(store, "run_short", "local"), store, "local"))
+        steps = instructions_of(lambda: runs_like(lift(store, "run_short", "local"), store, "local"))
+        assert looked == 1
+
+        # To read the long run alone takes more than a million.
+        assert steps < 200_000, steps
 
 
 def _steps_of_a_session(calls: int) -> int:

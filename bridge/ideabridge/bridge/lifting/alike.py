@@ -35,8 +35,8 @@ _PAGE: Final = 100
 _EXAMINED: Final = 5
 """The most runs with the same tools that are read to find those of the same shape, which are offered."""
 
-_COMPARED: Final = 500
-"""The most calls of a run that is compared with others unasked: it takes as long as lifting each of them."""
+_EVENTS: Final = 2_000
+"""The most events of these runs together, about 500 calls: nobody asked to have them read."""
 
 
 class OtherShapeError(PublicationError):
@@ -197,19 +197,20 @@ def _differs(mine: AlignedRun, other: AlignedRun, place: int, keys: Path, text: 
 
 
 def runs_like(mine: Lifted, store: Store, caller: str) -> list[AlignedRun]:
-    """Return a caller's latest runs that made the same calls with other data, at most five, and none of a run of over
-    500 calls. None of them is taken by itself: an unrelated task of the same shape shows nothing.
+    """Return a caller's latest runs that made the same calls with other data, at most five, with at most about 500
+    calls. None of them is taken by itself: an unrelated task of the same shape shows nothing.
     """
     alike: list[AlignedRun] = []
-    if len(mine.aligned.calls) > _COMPARED:
-        return alike
     known = {mine.aligned.run_id, *(other.run_id for other in mine.others)}
     tools = {call.name for call in mine.aligned.calls}
     examined = 0
+    events = 0
     for record in _ended(store, caller):
-        if record.id in known or record.parent is not None or not tools <= _tools(store, record.id):
+        is_long = events + record.last_event > _EVENTS
+        if is_long or record.id in known or record.parent is not None or not tools <= _tools(store, record.id):
             continue
         examined += 1
+        events += record.last_event
         # Otherwise it has another shape, the same data, or cannot be examined.
         with suppress(IdeabridgeError):
             alike.append(aligned_run(mine, store, record.id, caller))
