@@ -39,6 +39,7 @@ class Drafted:
         plan: the plan in the form of a publication.
         calls: its calls, as the run named their tools.
         schema: the input of the tool.
+        renamed: the new names of parameters, by their names in the run.
         arguments: the input with which the tool repeats the run.
         places: for each call, its number in the run, several numbers, or null; None for a run over instances.
         difference: why the plan is not self-consistent; None if it is.
@@ -54,6 +55,7 @@ class Drafted:
     plan: JSONObject
     calls: list[JSON]
     schema: JSONObject
+    renamed: dict[str, str]
     arguments: JSONObject
     places: list[JSON] | None
     difference: str | None
@@ -164,6 +166,7 @@ def draft_of(
         "plan": draft.plan(),
         "calls": draft.calls,
         "schema": draft.inputs.schema,
+        "renamed": dict[str, JSON](draft.inputs.renamed),
         "arguments": draft.arguments(lifted.aligned),
         "places": places,
         "difference": difference,

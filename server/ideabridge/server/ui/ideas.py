@@ -13,10 +13,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ideabridge.bridge.context.explanations import CUT, Explained, as_it_runs, read_explained
+from ideabridge.bridge.context.explanations import CUT, Explained, as_it_runs
 from ideabridge.bridge.context.state import Missing, read
 from ideabridge.bridge.errors import NoFinishedRunError, ProgramRefusedError, PublicationError
-from ideabridge.bridge.lifting.evidence import KINDS, read_record
+from ideabridge.bridge.lifting.evidence import KINDS, explained_in, read_record
 from ideabridge.bridge.lifting.plain import read_open
 from ideabridge.bridge.lifting.rows import publication_rows, read_rows
 from ideabridge.bridge.publishing.drafting import Drafted
@@ -354,7 +354,8 @@ class IdeaPages:
             as_it_is = True
         except PublicationError as error:
             why = str(error)
-        copied = [] if draft is None else _choices_in(draft)
+        # Reading the literals of many calls takes long.
+        copied = [] if draft is None else await compute_in_thread(_choices_in, draft)
         return self._site.page(
             request,
             "publish.html",
@@ -581,16 +582,15 @@ def _settled(choices: JSONObject, copied: list[CopiedValue]) -> dict[str, JSON]:
 
 def _choices_in(draft: Drafted) -> list[CopiedValue]:
     """What a person may choose for each copied value of a draft."""
-    return [_choice(literal, draft.calls) for literal in draft.explained]
+    return [_choice(literal, draft.calls) for literal in explained_in(draft.plan)]
 
 
 def _choices_of(publication: Publication) -> list[CopiedValue]:
     """What is taken for each copied value of a published plan, under the present evidence."""
     plan = publication.plan or {}
-    listed = (publication.learned or plan).get("explained")
     calls = plan.get("calls")
-    explained = [read_explained(literal) for literal in listed] if isinstance(listed, list) else []
-    return [_choice(literal, calls if isinstance(calls, list) else [], plan) for literal in explained]
+    literals = explained_in(publication.learned or plan)
+    return [_choice(literal, calls if isinstance(calls, list) else [], plan) for literal in literals]
 
 
 def _choice(literal: Explained, calls: list[JSON], plan: JSONObject | None = None) -> CopiedValue:
