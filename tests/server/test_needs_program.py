@@ -499,6 +499,30 @@ async def test_the_person_is_asked_at_each_call_that_no_recording_reached(
 
 
 @pytest.mark.parametrize("era", ERAS)
+async def test_an_assistant_decides_on_each_call_that_no_recording_reached(tmp_path: Path, era: str) -> None:
+    work = TASKS["filter by label"]
+    async with over_stdio(office(tmp_path), era) as client:
+        await by_hand(client, work)
+        session = (await call(client, "check_run"))["sessions"][0]["run"]
+        await call(client, "publish_idea", **{**handed_in(work, session), "program": OTHERS_TOO})
+        await call(client, "done")
+        told = await client.call_tool("task", {"with_label": "late", "name": "soon", "others": "rest"})
+        assert told.is_error
+        run = (told.meta or {})["ideabridge/run"]
+        asked: list[str] = []
+        while (shown := await call(client, "check_run", run=run))["status"] == "needs_approval":
+            [question] = shown["approvals"]
+            asked.append(question["call"]["issue_id"])
+            decision = {"approval": question["approval"], "decision": "approve"}
+            granting = {**decision, "grant": {"for": "run"}}
+            said = await refused(client, "decide_approval", run=run, decisions=[granting])
+            assert "only a person grants a tool for the rest of a run" in said
+            await call(client, "decide_approval", run=run, decisions=[decision])
+        assert asked == ["I-101", "I-102"]
+        assert len(structured(await client.call_tool("done", {}))["result"]) == 3
+
+
+@pytest.mark.parametrize("era", ERAS)
 async def test_save_as_says_in_one_line_that_a_program_would_help(tmp_path: Path, era: str) -> None:
     async with over_stdio(office(tmp_path), era) as client:
         calls = [{"_tool": "rows", "table": "sales"}]
