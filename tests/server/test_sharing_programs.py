@@ -17,6 +17,7 @@ from mcp.client.streamable_http import streamable_http_client
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 from tests import preloaded
+from tests.server.sampled import Model
 from tests.server.serving import BIN, ERAS, all_tools, call, http_process, over_stdio, refused, structured, text
 from tests.server.test_needs_program import TASKS, by_hand, handed_in, office
 
@@ -152,6 +153,26 @@ async def test_a_program_that_the_recordings_refuse_is_put_before_nobody(configu
         wrong = {**arguments, "program": WORK.program.replace('"boss"', '"bob"')}
         assert '"to": "bob"' in await refused(client, "publish_idea", **wrong)
     assert not shown
+
+
+async def test_what_a_clients_model_wrote_waits_until_it_is_handed_in(configuration: Path, era: str) -> None:
+    answer = {"program": WORK.program, "inputs": [WORK.given], "description": "Sums a table."}
+    model = Model(
+        {"calls": [{"_tool": "rows", "table": "sales"}], "output": None},
+        {"calls": [{"_tool": "send", "to": "boss", "text": "Bern 325, Kiel 75"}], "output": None},
+        {"calls": [], "output": {"Bern": 325, "Kiel": 75}},
+        {"calls": [], "output": answer},
+    )
+    async with over_stdio(configuration, era, **model.keys) as client:
+        schema = {"type": "object"}
+        run = await call(client, "solve", task="Sum the sales by city for the boss.", output_schema=schema)
+        made = await call(client, "publish_idea", idea=run["run"], name="task")
+        assert (made["version"], made["answer"]) == (1, "auto")
+        assert "'task' is shared with others, and an assistant wrote the program" in made["note"]
+        assert "and a person is asked" in made["note"]
+        handed = await call(client, "publish_idea", idea=run["run"], name="task", **answer)
+        assert len(handed["needs_person"]["approvals"]) == 1
+    assert versions(configuration.parent) == [1]
 
 
 @asynccontextmanager
