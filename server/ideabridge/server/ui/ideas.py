@@ -624,5 +624,5 @@ def _runs(publication: Publication) -> JSONObject | None:
     plan = publication.present_plan
     if plan is None:
         return None
-    left_out = ("program", "lifting", "pins", "seen", "watch")
+    left_out = ("program", "lifting", "pins", "seen", "watch", "decisions", "copied")
     return {key: value for key, value in as_it_runs(plan).items() if key not in left_out}
