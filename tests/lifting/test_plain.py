@@ -91,6 +91,20 @@ def kinds(bridge: Bridge, run: str, *more: str) -> list[tuple[str, str]]:
     return [(point.kind, point.at) for point in left_open(bridge, run, *more)]
 
 
+async def test_a_result_that_a_session_neither_reads_nor_returns_is_open(bridge: Bridge) -> None:
+    read: JSONObject = {"_tool": "page", "address": "dora.example"}
+    counted: JSONObject = {"_tool": "lines", "path": "may.txt"}
+    stored: JSONObject = {"_tool": "store", "key": "k", "value": 4321}
+    draft = bridge.lift(await by_hand(bridge, read, counted, stored))
+    assert open_points(draft) == []
+    points = open_points(draft, output_counts=False)
+    # Nobody makes a call that changes something for what it returns.
+    assert [(point.kind, point.at) for point in points] == [
+        ("dropped_result", "calls.0"),
+        ("dropped_result", "calls.1"),
+    ]
+
+
 # -- inside a longer text ---------------------------------------------------------------------------------------------
 
 PAGE: JSONObject = {"_tool": "page", "address": "dora.example"}

@@ -96,7 +96,7 @@ class PlanDraft:
     @cached_property
     def seen(self) -> JSONObject:
         """The profiles of the values that the plan reads, by the text of their references; see `context/seen.py`."""
-        texts = dict.fromkeys([*self._read_texts, *(text for texts in self.watch.values() for text in texts)])
+        texts = dict.fromkeys([*self.references, *(text for texts in self.watch.values() for text in texts)])
         profiles: JSONObject = {}
         for run in (self.lifted.aligned, *self.lifted.others):
             arguments = self.arguments(run)
@@ -115,7 +115,7 @@ class PlanDraft:
         may change something.
         """
         calls = self.lifted.aligned.calls
-        read = {operand_path(text) for text in self._read_texts}
+        read = {operand_path(text) for text in self.references}
         later = _LaterCalls(calls)
         watched: dict[int, list[str]] = {}
         count = 0
@@ -140,7 +140,7 @@ class PlanDraft:
         return watched
 
     @cached_property
-    def _read_texts(self) -> list[str]:
+    def references(self) -> list[str]:
         """The references with one operand that calls, the output and explanations read."""
         holes: list[Hole] = []
         compile_value([*self.calls, self.output], holes, [])

@@ -37,6 +37,7 @@ OpenKind: TypeAlias = Literal[
     "failed_call",
     "repeated_tool",
     "recorded_text",
+    "dropped_result",
     "no_plan",
 ]
 """What is open:
@@ -51,6 +52,7 @@ OpenKind: TypeAlias = Literal[
 - `failed_call`: a call failed, and the plan leaves it out;
 - `repeated_tool`: the run called one tool three times or more;
 - `recorded_text`: a part of the output is a mind's own words;
+- `dropped_result`: nobody said what the run returns, and a result is neither returned nor read by a later call;
 - `no_plan`: the run cannot become a plan.
 """
 
@@ -102,8 +104,13 @@ def read_open(raw: JSON) -> list[OpenPoint]:
     return points
 
 
-def open_points(draft: PlanDraft) -> list[OpenPoint]:
-    """What a draft leaves open, at most 50 points; empty: it is plain."""
+def open_points(draft: PlanDraft, *, output_counts: bool = True) -> list[OpenPoint]:
+    """What a draft leaves open, at most 50 points; empty: it is plain.
+
+    Args:
+        draft: the draft.
+        output_counts: False: nobody said what its run returns, so the draft returns the result of the last call.
+    """
     points = [
         *_left_out(draft),
         *_repeated(draft),
@@ -112,6 +119,8 @@ def open_points(draft: PlanDraft) -> list[OpenPoint]:
         *_put_together(draft),
         *_parts_and_words(draft),
     ]
+    if not output_counts:
+        points += _dropped(draft)
     return points[:_MOST]
 
 
@@ -120,6 +129,15 @@ def _left_out(draft: PlanDraft) -> Iterator[OpenPoint]:
         if call.matters:
             why = f"{call.name} was left out, because {call.why}; what came after may have been made because of it"
             yield OpenPoint("failed_call", f"calls.{call.index}", why)
+
+
+def _dropped(draft: PlanDraft) -> Iterator[OpenPoint]:
+    """Calls that only read, and whose results nothing reads: what they say is not returned."""
+    read = {_place_read(operand_path(text)) for text in draft.references}
+    for place, call in enumerate(draft.lifted.aligned.calls):
+        if call.reads_only and place not in read:
+            why = f"no later call reads the result of {call.name}, and the tool does not return it"
+            yield OpenPoint("dropped_result", f"calls.{place}", why)
 
 
 def _repeated(draft: PlanDraft) -> Iterator[OpenPoint]:

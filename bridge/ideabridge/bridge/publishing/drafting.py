@@ -23,6 +23,7 @@ from ideabridge.bridge.lifting.report import report_of
 from ideabridge.bridge.publishing.teaching import records_of
 from ideabridge.bridge.reading import are_small, read_beside
 from ideabridge.bridge.runs.recorded import find_idea
+from ideabridge.bridge.runs.stretch import KIND as SESSION_KIND
 from ideabridge.bridge.store.store import Store
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.threads import compute_in_thread
@@ -174,8 +175,15 @@ def draft_of(
         "confirmed": list[JSON](confirmed),
         "records": [one.to_json() for one in records_of(draft, caller)],
         "report": report_of(draft, store, caller),
-        "open": [point.to_json() for point in open_points(draft)],
+        "open": _open_of(store, draft),
     }
+
+
+def _open_of(store: Store, draft: PlanDraft) -> list[JSON]:
+    """What a draft leaves open, as JSON."""
+    record = store.runs.get(draft.lifted.function.run.id)
+    is_session = record is not None and record.kind == SESSION_KIND
+    return [point.to_json() for point in open_points(draft, output_counts=not is_session)]
 
 
 def shape_of(store: Store, ref: str, caller: str) -> JSONObject | None:
@@ -194,4 +202,4 @@ def points_of(store: Store, refs: list[str], caller: str) -> list[JSON]:
         draft = drafted(store, first, caller, {"runs": list[JSON](others)}, None, strict=False)
     except PublicationError as error:
         return [OpenPoint("no_plan", "", f"the run is no plan: {error}").to_json()]
-    return [point.to_json() for point in open_points(draft)]
+    return _open_of(store, draft)

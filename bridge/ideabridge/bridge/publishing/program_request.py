@@ -58,7 +58,7 @@ ANSWER_SCHEMA: Final[JSONObject] = {
 
 TASK: Final = (
     "Write one Python program that does what the recorded run did, and does it for other input, too. With the input of"
-    " the run it makes the same calls with the same parameters and returns the same output."
+    " the run it makes the same calls with the same parameters, and returns the same output if one was asked for."
 )
 
 _RULES: Final = """\

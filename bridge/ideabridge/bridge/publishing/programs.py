@@ -580,6 +580,51 @@ def copied_values(program: str, given: JSON, recordings: Iterable[RecordedResult
     return found[:_COPIED]
 
 
+def sent_texts(program: str, given: JSON, recordings: Iterable[RecordedResults]) -> list[RecordedLiteral]:
+    """The texts of a program that its recorded runs sent to a tool, and that are no value of the input; at most 20.
+
+    A text counts if it was a whole parameter of a call, or if it has a digit and was a part of one, as the month in a
+    path. What a parameter may only choose from (`enum`) names no data. Defaults of members of `input` are left to
+    `recorded_defaults`.
+    """
+    tree = parsed(program)
+    literals = [] if tree is None else [literal for literal in _literals(tree) if not literal.parameter]
+    inputs = {digest(value) for _, value in walk(given)}
+    texts = {literal.value for literal in literals if isinstance(literal.value, str)}
+    texts = {text for text in texts if digest(text) not in inputs}
+    places: dict[str, str] = {}
+    for recording in recordings:
+        places = {**_places_sent(recording, texts), **places}
+    sent = [
+        RecordedLiteral(literal.lineno, literal.value, places[digest(literal.value)])
+        for literal in literals
+        if digest(literal.value) in places
+    ]
+    return sent[:_COPIED]
+
+
+def _places_sent(recording: RecordedResults, texts: Collection[str]) -> dict[str, str]:
+    """The calls that were sent a text, or a text of which it is a part, by the digests of the texts."""
+    places: dict[str, str] = {}
+    left = set(texts)
+    for call in recording.calls:
+        properties = call.tool.parameters.get("properties")
+        for path, value in walk(call.parameters):
+            schema = properties.get(path[0]) if path and isinstance(properties, dict) else None
+            is_option = isinstance(schema, dict) and "enum" in schema
+            if is_option or not isinstance(value, str):
+                continue
+            for text in [text for text in left if text == value or _is_data_in(text, value)]:
+                places[digest(text)] = f"calls.{call.index} ({call.tool.label}) at {_path_text(path)}"
+                left.discard(text)
+    return places
+
+
+def _is_data_in(text: str, value: str) -> bool:
+    """Return whether a text with a digit is a part of another: a word may be in it by chance."""
+    return any(map(str.isdigit, text)) and stands_in(text, value)
+
+
 def recorded_defaults(
     program: str, stated: Mapping[str, JSON], given: Sequence[JSON], recordings: Sequence[RecordedResults]
 ) -> list[RecordedLiteral]:

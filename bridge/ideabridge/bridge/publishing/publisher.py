@@ -96,6 +96,7 @@ from ideabridge.bridge.publishing.programs import (
     recorded_defaults,
     reproduce,
     seen_before_sent,
+    sent_texts,
     unreached_sites,
 )
 from ideabridge.bridge.publishing.teaching import add_record, without_claims
@@ -573,6 +574,11 @@ class Publisher:
                 plan["recorded_defaults"] = list[JSON](dict.fromkeys(literal.parameter for literal in defaults))
         if written.is_of_mind and not runs:
             _expect_confirmed(copied, written.constants)
+        if own_program(function) != program:
+            # Most of these are the same for every input, so they are named and not asked about.
+            sent = await compute_in_thread(sent_texts, program, list[JSON](given), recorded)
+            known = {(literal.line, literal.value) for literal in copied}
+            copied += [literal for literal in sent if (literal.line, literal.value) not in known]
         if copied:
             plan["copied"] = [value.text for value in copied]
         report: JSONObject = {"reproduces": [function.run.id, *runs], "copied": [value.text for value in copied]}

@@ -171,6 +171,6 @@ def _left(count: int) -> str:
     if left == 1:
         return "One more program may follow"
     return (
-        f"{count} programs were refused, so leave it at that unless the person asks for more: the version without a"
-        " program stays"
+        f"{count} programs were refused, so leave it at that unless the person asks for more: what is published stays"
+        " as it is"
     )
