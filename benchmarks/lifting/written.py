@@ -117,8 +117,11 @@ def filled_in(case: Case, world: Renaming, schema: JSONObject, answer: JSONObjec
         schema: of the input of the tool.
         answer: the answer of the mind, with the values that its own parameters had in world 0.
     """
-    given = case.given(world)
     properties = schema.get("properties")
+    given = case.given(world)
+    if schema.get("additionalProperties") is False and isinstance(properties, dict):
+        # A caller sees the schema. What the program reads from results needs no parameter.
+        given = {key: value for key, value in given.items() if key in properties}
     inputs = answer.get("inputs")
     first = inputs[0] if isinstance(inputs, list) and inputs else None
     recorded: JSONObject = dict(first) if isinstance(first, dict) else {}
