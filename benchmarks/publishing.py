@@ -96,7 +96,7 @@ async def by_plan(bridge: Bridge) -> str:
 
 
 def by_hand(bridge: Bridge, calls: int) -> str:
-    """Store a session of so many calls, three for each issue, and return the id of its run."""
+    """Store a session with this number of calls, three for each issue, and return the id of its run."""
     tools = {one.name: one for one in Toolbox(search, read_issue, note).tools.values()}
     made: list[EndedCall] = []
     for step in range(calls):
