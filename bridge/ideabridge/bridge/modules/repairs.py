@@ -622,6 +622,9 @@ def _is_plain(result: Object) -> bool:
     structured = result.get("structuredContent")
     if structured is not None and not isinstance(structured, dict):
         return False
+    meta = result.get("_meta")
+    if meta is not None and not isinstance(meta, dict):
+        return False
     for block in cast("list[Any]", content):
         if not isinstance(block, dict) or block.keys() != _TEXT_BLOCK or block["type"] != "text":
             return False
@@ -648,7 +651,8 @@ def _has_many_parts(result: Object) -> bool:
 
 
 _MANY_PARTS: Final = 5000
-_PLAIN: Final = frozenset({"content", "structuredContent", "isError", "resultType"})
+# Servers of 2026-07-28 name themselves in the `_meta` of every result.
+_PLAIN: Final = frozenset({"content", "structuredContent", "isError", "resultType", "_meta"})
 _TEXT_BLOCK: Final = frozenset({"type", "text"})
 
 
