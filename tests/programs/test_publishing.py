@@ -241,6 +241,15 @@ async def test_parameters_get_descriptions_and_defaults(bridge: Bridge) -> None:
         await bridge.publish(run.id, "times", parameters={"k": {"required": True}})
 
 
+async def test_a_replay_says_that_a_program_answered(bridge: Bridge) -> None:
+    await bridge.publish((await ended(bridge, "input['n'] + 1", {"n": 2})).id, "more")
+    replay = await bridge.start_idea("more", {"n": 5})
+    assert replay.run is not None
+    assert replay.answer == "program"
+    assert await replay.run.wait() == "done"
+    assert (replay.run.way, replay.run.given()) == ("program", 6)
+
+
 async def test_other_runs_of_it_confirm_it(bridge: Bridge) -> None:
     first = await ended(bridge, PAGES, {"size": 2})
     second = await ended(bridge, PAGES, {"size": 4, "prefix": "c"})

@@ -48,12 +48,12 @@ class Replay:
     """The answer to a call of a published idea.
 
     Attributes:
-        answer: the source of the output: recorded, a plan or program, or a mind.
+        answer: the source of the output: recorded, a plan, a program, or a mind.
         output: the recorded output, if the answer is recorded.
         run: the run that computes any other output; wait for it.
     """
 
-    answer: Literal["recorded", "plan", "solve"]
+    answer: Literal["recorded", "plan", "program", "solve"]
     output: Any = None
     run: Run | None = None
 

@@ -592,10 +592,12 @@ class Run:
         return made - self.turns.by_plan
 
     @property
-    def way(self) -> Literal["plan", "solve"]:
-        """How the run answers: by a plan alone, or by a mind, also after a plan."""
-        alone = self.machine.mode == "plan" or (self.turns.by_plan and self.machine.step == 0)
-        return "plan" if alone else "solve"
+    def way(self) -> Literal["plan", "program", "solve"]:
+        """How the run answers: by a plan or a program alone, or by a mind, also after one of these."""
+        is_alone = self.machine.mode == "plan" or (self.turns.by_plan and self.machine.step == 0)
+        if not is_alone:
+            return "solve"
+        return "plan" if self.machine.solution.program is None else "program"
 
     # -- people ------------------------------------------------------------------------------------------------
 
