@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import replace
 
 import anyio
 import pytest
@@ -467,8 +468,9 @@ async def test_a_recorded_default_is_asked_about_and_said_when_it_is_used(
     ) as caught:
         await bridge.publish(run, "tell", program=answered(program, **said))
     assert caught.value.values == ["all is quiet in web"]
-    said["constants"] = ["all is quiet in web"]
-    published = await bridge.publish(run, "tell", program=answered(program, **said))
+    # A person's program is published as it is.
+    written = replace(answered(program, **said), is_of_mind=False)
+    published = await bridge.publish(run, "tell", program=written)
     assert (published.plan or {})["recorded_defaults"] == ["text"]
     tracker.notes.clear()
     for given, assumed in (({"project": "app"}, 1), ({"project": "app", "text": "so is app"}, 0)):
@@ -500,8 +502,7 @@ await tools.notify(text=input.get("who", "ann") + ", all is quiet in " + input["
     said: JSONObject = {"inputs": [{"project": "web"}]}
     with pytest.raises(ConstantsOpenError, match=r'the default of who, "ann", is also in calls\.1 \(notify\) at text'):
         await bridge.publish(run, "tell", program=answered(program, **said))
-    said["constants"] = ["ann"]
-    published = await bridge.publish(run, "tell", program=answered(program, **said))
+    published = await bridge.publish(run, "tell", program=replace(answered(program, **said), is_of_mind=False))
     assert (published.plan or {})["recorded_defaults"] == ["who"]
     tracker.notes.clear()
     for given, assumed in (({"project": "app"}, 1), ({"project": "app", "who": "bob"}, 0)):
@@ -511,6 +512,37 @@ await tools.notify(text=input.get("who", "ann") + ", all is quiet in " + input["
             assert await replay.run.wait() == "done"
         assert [one["at"] for one in replay.run.assumed] == ["input.who"] * assumed
     assert tracker.notes == ["ann, all is quiet in app", "bob, all is quiet in app"]
+
+
+async def test_a_default_that_its_author_calls_constant_is_not_assumed(bridge: Bridge, tracker: Tracker) -> None:
+    run = await by_hand(
+        bridge,
+        [{"_tool": "issues", "project": "web"}],
+        [{"_tool": "notify", "text": "ann, web is quiet"}],
+        output={"told": True},
+    )
+    program = """
+import tools
+await tools.issues(project=input["project"])
+await tools.notify(text=input.get("who", "ann") + ", " + input["project"] + " is " + input.get("how", "quiet"))
+{"told": True}
+"""
+    said: JSONObject = {"inputs": [{"project": "web"}], "constants": ["ann", "quiet"]}
+    published = await bridge.publish(run, "tell", program=answered(program, **said))
+    assert "recorded_defaults" not in (published.plan or {})
+    # Whoever reads about the tool still sees that the values are recorded ones.
+    assert any("the default of who" in text for text in (published.report or {})["copied"])
+    tracker.notes.clear()
+    replay = await bridge.start_idea("tell", {"project": "app"})
+    assert replay.run is not None
+    with anyio.fail_after(30):
+        assert await replay.run.wait() == "done"
+    assert replay.run.assumed == []
+    assert tracker.notes == ["ann, app is quiet"]
+    # What a person calls constant in a program is not assumed, and the rest is.
+    written = replace(answered(program, **{**said, "constants": ["quiet"]}), is_of_mind=False)
+    published = await bridge.publish(run, "tell", program=written)
+    assert (published.plan or {})["recorded_defaults"] == ["who"]
 
 
 @pytest.mark.parametrize(("number", "is_data"), [(4711, True), (50, False)])
@@ -534,8 +566,7 @@ await tools.ticket(number=input.get("number", {number}))
         calls: list[JSONObject] = [{"_tool": "newest"}, {"_tool": "ticket", "number": number}]
         run = await by_hand(bridge, [calls[0]], [calls[1]], output={"told": True})
         program += '{"told": True}\n'
-        said: JSONObject = {"constants": [number]} if is_data else {}
-        published = await bridge.publish(run, "look", program=answered(program, **said))
+        published = await bridge.publish(run, "look", program=replace(answered(program), is_of_mind=False))
         assert ("recorded_defaults" in (published.plan or {})) == is_data
         replay = await bridge.start_idea("look", {})
         assert replay.run is not None

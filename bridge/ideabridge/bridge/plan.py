@@ -283,8 +283,8 @@ def read_published(
     has messages of an idea that was written by hand, `copied` is the number of runs in which a mind copied values, and
     `fixed` has members of the input that the caller does not pass. That of a program has `program`, `names` and
     `reached`, see `Plan`, and no output; `recorded_defaults` names the members of its input whose defaults are values
-    of one recorded run. A plan has an `output_schema` if the tool's schema differs: with instances the tool returns a
-    map of outputs.
+    of one recorded run and that its author does not call constant. A plan has an `output_schema` if the tool's schema
+    differs: with instances the tool returns a map of outputs.
     """
     calls, instances, own = plan.get("calls"), plan.get("instances"), plan.get("output_schema")
     states: dict[str, JSONObject] = {}

@@ -570,8 +570,9 @@ class Publisher:
             defaults = await compute_in_thread(recorded_defaults, program, stated, given, recorded)
             known = {(literal.line, literal.value) for literal in defaults}
             copied = [*defaults, *(literal for literal in copied if (literal.line, literal.value) not in known)]
-            if defaults:
-                plan["recorded_defaults"] = list[JSON](dict.fromkeys(literal.parameter for literal in defaults))
+            undeclared = [literal for literal in defaults if not _is_declared(literal, written.constants)]
+            if undeclared:
+                plan["recorded_defaults"] = list[JSON](dict.fromkeys(literal.parameter for literal in undeclared))
         if written.is_of_mind and not runs:
             _expect_confirmed(copied, written.constants)
         if own_program(function) != program:
@@ -938,7 +939,7 @@ def _expect_confirmed(copied: Sequence[RecordedLiteral], constants: Sequence[JSO
     One run cannot show whether they are the same for other input: a program that only writes its values down does what
     the run did, and nothing else. A person's program is published as it is, and its report names them.
     """
-    open_ = [one for one in copied if not any(same(one.value, known) for known in constants)]
+    open_ = [one for one in copied if not _is_declared(one, constants)]
     if open_:
         named = "; ".join(one.text for one in open_)
         values = [*dict.fromkeys(one.value for one in open_)]
@@ -948,6 +949,11 @@ def _expect_confirmed(copied: Sequence[RecordedLiteral], constants: Sequence[JSO
             f" {encode_text(list[JSON](values))}",
             list[JSON](values),
         )
+
+
+def _is_declared(literal: RecordedLiteral, constants: Sequence[JSON]) -> bool:
+    """Return whether the author of a program says that a recorded value is the same for every input."""
+    return any(same(literal.value, constant) for constant in constants)
 
 
 @dataclass(frozen=True, slots=True)
