@@ -188,6 +188,34 @@ async def test_a_server_is_imported_under_its_own_name(sandbox: Sandbox, program
     assert "Cannot resolve imported module `servers`; the servers are shop" in found
 
 
+@pytest.mark.parametrize(
+    "program",
+    ["import time\nawait time.one(n=1)", "from time import one\nawait one(n=1)", "import time as t\nawait t.one(n=1)"],
+)
+async def test_a_server_whose_module_has_another_name_is_named(sandbox: Sandbox, program: str) -> None:
+    setting = replace(SETTING, modules={"time_": SETTING.modules["shop"]}, servers={"time": "time_"})
+    found = str(await sandbox.check(program, setting))
+    assert "Module `time` has no member `one`; the tools of the server `time` are in the module `time_`" in found
+    assert found.endswith(": `import time_`, then `time_.one`")
+    # Without the tool, the module is named, and the tool is not. The program is the same, and is checked again.
+    fewer = ImportedModule(["rows"], lambda: "async def rows() -> int: ...\n")
+    found = str(await sandbox.check(program, replace(setting, modules={"time_": fewer})))
+    assert found.endswith("are in the module `time_`")
+    # Python's own module has no tools.
+    found = str(await sandbox.check(program, replace(setting, modules={}, servers={})))
+    assert found.endswith("has no member `one`")
+
+
+@pytest.mark.parametrize("program", ["import shop\nawait shop.row(n=1)", "from shop import row\nawait row(n=1)"])
+async def test_a_tool_that_the_run_does_not_have_is_said_to_be_missing_there(sandbox: Sandbox, program: str) -> None:
+    found = str(await sandbox.check(program, SETTING))
+    assert "Module `shop` has no member `row`: it is not among the tools of this run" in found
+    assert found.endswith("which has maybe, one, put, rows here")
+    many = ImportedModule([f"tool{number:02}" for number in range(30)], lambda: "")
+    found = str(await sandbox.check(program, replace(SETTING, modules={"shop": many})))
+    assert found.endswith("tool19 and 10 more here")
+
+
 async def test_of_many_findings_only_the_certain_ones_are_told(sandbox: Sandbox) -> None:
     program = "import re, shop\nre.search('a', 'b').group()\nawait shop.rows()\n[1, 'a'][0].upper()\nawait shop.one()"
     found = await sandbox.check(program, SETTING)

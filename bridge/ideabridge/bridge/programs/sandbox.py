@@ -333,7 +333,8 @@ class Sandbox:
     def _known_check(self, program: str, setting: Setting, absent: AbsentServers, process: HeldProcess) -> str:
         # Only what it imports can change the result, and what is told where an import fails.
         text = prepared(program, setting.servers)
-        stubs = tuple(module.stub() for name, module in setting.modules.items() if name in text)
+        renamed = {module for server, module in setting.servers.items() if server in text}
+        stubs = tuple(module.stub() for name, module in setting.modules.items() if name in text or name in renamed)
         key = (text, stubs, (*setting.modules, *setting.servers, *absent.servers.values(), absent.why))
         with self._lock:
             found = self._checked.get(key)
@@ -541,7 +542,10 @@ def _certain(
             or (rule == "invalid-key" and stored is not None and not _is_stored(message, stored))
             or (rule == "invalid-argument-type" and text[place : place + 2] != "**" and _never_fits(message, functions))
         ):
-            if rule == _IMPORT:
+            missing = _MISSING_MEMBER.search(message)
+            if missing is not None:
+                message += _about_member(missing[1], missing[2], setting)
+            elif rule == _IMPORT:
                 message = _failed_import(message, text, setting, absent)
             elif _NOT_AWAITED in message:
                 message = f"{message}: the result of a call is not awaited; write `await` before the call"
@@ -581,6 +585,25 @@ def _failed_import(message: str, line: str, setting: Setting, absent: AbsentServ
     what = "the servers are" if is_from_servers else "the modules with tools are"
     why = f".{absent.why}" if absent.why else ""
     return f"{message}; {what} {', '.join(names[:_NAMED]) or 'none'}{more}{why}"
+
+
+_MISSING_MEMBER: Final = re.compile(r"Module `(\w+)` has no member `(\w+)`")
+
+
+def _about_member(name: str, member: str, setting: Setting) -> str:
+    """What the finding does not say of a member that a module lacks: a server of this name is another module, because
+    Python has a module of the same name, or the run has other tools of the module. Empty: it is no module with tools.
+    """
+    of_server = setting.servers.get(name, name)
+    if of_server != name and of_server in setting.modules:
+        has_member = member in setting.modules[of_server].functions
+        example = f": `import {of_server}`, then `{of_server}.{member}`" if has_member else ""
+        return f"; the tools of the server `{name}` are in the module `{of_server}`{example}"
+    if name not in setting.modules:
+        return ""
+    names = sorted(setting.modules[name].functions)
+    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return f": it is not among the tools of this run, which has {', '.join(names[:_NAMED]) or 'none'}{more} here"
 
 
 _NAME: Final = re.compile(r"\w+")
