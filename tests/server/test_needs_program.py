@@ -15,7 +15,17 @@ from mcp import Client, types
 
 from ideabridge.bridge.publishing.program_request import estimated_tokens
 from tests.server.sampled import Model
-from tests.server.serving import ERAS, call, configured, http_process, over_stdio, refused, structured, text
+from tests.server.serving import (
+    ERAS,
+    call,
+    configured,
+    http_process,
+    over_stdio,
+    refused,
+    structured,
+    text,
+    time_module,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -409,6 +419,43 @@ async def test_a_wrong_program_comes_back_with_the_difference(tmp_path: Path, er
         assert '"to": "bob"' in told
         assert "2 programs may follow" in told
         assert (await call(client, "publish_idea", **handed_in(work, run)))["version"] == 2
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_another_name_gives_no_further_rounds(tmp_path: Path, era: str) -> None:
+    work = TASKS["sum by group"]
+    async with over_stdio(office(tmp_path), era) as client:
+        await by_hand(client, work)
+        run = (await published(client, work))["needs_program"]["runs"][0]
+        wrong = {**handed_in(work, run), "program": work.program.replace('"boss"', '"bob"')}
+        lefts = ("2 programs may follow", "One more program may follow", "3 programs were refused", "4 programs were")
+        for number, left in enumerate(lefts):
+            assert left in await refused(client, "publish_idea", **{**wrong, "name": f"task_{number}"})
+        # An accepted program ends the count, under whatever name.
+        assert (await call(client, "publish_idea", **handed_in(work, run)))["answer"] == "program"
+        assert lefts[0] in await refused(client, "publish_idea", **{**wrong, "name": "task_9"})
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_wrong_name_of_a_module_or_a_tool_is_refused_with_the_right_ones(tmp_path: Path, era: str) -> None:
+    """Python has a module `time`, so the server of this name is `time_` in programs."""
+    configuration = office(tmp_path, mcpServers={"time": time_module()})
+    async with over_stdio(configuration, era) as client:
+        now = {"_tool": "get_current_time", "_module": "time", "timezone": "Europe/Berlin"}
+        run = await call(client, "run_plan", calls=[now], output="†results.0.timezone")
+        assert run["status"] == "done", run
+        wrong = {"idea": run["run"], "name": "now", "inputs": [{"zone": "Europe/Berlin"}]}
+        program = "import time\n(await time.get_current_time(timezone=input['zone']))['timezone']"
+        told = await refused(client, "publish_idea", **wrong, program=program)
+        assert "`import time_`, then `time_.get_current_time`" in told
+
+        work = TASKS["sum by group"]
+        await by_hand(client, work)
+        run = (await published(client, work))["needs_program"]["runs"][0]
+        other = {**handed_in(work, run), "program": work.program.replace("tools.rows", "tools.issues")}
+        told = await refused(client, "publish_idea", **other)
+        assert "`issues`: it is not among the tools of this run, which has" in told
+        assert "rows" in told
 
 
 @pytest.mark.parametrize("era", ERAS)

@@ -2,8 +2,8 @@
 
 Theory of operation. A mind that saw a run hands in a program; `hand_in` publishes it, or says how it differs. Each
 program is journaled as a run of its own, whose Request is what the mind was told and whose Solution is its answer. A
-record in the store has the runs of these rounds with the differences, so they are counted over processes. It is empty
-once a program is accepted.
+record in the store has the runs of these rounds with the differences, so they are counted over processes. It belongs to
+the run that is published, whatever the tool is to be called, and is empty once a program is accepted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ideabridge.bridge.store.idea import Publication
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode
 
 _RECORD: Final = "program_rounds."
-"""The prefix of the settings with the rounds of a run and a name."""
+"""The prefix of the settings with the rounds of a run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +66,15 @@ class ProgramTask:
 
     @property
     def key(self) -> str:
-        """The name of the setting with its rounds."""
-        return _RECORD + sha256("\0".join([self.caller, self.name, *self.refs]).encode()).hexdigest()[:32]
+        """The digest of what a program is published as, and from which runs."""
+        return sha256("\0".join([self.caller, self.name, *self.refs]).encode()).hexdigest()
+
+    @property
+    def rounds_setting(self) -> str:
+        """The name of the setting with the rounds of its first run: another name for the tool, or other runs beside
+        it, give no further rounds.
+        """
+        return _RECORD + sha256("\0".join([self.caller, self.refs[0]]).encode()).hexdigest()[:32]
 
 
 class Rounds:
@@ -78,7 +85,7 @@ class Rounds:
 
     def refused(self, task: ProgramTask) -> list[ProgramRound]:
         """The programs that were refused so far, the first one first."""
-        return _read_rounds(self._publisher.store.settings.get(task.key))
+        return _read_rounds(self._publisher.store.settings.get(task.rounds_setting))
 
     async def ask(self, task: ProgramTask, mind: MindName | Choice) -> Run:
         """Start the run in which a mind writes the next program; see `ask_program`."""
@@ -145,13 +152,13 @@ class Rounds:
             counts.append(len(rounds))
             return encode({"rounds": [dataclasses.asdict(one) for one in rounds]})
 
-        await self._publisher.bridge.write(lambda: self._publisher.store.settings.change(task.key, add))
+        await self._publisher.bridge.write(lambda: self._publisher.store.settings.change(task.rounds_setting, add))
         return counts[-1]
 
     async def _forget(self, task: ProgramTask) -> None:
         settings = self._publisher.store.settings
         if self.refused(task):
-            await self._publisher.bridge.write(lambda: settings.set(task.key, encode({"rounds": []})))
+            await self._publisher.bridge.write(lambda: settings.set(task.rounds_setting, encode({"rounds": []})))
 
 
 def _read_rounds(raw: bytes | None) -> list[ProgramRound]:
