@@ -437,6 +437,25 @@ async def test_another_name_gives_no_further_rounds(tmp_path: Path, era: str) ->
 
 
 @pytest.mark.parametrize("era", ERAS)
+async def test_the_list_of_runs_has_one_short_line_for_each_program(tmp_path: Path, era: str) -> None:
+    work = TASKS["sum by group"]
+    async with over_stdio(office(tmp_path), era) as client:
+        await by_hand(client, work)
+        run = (await published(client, work))["needs_program"]["runs"][0]
+        wrong = {**handed_in(work, run), "program": work.program.replace('"boss"', '"bob"')}
+        await refused(client, "publish_idea", **wrong)
+        await call(client, "publish_idea", **handed_in(work, run))
+        listed = await client.call_tool("check_run", {})
+    right, other = structured(listed)["runs"]
+    assert (right["title"], right["status"]) == (f"Write task, a program that does what run {run} did.", "done")
+    assert "refused" not in right
+    assert '"to": "bob"' in other["refused"]
+    assert f"{right['run']}: done solve Write task, a program" in text(listed)
+    assert f"{other['run']}: refused solve Write task, a program" in text(listed)
+    assert len(text(listed)) < 700
+
+
+@pytest.mark.parametrize("era", ERAS)
 async def test_a_wrong_name_of_a_module_or_a_tool_is_refused_with_the_right_ones(tmp_path: Path, era: str) -> None:
     """Python has a module `time`, so the server of this name is `time_` in programs."""
     configuration = office(tmp_path, mcpServers={"time": time_module()})

@@ -30,6 +30,7 @@ from ideabridge.bridge.errors import DecisionError, UnknownPathError
 from ideabridge.bridge.minds.choice import AUTO, choose
 from ideabridge.bridge.modules.blocks import MOST_BLOCKS, Blocks
 from ideabridge.bridge.plan import read_plan
+from ideabridge.bridge.publishing.program_answer import short_words
 from ideabridge.bridge.publishing.written import plan_document
 from ideabridge.bridge.runs.people import Decision
 from ideabridge.bridge.runs.run import Run
@@ -300,6 +301,9 @@ _RARE: Final[dict[str, frozenset[str]]] = {
     "publish_idea": frozenset({"answer", "choices", "inputs", "constants", "to", "strict", "wait_s"}),
 }
 """The tools that are listed by default, each with those of its parameters that are not."""
+
+_LISTED: Final = 200
+"""The most characters of a title, or of the reason of a refusal, in the list of runs."""
 
 _BOUNDS: Final = ("minimum", "maximum", "minLength", "minItems", "maxItems")
 
@@ -581,8 +585,13 @@ class OwnHandlers:
         listed: list[JSONObject] = []
         for one in self._bridge.runs(caller=caller):
             entry: JSONObject = {name: str(value) for name, value in one.items()}
+            entry["title"] = short_words(one["title"], _LISTED)
+            if "refused" in one:
+                entry["refused"] = short_words(one["refused"], _LISTED)
             listed.append(entry)
-            lines.append(f"{one['run']}: {one['status']} {one['kind']} {one['title']}")
+            # The run in which a program was written ended well, and the program was refused.
+            status = "refused" if "refused" in one else one["status"]
+            lines.append(f"{one['run']}: {status} {one['kind']} {entry['title']}")
             if "reason" in one:
                 lines.append(f"  {one['reason']}; check_run with this run goes on with it, or says why it cannot")
             if one["status"] == "needs_solution":

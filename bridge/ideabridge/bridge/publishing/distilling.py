@@ -17,7 +17,7 @@ from ideabridge.bridge.errors import ProgramRefusedError, PublicationError
 from ideabridge.bridge.lifting.function import Function
 from ideabridge.bridge.minds.choice import Choice, MindName
 from ideabridge.bridge.publishing.program_answer import ProgramAnswer, read_program_answer
-from ideabridge.bridge.publishing.program_request import ANSWER_SCHEMA, TASK, ProgramRequest, RefusedProgram
+from ideabridge.bridge.publishing.program_request import ANSWER_SCHEMA, ProgramRequest, RefusedProgram
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.bridge.store.users import LOCAL
@@ -64,13 +64,15 @@ def read_inputs(functions: Sequence[Function], inputs: Sequence[JSON] | None) ->
 async def ask_program(bridge: _Solver, request: ProgramRequest, mind: MindName | Choice, caller: str) -> Run:
     """Start the run in which a mind writes a program, and return it. It has no tools, and its output is the answer."""
     context: list[JSON] = [{"role": "system", "content": request.text}]
-    return await bridge.solve(TASK, output_schema=ANSWER_SCHEMA, tools=[], context=context, mind=mind, caller=caller)
+    task = request.title
+    return await bridge.solve(task, output_schema=ANSWER_SCHEMA, tools=[], context=context, mind=mind, caller=caller)
 
 
 async def distill(
     bridge: _Solver,
     describe: Callable[[Sequence[RefusedProgram]], Awaitable[ProgramRequest]],
     publish: Callable[[ProgramAnswer], Coroutine[Any, Any, Publication]],
+    refuse: Callable[[str, str], Awaitable[None]],
     mind: MindName | Choice,
     caller: str,
 ) -> tuple[Publication, list[RefusedProgram]]:
@@ -80,6 +82,7 @@ async def distill(
         bridge: asks the mind.
         describe: returns the Request, with the programs that were refused.
         publish: publishes an answer, or raises ProgramRefusedError.
+        refuse: notes that the program of a run was refused, and why.
         mind: who is asked.
         caller: who distils.
 
@@ -99,6 +102,7 @@ async def distill(
         try:
             return await publish(answer), refused
         except ProgramRefusedError as error:
+            await refuse(run.id, str(error))
             refused.append(RefusedProgram(answer.program, str(error)))
     raise PublicationError(f"none of {ROUNDS} programs does what the runs did; the last one: {refused[-1].why}")
 

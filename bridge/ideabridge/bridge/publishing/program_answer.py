@@ -89,7 +89,7 @@ def read_program_answer(raw: JSON) -> ProgramAnswer:
 
 
 def short_words(text: str, most: int) -> str:
-    """A mind's words on one line, without characters that do not show, cut."""
+    """Words of a mind or a person on one line, without characters that do not show, cut."""
     line = printable_line(" ".join(text.split()))
     return line if len(line) <= most else f"{line[: most - 3]}..."
 

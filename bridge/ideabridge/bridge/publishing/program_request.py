@@ -128,11 +128,19 @@ class ProgramRequest:
         runs: the ids of the runs; the first one gives the tool its description.
         open: what copied values leave open; see `lifting/plain.py`.
         text: the whole Request for a mind.
+        name: the name of the tool; empty: not yet known.
     """
 
     runs: tuple[str, ...]
     open: tuple[OpenPoint, ...]
     text: str = field(repr=False)
+    name: str = ""
+
+    @property
+    def title(self) -> str:
+        """The task in one line, for lists of runs: which program is asked for."""
+        of_run = f"a program that does what run {self.runs[0]} did"
+        return f"Write {self.name}, {of_run}." if self.name else f"Write {of_run}."
 
     def to_json(self) -> JSONObject:
         """`{"runs", "open": [{"kind", "at", "why"}], "request": TEXT, "schema": the schema of the answer}`."""
@@ -176,7 +184,8 @@ def program_request(
         for number, (function, results) in enumerate(runs)
     ]
     parts += [_UNTRUSTED, *described]
-    return ProgramRequest(tuple(results.run for results in recorded), tuple(points), "\n\n".join(parts))
+    ids = tuple(results.run for results in recorded)
+    return ProgramRequest(ids, tuple(points), "\n\n".join(parts), wanted.name)
 
 
 _PARTS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+|[^\sA-Za-z0-9]")

@@ -126,6 +126,7 @@ from ideabridge.bridge.runs.replay import (
     without_cycles,
 )
 from ideabridge.bridge.runs.run import Run
+from ideabridge.bridge.runs.runs import REFUSED_PROGRAM
 from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.store.errors import PublicationNameError
 from ideabridge.bridge.store.idea import ANSWERS, Answer, Publication
@@ -682,7 +683,11 @@ class Publisher:
 
         wanted = ToolWords(name, description)
         describe = partial(self.program_request, refs, caller, wanted=wanted, room=MUCH_ROOM)
-        return await distill(self.bridge, describe, publish, mind, caller)
+        return await distill(self.bridge, describe, publish, self.note_refused, mind, caller)
+
+    async def note_refused(self, run: str, why: str) -> None:
+        """Note that the program which a mind wrote in a run was refused: the run itself ended well."""
+        await self.bridge.write(lambda: self.store.settings.set(REFUSED_PROGRAM + run, why.encode()))
 
     async def program_request(
         self,

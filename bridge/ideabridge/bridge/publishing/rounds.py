@@ -113,6 +113,7 @@ class Rounds:
         except ConstantsOpenError:
             raise
         except ProgramRefusedError as error:
+            await self._publisher.note_refused(journaled, str(error))
             count = await self._count(task, ProgramRound(journaled, answer.program, str(error)))
             raise ProgramRefusedError(f"{error}. {_left(count)}") from None
         await self._forget(task)

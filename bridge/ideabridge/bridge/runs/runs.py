@@ -130,6 +130,7 @@ class RunSummary(TypedDict):
         kind: `plan`, `solve`, or `session` (calls that were made before, elsewhere or one by one).
         created: the time at which it began, ISO 8601 in UTC.
         reason: why it is interrupted.
+        refused: why the program that a mind wrote in it was refused.
     """
 
     run: str
@@ -138,6 +139,11 @@ class RunSummary(TypedDict):
     kind: str
     created: str
     reason: NotRequired[str]
+    refused: NotRequired[str]
+
+
+REFUSED_PROGRAM: Final = "program_refused."
+"""The prefix of the settings that say why the program of a run was refused. They are deleted with the run."""
 
 
 def is_set_aside(record: RunRecord) -> bool:
@@ -684,6 +690,9 @@ class Runs:
             reason = LEFT if left else (record.summary or {}).get("reason")
             if status == "interrupted" and isinstance(reason, str):
                 summary["reason"] = reason
+            refused = self.store.settings.get(REFUSED_PROGRAM + record.id)
+            if refused is not None:
+                summary["refused"] = refused.decode()
             summaries.append(summary)
         return summaries
 
