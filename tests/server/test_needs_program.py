@@ -4,6 +4,7 @@ asked for a program, writes one, and others call it.
 
 from __future__ import annotations
 
+import json
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -362,9 +363,12 @@ async def by_hand(client: Client, work: Handwork) -> None:
 
 
 async def published(client: Client, work: Handwork) -> dict[str, Any]:
-    """Publish what was done, and return the answer."""
+    """Publish what was done, and return the answer. Some hosts show only its text, and some only the rest of it."""
     made = await client.call_tool("publish_idea", {"idea": "session", "name": "task"})
     assert not made.is_error, text(made)
+    wanted = structured(made)["needs_program"]
+    assert text(made).count(wanted["request"]) == 1
+    assert wanted["request"].startswith(f"Answer with publish_idea(idea={wanted['runs'][0]}, name=task, program=TEXT")
     return structured(made)
 
 
@@ -389,6 +393,8 @@ async def test_handwork_becomes_a_tool_for_other_input(tmp_path: Path, era: str,
         wanted = first["needs_program"]
         assert wanted["open"], task
         assert estimated_tokens(wanted["request"]) < 1_400
+        # The rest of the structured content repeats nothing of the Request.
+        assert len(json.dumps({**wanted, "request": ""})) < 100 + 90 * len(wanted["open"])
         for name, _ in work.calls:
             assert name in wanted["request"]
         second = await call(client, "publish_idea", **handed_in(work, wanted["runs"][0]))
@@ -419,6 +425,18 @@ async def test_a_wrong_program_comes_back_with_the_difference(tmp_path: Path, er
         assert '"to": "bob"' in told
         assert "2 programs may follow" in told
         assert (await call(client, "publish_idea", **handed_in(work, run)))["version"] == 2
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_whoever_asks_what_to_write_is_told_how_to_answer(tmp_path: Path, era: str) -> None:
+    async with over_stdio(office(tmp_path), era) as client:
+        calls = [{"_tool": "rows", "table": "†input.table"}]
+        run = await call(client, "run_plan", calls=calls, input={"table": "sales"}, output="†results.0")
+        made = await client.call_tool("publish_idea", {"idea": run["run"], "name": "look", "program": "?"})
+        wanted = structured(made)
+        assert wanted["open"] == []
+        assert wanted["request"].startswith(f"Answer with publish_idea(idea={run['run']}, name=look, program=TEXT")
+        assert wanted["request"] == text(made)
 
 
 @pytest.mark.parametrize("era", ERAS)

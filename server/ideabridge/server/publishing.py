@@ -160,7 +160,7 @@ class Publishing:
             words = ToolWords(name, arguments.get("description"))
             wanted = await self._bridge.publisher.program_request(refs, request.caller, wanted=words)
             told = self._told(wanted, name)
-            return answer(wanted.to_json(), told)
+            return answer({**wanted.to_json(), "request": told}, told)
         if isinstance(arguments.get("program"), str):
             return await self._hand_in(refs, arguments, request)
         task = ProgramTask(
@@ -250,7 +250,12 @@ class Publishing:
         text += f"\ninput: {encode_text(shorten_literal(publication.input_schema))}"
         if wanted is not None:
             told = self._told(wanted, publication.name)
-            result["needs_program"] = {**wanted.to_json(), "request": told}
+            # A host shows the text or the structured content, so each has the whole Request, and has it once.
+            result["needs_program"] = {
+                "runs": list[JSON](wanted.runs),
+                "open": [{"kind": point.kind, "at": point.at} for point in wanted.open],
+                "request": told,
+            }
             text += f"\n\nneeds_program: {told}"
         return answer(result, text)
 
