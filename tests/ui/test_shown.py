@@ -348,3 +348,26 @@ def test_a_skipped_call_stands_on_the_page_of_its_run_with_the_reason(http: http
     run_id = ask(http, {**text, "text": "x", "_outputPath": "a || b"}, {**text, "text": "†state.b.message"})
     page = unescape(http.get(f"/ui/runs/{run_id}").text)
     assert "skipped: calls[1] template: †state.b.message: call 0 (template) took another branch" in page
+
+
+def test_ids_of_calls_are_on_no_page(http: httpx.Client) -> None:
+    """A published run gives its calls ids, which say only what waits for what."""
+    waiting = refund(1, _id="internal_1", _after=["internal_0"]), refund(2, _id="internal_2")
+    run_id = ask(http, {"_tool": "find_customer", "id": "c1", "_id": "internal_0"}, *waiting)
+    key = key_of(http, run_id)
+    pages = ["/ui/approvals", f"/ui/approvals/whole?which={key}", f"/ui/runs/{run_id}"]
+    pages += [f"/ui/runs/{run_id}/calls/{number}" for number in range(3)]
+    for path in pages:
+        assert "internal_" not in http.get(path).text, path
+    # What is written anew has no id either, and runs in the same place.
+    edited = json.dumps({"_tool": "refund", "order": 7, "amount": 4})
+    assert "1 call edited" in decide(http, key, "edit", value=edited, seal=seal(http, key))
+    assert "internal_" not in http.get(f"/ui/runs/{run_id}").text
+
+
+def test_a_failed_call_is_named_by_its_tool_and_number(http: httpx.Client) -> None:
+    run_id = ask(http, {"_tool": "find_customer", "id": "c9", "_id": "internal_0"}, output="†results.0")
+    while "status s-failed" not in (text := http.get(f"/ui/runs/{run_id}").text):
+        pass
+    assert "find_customer (call 0): there is no customer c9" in text
+    assert "internal_0" not in text

@@ -29,7 +29,15 @@ from ideabridge.server.ui.forms import number_of
 from ideabridge.server.ui.showing import as_json, count
 from ideabridge.server.ui.site import Site
 from ideabridge.server.views.pending import Pending
-from ideabridge.server.views.shown import PAGE, REFUSING, WHOLE_PAGE, Room, ShownQuestion
+from ideabridge.server.views.shown import (
+    PAGE,
+    REFUSING,
+    WHOLE_PAGE,
+    Room,
+    ShownQuestion,
+    call_without_ids,
+    plan_without_ids,
+)
 from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
 from ideabridge.tools.threads import compute_in_thread
@@ -80,6 +88,12 @@ class Card:
     seal: str
     since: str = ""
 
+    @property
+    def editable(self) -> JSONObject:
+        """What a visitor may write anew: a call without its ids, or a plan, whose ids its calls name."""
+        question = self.pending.question
+        return call_without_ids(question.shown) if question.kind == "call" else question.shown
+
     @classmethod
     def of(cls, one: Pending, visitor: Visitor, room: Room = PAGE) -> Card:
         """The card of a decision for a visitor. This takes 50 ms for each MB that would run."""
@@ -111,16 +125,24 @@ class DecisionRow:
     def of(cls, card: Card) -> DecisionRow:
         """The row of an open decision before somebody chooses or writes."""
         one = card.pending
-        text = as_json(one.question.shown) if one.question.kind == "call" and card.seal else None
+        text = as_json(card.editable) if one.question.kind == "call" and card.seal else None
         is_short = text is not None and len(text.encode()) <= _EDITABLE
         return cls(one.key, one, text if is_short else None, card.seal)
+
+    @property
+    def shown(self) -> JSONObject:
+        """What is decided on, as its row names it."""
+        question = None if self.pending is None else self.pending.question
+        if question is None:
+            return {}
+        return plan_without_ids(question.shown) if question.kind == "plan" else call_without_ids(question.shown)
 
     @property
     def is_changed(self) -> bool:
         """Whether somebody has written another call."""
         if self.pending is None or self.text is None:
             return False
-        shown = as_json(self.pending.question.shown)
+        shown = as_json(self.shown)
         try:
             # As JSON, because 1 and true are equal in Python.
             return self.text.strip() != shown and as_json(decode(self.text)) != shown

@@ -29,6 +29,7 @@ from ideabridge.server.ui.access import PREFIX, FormFields, Visitor, form_of, vi
 from ideabridge.server.ui.forms import fields_of, number_of, read_fields
 from ideabridge.server.ui.showing import answered, short
 from ideabridge.server.ui.site import Site
+from ideabridge.server.views.shown import plan_without_ids
 from ideabridge.server.views.text import source_text
 from ideabridge.tools.encoding import JSON, JSONObject, decode, encode_text
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
@@ -625,4 +626,4 @@ def _runs(publication: Publication) -> JSONObject | None:
     if plan is None:
         return None
     left_out = ("program", "lifting", "pins", "seen", "watch", "decisions", "copied")
-    return {key: value for key, value in as_it_runs(plan).items() if key not in left_out}
+    return plan_without_ids({key: value for key, value in as_it_runs(plan).items() if key not in left_out})

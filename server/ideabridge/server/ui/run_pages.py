@@ -28,6 +28,7 @@ from ideabridge.server.ui.showing import text_of
 from ideabridge.server.ui.timeline import ROWS, awaited, suppliers, timeline, why_waited
 from ideabridge.server.views.history import RunHistory, call_json
 from ideabridge.server.views.records import errors_of, input_of, lineage_of
+from ideabridge.server.views.shown import call_without_ids
 from ideabridge.server.views.text import skipped_line
 from ideabridge.server.views.trace import CallBar, Trace, module_of
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -155,7 +156,7 @@ def call_values(store: Store, record: RunRecord, read: KeptJournal, number: int)
         "bar": bar,
         "module": module_of(bar, trace),
         "status": progress.status.value,
-        "written": bar.call,
+        "written": call_without_ids(bar.call),
         "resolved": about.get("parameters"),
         "value": without_payloads(about.get("value")),
         "sent": without_payloads((progress.error or {}).get("sent")),

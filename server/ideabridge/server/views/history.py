@@ -15,6 +15,7 @@ from ideabridge.bridge.loop.event import Event, event_from_json
 from ideabridge.bridge.loop.grant import decision_text
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.progress import Progress
+from ideabridge.server.views.shown import call_without_ids
 from ideabridge.server.views.text import cost_of_request, counted, shortened
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
@@ -96,7 +97,7 @@ def _event_line(event: Event, machine: Machine) -> Line:
         case events.Printed():
             return f"printed: {shortened(event.text)}", None
         case events.CallProposed():
-            return f"a call is listed: {shortened(event.call)}", "cyan"
+            return f"a call is listed: {shortened(call_without_ids(event.call))}", "cyan"
         case events.OutputProposed():
             return f"the output is written: {shortened(event.output)}", "cyan"
         case events.SolutionClosed() if event.error is not None:
@@ -126,7 +127,7 @@ def _call_line(event: Event, machine: Machine) -> Line:
             return f"✓ {_label(machine, event.call, event.item)} {shortened(event.value)}", "green"
         case events.ApprovalAsked():
             asked = machine.history[event.call].approval
-            resolved = shortened(asked[2]) if asked is not None else ""
+            resolved = shortened(call_without_ids(asked[2])) if asked is not None else ""
             return f"? {_label(machine, event.call, None)} asks for approval: {resolved}", "yellow"
         case events.CallDecided():
             edited = f", as {shortened(event.edited)}" if event.edited is not None else ""
