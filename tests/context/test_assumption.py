@@ -62,20 +62,29 @@ def _explained(place: str, *by: JSON, **more: JSON) -> JSONObject:
                 _explained("3", "†results.0.items.1", runs=2),
                 _explained("4", "†results.0.items.1", runs=3),
             ],
-            "May assume calls.0.n, calls.2.n, calls.3.n (made from 3 runs).",
+            "May assume n of list (call 0), n of send, n of list (call 3) (made from 3 runs).",
         ),
     ],
 )
 def test_a_description_says_what_the_runs_leave_open(explained: list[JSON], sentence: str) -> None:
-    assert evidence_sentence(explained) == sentence
+    assert evidence_sentence(explained, ["list", "find", "send", "list"]) == sentence
+
+
+def test_a_description_names_parts_of_parameters_and_of_the_output() -> None:
+    at: list[list[JSON]] = [["calls", "0", "to", "0", "name"], ["output", "total"], ["output"], ["calls", "7", "n"]]
+    explained: list[JSON] = [{"at": path, "by": [1, 2]} for path in at]
+    sentence = evidence_sentence(explained, ["send"])
+    # The last place is in no call of the plan, which only a damaged plan says.
+    assert sentence == "May assume to.0.name of send, total of the output, the output, calls.7.n (made from 1 run)."
 
 
 def test_a_description_stays_short() -> None:
     many: list[JSON] = [_explained(str(place), "†input.n", {"constant": 1}) for place in range(1200)]
 
-    for found in (evidence_sentence(many), evidence_sentence([_explained("9" * 400, 1, 2)])):
+    tools = ["add"] * 1200
+    for found in (evidence_sentence(many, tools), evidence_sentence([_explained("0", 1, 2)], ["9" * 400])):
         assert len(found) <= 300
-    assert evidence_sentence(many).endswith("calls.20.n, calls.21.n and 1,178 more (made from 1 run).")
+    assert evidence_sentence(many, tools).endswith("n of add (call 12) and 1,187 more (made from 1 run).")
 
 
 def test_a_person_chooses_among_the_values_that_are_known_whole() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ LINE = "calls.0.limit is 5 (†input.n); it could also be 7 (always 7): its expl
 class Ran:
     assumed: list[JSON]
     noted: list[JSON]
+    approved: list[JSON] = field(default_factory=list[JSON])
 
 
 def published(output: JSONObject | None, gave: JSON = None, **more: Any) -> Publication:
@@ -148,7 +149,7 @@ async def test_a_published_tool_says_what_it_assumed(era: str, tmp_path: Path) -
     publish(store, "twice", {"calls": [outer], "output": "†results.0.total"})
     async with over_stdio(configured(tmp_path), era) as client:
         listed = await all_tools(client)
-        assert "May assume calls.0.b (made from 1 run)." in (listed["sums"].description or "")
+        assert "May assume b of add (made from 1 run)." in (listed["sums"].description or "")
         # The SDK checks structured content against the output schema.
         determined = await client.call_tool("sums", {"n": 2, "m": 5})
         assert (structured(determined), text(determined)) == ({"total": 7}, '{"total":7}')

@@ -9,7 +9,8 @@ value is shortened there, so it is shown and cannot be chosen.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -75,6 +76,7 @@ class Assumption:
         taken: the value that was taken; None for a call.
         instead: what else it could have been.
         instance: that of the call or of the output; "" if there are no instances.
+        approved: who was asked about it and approved it; "" if nobody was.
     """
 
     at: str
@@ -82,6 +84,7 @@ class Assumption:
     taken: Candidate | None = None
     instead: tuple[Candidate, ...] = ()
     instance: str = ""
+    approved: str = ""
 
     @property
     def line(self) -> str:
@@ -91,7 +94,10 @@ class Assumption:
             line += f" is {self.taken.text}"
         if self.instead:
             line += f"; it could also be {', or '.join(candidate.text for candidate in self.instead)}"
-        return visible(f"{line}: {clipped(self.why, _AT)}")
+        line += f": {clipped(self.why, _AT)}"
+        if self.approved:
+            line += f"; approved by {clipped(self.approved, _AT)}"
+        return visible(line)
 
     @property
     def choices(self) -> tuple[Candidate, ...]:
@@ -114,11 +120,13 @@ def read_assumption(raw: JSON) -> Assumption:
     why = str(raw["why"])
     instance = raw.get("instance")
     where = instance if isinstance(instance, str) else ""
+    approved = raw.get("approved")
+    who = approved if isinstance(approved, str) else ""
     instead = raw.get("instead")
     if "taken" not in raw or not isinstance(raw.get("from"), str) or not isinstance(instead, list):
-        return Assumption(at, why, instance=where)
+        return Assumption(at, why, instance=where, approved=who)
     others = tuple(_candidate(other if isinstance(other, dict) else {}, "value") for other in instead)
-    return Assumption(at, why, _candidate(raw, "taken"), others, where)
+    return Assumption(at, why, _candidate(raw, "taken"), others, where, who)
 
 
 def _where(at: str, instance: JSON) -> str:
@@ -159,15 +167,17 @@ def fitting_lines(lines: list[str], most: int = TEXT_BYTES) -> list[str]:
     return lines
 
 
-def evidence_sentence(explained: Iterable[JSON]) -> str:
+def evidence_sentence(explained: Iterable[JSON], tools: Sequence[str]) -> str:
     """Which values of a plan its runs leave open, for the description of a tool: at most `SENTENCE` characters. Empty
     for a plan without such values.
 
     Args:
         explained: the form of `Explained.to_json`, per literal.
+        tools: the tools of the calls, by place.
     """
     literals = [form for form in explained if isinstance(form, dict)]
-    places = [_place(form.get("at")) for form in literals if _is_open(form)]
+    counts = Counter(tools)
+    places = [*dict.fromkeys(_in_words(form.get("at"), tools, counts) for form in literals if _is_open(form))]
     if not places:
         return ""
     runs = max(_runs(form) for form in literals)
@@ -191,9 +201,22 @@ def _runs(literal: JSONObject) -> int:
     return runs if isinstance(runs, int) else 1
 
 
-def _place(at: JSON) -> str:
-    keys = at if isinstance(at, list) else []
-    return visible(clipped(".".join(map(str, keys)), _AT))
+def _in_words(at: JSON, tools: Sequence[str], counts: Mapping[str, int]) -> str:
+    """A place in a plan as users know it: `path of read_file`, with the number of the call if there are several."""
+    keys = [str(key) for key in at] if isinstance(at, list) else []
+    if keys[:1] == ["output"]:
+        return _of_whole(keys[1:], "the output")
+    if len(keys) < 2 or not keys[1].isdecimal() or int(keys[1]) >= len(tools):
+        return visible(clipped(".".join(keys), _AT))
+    place = int(keys[1])
+    tool = tools[place]
+    number = f" (call {place})" if counts[tool] > 1 else ""
+    return _of_whole(keys[2:], f"{tool}{number}")
+
+
+def _of_whole(keys: Sequence[str], whole: str) -> str:
+    part = ".".join(keys)
+    return visible(clipped(f"{part} of {whole}" if part else whole, _AT))
 
 
 def _is_open(literal: JSONObject) -> bool:

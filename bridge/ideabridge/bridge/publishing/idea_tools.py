@@ -61,7 +61,10 @@ def idea_tool(store: Store, module: str, caller: str, known: Catalogue) -> Tool 
 def evidence_of(found: Publication) -> str:
     """Return how many runs the plan of an idea rests on, and what they leave open; see `evidence_sentence`."""
     explained = (found.learned or found.plan or {}).get("explained")
-    return evidence_sentence(explained) if isinstance(explained, list) else ""
+    if not isinstance(explained, list):
+        return ""
+    tools = [str(call.get("_tool")) if isinstance(call, dict) else "" for call in calls_in(found.plan or {})]
+    return evidence_sentence(explained, tools)
 
 
 _DEEPEST: Final = 50
