@@ -293,7 +293,9 @@ def test_before_a_change_a_person_is_asked_once_with_each_value_whatever_the_pol
     decide(run, 0, "approve")
     run.finish_all()
     assert ran(run) == [6]
-    assert run.machine.doubts.to_json() is None, "Ann has confirmed it"
+    doubts = run.machine.doubts
+    assert (doubts.assumed, doubts.notes) == ([], [])
+    assert [(one["at"], one["taken"], one["approved"]) for one in doubts.approved] == [("calls.0.x", 6, "Ann")]
     assert len(run.machine.decisions) == 1
     both = driven([write(5)], literal("calls.0.x", "†input.n", constant(5)), given_input={"n": 6}, approval="default")
     assert why(both, 0) == f"tool 'write' says it changes things\n{why_of(6)}"

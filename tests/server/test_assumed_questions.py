@@ -36,9 +36,19 @@ async def test_a_person_chooses_what_a_call_assumes_in_a_form(era: str, tmp_path
         for number, written in enumerate(("hello", "bye", "bye", "bye")):
             path = tmp_path / str(number)
             result = await client.call_tool("noted", {"path": str(path), "words": "bye"})
-            # A person has confirmed the value.
-            assert structured(result) == {"result": len(written)}, text(result)
+            # A person has confirmed the value, which may be wrong all the same.
+            assert structured(result)["result"] == len(written), text(result)
+            [line] = structured(result)["assumed"]
+            assert line.startswith(f'calls.0.text is "{written}" (')
+            assert line.endswith("its explanations differ; approved by the person at the client")
+            assert f"- {line}" in text(result)
+            assert result.meta is not None
+            assert "ideabridge/assumed" not in result.meta
+            assert [one["taken"] for one in result.meta["ideabridge/approved"]] == [written]
             assert path.read_text() == written
+            checked = await client.call_tool("check_run", {"run": result.meta["ideabridge/run"]})
+            assert "assumed" not in structured(checked)
+            assert f"assumed, and approved:\n- {line}" in text(checked)
         plain = tmp_path / "plain"
         assert structured(await client.call_tool("noted", {"path": str(plain), "words": "hello"})) == {"result": 5}
         assert plain.read_text() == "hello"

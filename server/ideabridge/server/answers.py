@@ -211,6 +211,10 @@ def run_text(result: dict[str, Any]) -> str:
         lines += ["assumed:", *(f"- {line}" for line in assumption_lines(result["assumed"]))]
         if "more_assumed" in result:
             lines.append(f"- and {result['more_assumed']} more")
+    if result.get("approved"):
+        lines += ["assumed, and approved:", *(f"- {line}" for line in assumption_lines(result["approved"]))]
+        if "more_approved" in result:
+            lines.append(f"- and {result['more_approved']} more")
     for key in ("missing", "saved", "decided", "grants", "notes", "progress"):
         if result.get(key):
             lines.append(f"{key}: {_short(result[key])}")

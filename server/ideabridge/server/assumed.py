@@ -51,6 +51,11 @@ class Doubtful(Protocol):
         ...
 
     @property
+    def approved(self) -> Sequence[JSON]:
+        """What may make the answer wrong although a person approved it."""
+        ...
+
+    @property
     def noted(self) -> Sequence[JSON]:
         """What is not certain and hardly ever wrong."""
         ...
@@ -100,18 +105,18 @@ def _is_extensible(schema: JSONObject, recorded: JSON) -> bool:
 
 
 def with_report(result: ToolAnswer, run: Doubtful) -> ToolAnswer:
-    """Add what a run assumed to its result: to the text, the structured content (unless it is an error, which has
-    another one) and `_meta`, which also gets the notes.
+    """Add what a run assumed to its result, also what somebody approved: to the text, the structured content (unless it
+    is an error, which has another one) and `_meta`, which also gets the notes.
     """
     meta: dict[str, Any] = {
         f"ideabridge/{name}": fitting_list([*listed], _META_BYTES)
-        for name, listed in (("assumed", run.assumed), ("notes", run.noted))
+        for name, listed in (("assumed", run.assumed), ("approved", run.approved), ("notes", run.noted))
         if listed
     }
     if not meta:
         return result
     changed: ToolAnswer = {**result, "_meta": meta}
-    lines = assumption_lines(run.assumed)
+    lines = assumption_lines([*run.assumed, *run.approved])
     if lines:
         text = "\n".join([_TITLE, *(f"- {line}" for line in lines)])
         changed["content"] = [*result["content"], {"type": "text", "text": text}]

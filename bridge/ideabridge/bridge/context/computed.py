@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ideabridge.bridge.context.assumption import note_lines, read_assumption
+from ideabridge.bridge.context.assumption import after_edit, note_lines, read_assumption
 from ideabridge.bridge.context.references import Path
 from ideabridge.tools.encoding import JSON, JSONObject
 
@@ -28,6 +28,8 @@ class Doubts:
         assumed: see `Settled.assumed`; also `{"at": "calls.PLACE", "why"}` for a call that may have been a decision.
         notes: `{"at": reference or place, "what": text, "mild"?: true}` for each value that is new, and for what else
             is not certain and is hardly ever wrong. What is not mild asks before a change.
+        approved: what somebody was asked about and approved, as `assumed`, with `approved`: who did. It may be wrong
+            all the same.
         strict: a person is asked also before a call that only reads.
 
     With instances, each entry has its `instance`.
@@ -35,15 +37,18 @@ class Doubts:
 
     assumed: list[JSONObject] = field(default_factory=list[JSONObject])
     notes: list[JSONObject] = field(default_factory=list[JSONObject])
+    approved: list[JSONObject] = field(default_factory=list[JSONObject])
     strict: bool = False
 
     def to_json(self) -> JSONObject | None:
-        """`{"assumed"?: [...], "notes"?: [...]}`; None if nothing is uncertain."""
+        """`{"assumed"?: [...], "notes"?: [...], "approved"?: [...]}`; None if nothing is uncertain."""
         form: JSONObject = {}
         if self.assumed:
             form["assumed"] = list[JSON](self.assumed)
         if self.notes:
             form["notes"] = list[JSON](self.notes)
+        if self.approved:
+            form["approved"] = list[JSON](self.approved)
         return form or None
 
     def add(self, other: Doubts, instance: str) -> None:
@@ -52,19 +57,31 @@ class Doubts:
         if instance:
             self.assumed += [{**entry, "instance": instance} for entry in other.assumed]
             self.notes += [{**entry, "instance": instance} for entry in other.notes]
+            self.approved += [{**entry, "instance": instance} for entry in other.approved]
         else:
             self.assumed += other.assumed
             self.notes += other.notes
+            self.approved += other.approved
 
-    def confirm(self) -> None:
-        """Drop what a person has been told."""
+    def approve(self, by: str, edited: JSONObject | None) -> None:
+        """Note that somebody who was told of all that asks has approved it.
+
+        Args:
+            by: who.
+            edited: the resolved call as they changed it; None: they did not.
+        """
+        assumed = self.assumed if edited is None else after_edit(self.assumed, edited, f"chosen by {by}")
+        self.approved += [{**entry, "approved": by} for entry in assumed]
         self.assumed = []
+        asking = [note for note in self.notes if not note.get("mild")]
+        self.approved += [{"at": note["at"], "why": note["what"], "approved": by} for note in asking]
         self.notes = [note for note in self.notes if note.get("mild")]
 
     def add_room(self, at: str, doubts: JSONObject) -> None:
         """Add the doubts of the run that answered a call; `at` is the path of the call."""
         # Earlier versions wrote `unseen`.
-        for name, entries in (("assumed", self.assumed), ("notes", self.notes), ("unseen", self.notes)):
+        lists = {"assumed": self.assumed, "notes": self.notes, "unseen": self.notes, "approved": self.approved}
+        for name, entries in lists.items():
             listed = doubts.get(name)
             for entry in listed if isinstance(listed, list) else []:
                 if isinstance(entry, dict):

@@ -468,7 +468,7 @@ class CallFinished(OfCall):
 
     The error kind `cancelled` means that its group was decided without it, or that its Solution was cancelled. `chosen`
     is the output path that an activity chose, `spent` the usage of its room, `doubts` what the room's run assumed:
-    `{"assumed"?: [...], "notes"?: [...]}`.
+    `{"assumed"?: [...], "notes"?: [...], "approved"?: [...]}`.
     """
 
     name: ClassVar[str] = "call_finished"

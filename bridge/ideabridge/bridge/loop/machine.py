@@ -320,7 +320,9 @@ class Machine:
             for part in parts
             for one in part.notes
         }
-        return Doubts([one for part in parts for one in part.assumed], list(notes.values()))
+        assumed = [entry for part in parts for entry in part.assumed]
+        approved = [entry for part in parts for entry in part.approved]
+        return Doubts(assumed, list(notes.values()), approved)
 
     @property
     def added_data(self) -> list[Message]:

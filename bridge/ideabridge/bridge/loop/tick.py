@@ -375,7 +375,7 @@ class Tick:
             tool = apply_edit(progress, event)
             if event.by.kind in ("person", "approver") and event.granted is None:
                 # They saw what was assumed.
-                progress.doubts.confirm()
+                progress.doubts.approve(str(event.by), event.edited)
             elif event.edited is not None:
                 progress.doubts.assumed = after_edit(progress.doubts.assumed, event.edited, f"chosen by {event.by}")
             if tool is not None:

@@ -779,6 +779,11 @@ class Run:
         return self.machine.doubts.assumed
 
     @property
+    def approved(self) -> list[JSONObject]:
+        """What was not determined and somebody approved who was asked: as `assumed`, with `approved`: who did."""
+        return self.machine.doubts.approved
+
+    @property
     def noted(self) -> list[JSONObject]:
         """What is not certain about the run and hardly ever wrong, such as a value of a kind that no earlier run had
         read: `{"at": reference or place, "what", "mild"?: true}`. What is not mild asks before a change.

@@ -171,18 +171,20 @@ def short_errors(machine: Machine, blocks: Blocks | None = None) -> list[JSON]:
 
 
 def doubts_of(machine: Machine, most: int | None) -> JSONObject:
-    """What a run assumed: `{"assumed"?, "more_assumed"?}`, at most `most` entries and the number of the others.
+    """What a run assumed: `{"assumed"?, "more_assumed"?, "approved"?, "more_approved"?}`, at most `most` entries each
+    and the number of the others.
 
     With `most` None it is whole, and `noted` has the notes; see `Doubts`.
     """
+    doubts = machine.doubts
     found: JSONObject = {}
-    assumed, notes = machine.doubts.assumed, machine.doubts.notes
-    if assumed:
-        found["assumed"] = list[JSON](assumed[:most])
-    if most is not None and len(assumed) > most:
-        found["more_assumed"] = len(assumed) - most
-    if most is None and notes:
-        found["noted"] = list[JSON](notes)
+    for name, entries in (("assumed", doubts.assumed), ("approved", doubts.approved)):
+        if entries:
+            found[name] = list[JSON](entries[:most])
+        if most is not None and len(entries) > most:
+            found[f"more_{name}"] = len(entries) - most
+    if most is None and doubts.notes:
+        found["noted"] = list[JSON](doubts.notes)
     return found
 
 

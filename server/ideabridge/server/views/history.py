@@ -29,6 +29,8 @@ def doubt_lines(machine: Machine) -> Iterator[str]:
     doubts = machine.doubts
     for line in assumption_lines(doubts.assumed):
         yield f"assumed: {line}"
+    for line in assumption_lines(doubts.approved):
+        yield f"approved: {line}"
     for line in note_lines(doubts.notes):
         yield f"noted: {line}"
 
