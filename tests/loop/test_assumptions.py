@@ -366,7 +366,7 @@ def test_a_call_that_may_have_been_a_decision_asks_before_it_changes_something()
     run = driven([echo(1), write(5), echo(6)], decisions=[0, 1]).finish_all()
     assert why(run, 1).startswith("calls.1: it was called after results had been seen")
     assert told(run) == [("calls.1", None)]
-    assert [one["at"] for one in run.machine.doubts.notes] == ["calls.0"]
+    assert run.machine.doubts.notes == []
     assert run.statuses() == ["done", "asking", "queued"]
     decide(run, 1, "deny")
     assert run.finish_all().statuses() == ["done", "failed", "done"]
@@ -435,7 +435,7 @@ def test_a_call_that_reads_may_have_been_a_decision_if_something_comes_of_it(is_
     output: JSON = "†results.1" if is_read else "†results.0"
     run = driven([echo(5), echo(6)], output=output, decisions=[1]).finish_all()
     assert told(run) == ([("calls.1", None)] if is_read else [])
-    assert [one["at"] for one in run.machine.doubts.notes] == ([] if is_read else ["calls.1"])
+    assert run.machine.doubts.notes == []
 
 
 @pytest.mark.parametrize("call", [echo(5), {"_tool": "think", "x": 5}])

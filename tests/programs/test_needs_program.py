@@ -531,7 +531,7 @@ await tools.notify(text=input.get("who", "ann") + ", " + input["project"] + " is
     published = await bridge.publish(run, "tell", program=answered(program, **said))
     assert "recorded_defaults" not in (published.plan or {})
     # Whoever reads about the tool still sees that the values are recorded ones.
-    assert any("the default of who" in text for text in (published.report or {})["copied"])
+    assert "the default of who" in str((published.report or {})["copied"])
     tracker.notes.clear()
     replay = await bridge.start_idea("tell", {"project": "app"})
     assert replay.run is not None
@@ -540,7 +540,8 @@ await tools.notify(text=input.get("who", "ann") + ", " + input["project"] + " is
     assert replay.run.assumed == []
     assert tracker.notes == ["ann, app is quiet"]
     # What a person calls constant in a program is not assumed, and the rest is.
-    written = replace(answered(program, **{**said, "constants": ["quiet"]}), is_of_mind=False)
+    said["constants"] = ["quiet"]
+    written = replace(answered(program, **said), is_of_mind=False)
     published = await bridge.publish(run, "tell", program=written)
     assert (published.plan or {})["recorded_defaults"] == ["who"]
 

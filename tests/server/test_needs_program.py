@@ -440,6 +440,25 @@ async def test_whoever_asks_what_to_write_is_told_how_to_answer(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("era", ERAS)
+async def test_a_call_after_results_that_say_nothing_was_no_decision(tmp_path: Path, era: str) -> None:
+    """Each call of a session comes after others, so only what was seen tells whether it may depend on them."""
+    sends = [("send", {"to": "ann", "text": "hello"}), ("label", {"issue_id": "I-101", "name": "late"})]
+    looks = [("person", {"name": "ann"}), ("code", {"city": "Bern"})]
+    async with over_stdio(office(tmp_path), era) as client:
+        for calls, says in ((sends, False), (looks, True)):
+            for name, arguments in calls:
+                await client.call_tool(name, arguments)
+            # The call of the first tool is one of the session, too.
+            numbers = [0, 1] if calls is sends else [3, 4]
+            tool = f"{calls[0][0]}_both"
+            await call(client, "publish_idea", idea="session", calls=numbers, name=tool, program=False)
+            told = await client.call_tool(tool, {})
+            assert not told.is_error, text(told)
+            assert ("it was called after results had been seen" in text(told)) is says
+            assert "ideabridge/notes" not in (told.meta or {})
+
+
+@pytest.mark.parametrize("era", ERAS)
 async def test_another_name_gives_no_further_rounds(tmp_path: Path, era: str) -> None:
     work = TASKS["sum by group"]
     async with over_stdio(office(tmp_path), era) as client:

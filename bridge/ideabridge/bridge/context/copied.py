@@ -203,12 +203,13 @@ class CopiedInCall(CopiedLiterals):
             doubts.notes += self._recorded_words(read, doubts.assumed)
         novelties = self.novelties(read, [*known, *self.references], self.call.watched)
         doubts.notes += novelties
-        # Nothing comes of the call.
+        # Nothing comes of an idle call, so it does not matter here whether it belongs into the run.
         is_idle = only_reads and self.call.is_idle and not self._facts.strict
         if not is_idle:
             self._doubt_watched(novelties, doubts)
-        if self.call.may_decide:
-            self._doubt_decision(doubts, is_idle=is_idle)
+            if self.call.may_decide:
+                # A branch that only one input took makes an answer wrong.
+                doubts.assumed.append({"at": f"calls.{self.call.place}", "why": DECISION})
         return computed
 
     def _recorded_words(self, read: Read, assumed: Iterable[JSONObject]) -> list[JSONObject]:
@@ -232,16 +233,6 @@ class CopiedInCall(CopiedLiterals):
             if novelty["at"] in self.call.watched:
                 why = f"{novelty['at']} is {novelty['what']}: it may have decided about this call"
                 doubts.assumed.append({"at": f"calls.{self.call.place}", "why": why})
-
-    def _doubt_decision(self, doubts: Doubts, *, is_idle: bool) -> None:
-        """Assume that the call belongs into the run. A branch that only one input took makes an answer wrong, unless
-        nothing comes of the call.
-        """
-        at = f"calls.{self.call.place}"
-        if is_idle:
-            doubts.notes.append({"at": at, "what": DECISION, "mild": True})
-        else:
-            doubts.assumed.append({"at": at, "why": DECISION})
 
 
 def reading(known: Mapping[str, JSON]) -> Read:

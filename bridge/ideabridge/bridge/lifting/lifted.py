@@ -122,10 +122,14 @@ class Lifted:
     def decisions(self) -> list[int]:
         """The places of calls that were made after results had been seen, and that read none of these.
 
-        Such a call may have been made because of a result. The places are found once, after `explain`.
+        Such a call may have been made because of a result. One that says nothing decides nothing, as that of a tool
+        which only sends. The places are found once, after `explain`.
         """
         kept = self.aligned.calls
-        first = self.first_step
+        steps = [call.step for call in kept if call.progress.value is not None or call.progress.error is not None]
+        first = min(steps, default=None)
+        if first is None:
+            return []
         places: list[int] = []
         for place, call in enumerate(kept):
             reads_earlier = any(kept[other].step < call.chosen for other in self._reads.get(place, ()))
