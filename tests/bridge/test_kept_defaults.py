@@ -221,6 +221,38 @@ async def test_a_part_of_an_earlier_text_is_told_where_it_is_the_default(name: s
         assert not rows[name].is_certain
 
 
+async def test_verify_names_such_a_default_in_a_tool_of_an_earlier_version() -> None:
+    async with Bridge(toolbox=TOOLS) as bridge:
+        turns: list[JSONObject] = [
+            {"calls": [call("page_of", project="anvil")]},
+            {"calls": [call("search", project="anvil", words="ann@first.example", limit=5)], "output": "†results.1"},
+        ]
+        await published(bridge, {"project": "anvil"}, *turns)
+        store = bridge.store.publications
+        now = store.get("it", caller="local")
+        plan = now.plan or {}
+        explained = plan["explained"]
+        assert isinstance(explained, list)
+        left = [form for form in explained if isinstance(form, dict) and form.get("why") != COPIED_PART]
+        assert len(left) < len(explained)
+        store.publish(
+            "earlier",
+            now.idea_id,
+            description=now.description,
+            answer=now.answer,
+            input_schema=now.input_schema,
+            output_schema=now.output_schema,
+            annotations=now.annotations,
+            plan={**plan, "explained": left},
+            recorded=now.recorded,
+        )
+        [of_now, of_earlier] = await bridge.verify(["it", "earlier"], live=False)
+        assert of_now.faults == of_earlier.faults == []
+        assert not any(COPIED_PART in note for note in of_now.notes)
+        [note] = [note for note in of_earlier.notes if COPIED_PART in note]
+        assert note.startswith("calls.1.words takes its recorded value and no answer says so")
+
+
 async def test_a_part_of_an_earlier_text_is_asked_about_before_a_change() -> None:
     async with Bridge(toolbox=TOOLS) as bridge:
         turns: list[JSONObject] = [

@@ -100,7 +100,7 @@ from ideabridge.bridge.publishing.programs import (
     unreached_sites,
 )
 from ideabridge.bridge.publishing.teaching import add_record, without_claims
-from ideabridge.bridge.publishing.verify import Verdict, reason_not_to_run, verify_offline
+from ideabridge.bridge.publishing.verify import Verdict, reason_not_to_run, silent_defaults, verify_offline
 from ideabridge.bridge.publishing.verify import drift as drift_of
 from ideabridge.bridge.runs.offer import SETTLE_SECONDS, Offer
 from ideabridge.bridge.runs.pins import (
@@ -809,6 +809,7 @@ class Publisher:
             verdict = await verify_offline(publication, self.store, checked)
             if plan.program is not None and "output" in recorded and not verdict.faults:
                 await self._reproduce(publication, plan, caller, verdict)
+            verdict.notes += await self._silent_defaults(publication, caller)
             if publication is not before:
                 verdict.notes.append("its tools are pinned now")
             if publication.plan is not None and "output" not in recorded:
@@ -819,6 +820,31 @@ class Publisher:
                 verdict.notes.append(f"not run: {why}" if why is not None else "run again")
             verdicts.append(verdict)
         return verdicts
+
+    async def _silent_defaults(self, publication: Publication, caller: str) -> list[str]:
+        """Return what a plan that an earlier version published does not say; see `silent_defaults`.
+
+        Only its run shows that, so no migration can add it to plans whose run is gone.
+        """
+        plan = publication.plan or {}
+        lifting = plan.get("lifting")
+        run = lifting.get("run") if isinstance(lifting, dict) else None
+        is_plan = isinstance(lifting, dict) and "program" not in plan and publication.learned is None
+        if not is_plan or not isinstance(run, str) or self.store.runs.get(run) is None:
+            return []
+        choices = lifting.get("choices")
+        parameters = lifting.get("parameters")
+        try:
+            draft = await self.drafting.draft(
+                run,
+                publication.owner or caller,
+                choices=choices if isinstance(choices, dict) else None,
+                parameters=parameters if isinstance(parameters, dict) else None,
+                strict=plan.get("strict") is True,
+            )
+        except IdeabridgeError as error:
+            return [f"its run would not become this plan today: {error}"]
+        return silent_defaults(plan, draft.plan)
 
     async def _reproduce(self, publication: Publication, plan: Plan, caller: str, verdict: Verdict) -> None:
         """Check whether a published program still does what its run did, if this store has the run."""

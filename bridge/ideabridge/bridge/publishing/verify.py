@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from ideabridge.bridge.context.explanations import same
+from ideabridge.bridge.context.explanations import COPIED_PART, same
 from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.lifting.aligned import contrast
 from ideabridge.bridge.lifting.consistency import inconsistency
+from ideabridge.bridge.lifting.evidence import explained_in
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.solution import rejection
 from ideabridge.bridge.reading import are_small, read_beside
@@ -122,6 +123,23 @@ def difference_of(store: Store, members: dict[str, Any], run_id: str) -> str | N
             # An earlier version published it.
             raise PublicationError("several of its calls are one call of the plan, so they are not compared")
     return inconsistency(run, plan_of(publication, given if isinstance(given, dict) else {}), places)
+
+
+def silent_defaults(published: JSONObject, lifted: JSONObject) -> list[str]:
+    """Return a sentence for each recorded default that a plan of an earlier version takes without a word, although a
+    part of it stood in an earlier text.
+
+    Args:
+        published: the plan.
+        lifted: what its run becomes today, with the same choices.
+    """
+    known = {literal.at for literal in explained_in(published)}
+    silent = [literal for literal in explained_in(lifted) if literal.why == COPIED_PART and literal.at not in known]
+    return [
+        f"{'.'.join(literal.at)} takes its recorded value and no answer says so, although {COPIED_PART}: an earlier"
+        " version published it; published again, it says so"
+        for literal in silent
+    ]
 
 
 def reason_not_to_run(calls: Iterable[JSON], tools: Catalogue, *, effects: bool) -> str | None:
