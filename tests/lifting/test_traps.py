@@ -163,6 +163,47 @@ async def test_the_result_of_a_tool_that_may_do_more_than_read_decides_as_any_ot
     assert answer.noted == ["†results.0.exists"]
 
 
+@pytest.mark.parametrize(("known", "is_nothing_new"), [("b1", True), ("a1", False)])
+async def test_a_member_that_only_the_first_of_two_runs_had_may_be_absent(
+    bridge: Bridge, known: str, is_nothing_new: bool
+) -> None:
+    def person(letter: str, card: str) -> JSONObject:
+        return said(email=f"{letter}@x", cards={card: {"limit": 5}})
+
+    answer = await answer_of(bridge, loud("email"), person("c", "c1"), person("a", "a1"), person("b", known))
+    assert answer.value == "C@X"
+    assert (answer.noted == []) == is_nothing_new
+    assert (answer.assumed == []) == is_nothing_new
+
+
+def issue(**members: JSON) -> JSONObject:
+    """An input of which the tools give these members among so many others that a short text may be equal by chance."""
+    others: dict[str, JSON] = {f"note{number}": f"note {number}" for number in range(40)}
+    return said(**members, **others)
+
+
+@pytest.mark.parametrize("identifier", ["24", "25"])
+async def test_an_id_that_a_call_made_is_followed_though_both_runs_had_the_same(
+    bridge: Bridge, identifier: str
+) -> None:
+    turns: list[Turn] = [
+        lambda _: turn({"_tool": "create", "name": "†input.name"}),
+        lambda s: turn(output=s.result(0, "id")),
+    ]
+    answer = await answer_of(bridge, turns, issue(id=identifier), issue(id="24"), issue(id="24"))
+    assert answer.value == identifier
+    assert answer.assumed == ([] if identifier == "24" else ["output"])
+
+
+async def test_a_short_word_that_the_run_returned_may_have_been_judged(bridge: Bridge) -> None:
+    turns: list[Turn] = [
+        lambda _: turn({"_tool": "create", "name": "†input.name"}),
+        lambda s: turn(output=s.result(0, "grade")),
+    ]
+    answer = await answer_of(bridge, turns, issue(grade="A"), issue(grade="A"), issue(grade="A"))
+    assert answer.assumed == ["output"]
+
+
 async def test_a_negative_amount_asks_before_it_is_sent() -> None:
     sent: list[int] = []
 

@@ -103,8 +103,10 @@ class PlanDraft:
             for text in texts:
                 value = run.read(text, arguments)
                 known = profiles.get(text)
-                if not isinstance(value, Missing):
-                    profiles[text] = grow(known if isinstance(known, dict) else None, value)
+                if isinstance(value, Missing) and (known is None or not _has_document(run, text)):
+                    continue
+                # A further run without a part that the first one had shows that it may be absent.
+                profiles[text] = grow(known if isinstance(known, dict) else None, value)
         return profiles
 
     @cached_property
@@ -232,6 +234,12 @@ class PlanDraft:
             else:
                 different.append(f"run {other.run_id}: {why}")
         return agree, different
+
+
+def _has_document(run: AlignedRun, reference: str) -> bool:
+    """Return whether a run has the result that a reference reads a part of."""
+    path = operand_path(reference)
+    return path[0] == "results" and not isinstance(run.read(format_reference(path[:2])), Missing)
 
 
 class _LaterCalls:
@@ -484,13 +492,13 @@ class _Making:
             self._explain(leaf, found, found.by, RECORDED if isinstance(leaf.value, str) else JUDGED)
 
     def _made_value(self, leaf: Leaf, by: Sequence[Explanation]) -> PathTo | None:
-        """Return the only place where a call made the number that the run returns, such as the id of a new issue; None
-        if there is none, or if there are several.
+        """Return the only place where a call made the number that the run returns, such as the id of a new issue, also
+        if it is written as a text; None if there is none, or if there are several.
 
         Elsewhere an equal number is there by chance: a page, while the run counted. A truth value is equal by chance in
         half of all cases, so it may always be what a mind judged.
         """
-        if isinstance(leaf.value, bool) or not isinstance(leaf.value, int | float):
+        if not _is_number(leaf.value):
             return None
         made: list[PathTo] = []
         for explanation in by:
@@ -596,6 +604,13 @@ class _Making:
                 if depth or leaf.place is None:
                     places[path] = (leaf.place, leaf.keys[:depth])
         return places
+
+
+def _is_number(value: JSON) -> bool:
+    """Return whether a value is a number, or a text of digits alone."""
+    if isinstance(value, str):
+        return value.isdecimal()
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _copied_part(found: Found) -> str | None:
