@@ -176,6 +176,39 @@ async def test_a_member_that_only_the_first_of_two_runs_had_may_be_absent(
     assert (answer.assumed == []) == is_nothing_new
 
 
+def look_after_change(*, key: str, reads: str = "look") -> list[Turn]:
+    """Change what a name stands for, and look up what a member of the input stands for."""
+    return [
+        lambda _: turn({"_tool": "create", "name": "†input.name"}),
+        lambda _: turn({"_tool": reads, "name": f"†input.{key}"}),
+        lambda _: turn(output="†results.1"),
+    ]
+
+
+@pytest.mark.parametrize("runs", [1, 2])
+async def test_two_runs_show_that_a_call_looks_at_what_an_earlier_one_changed(bridge: Bridge, runs: int) -> None:
+    inputs = [said(color="red"), said(color="blue")][:runs]
+    turns = look_after_change(key="name")
+    answer = await answer_of(bridge, turns, said(color="green"), *inputs, schema=ANY)
+    assert answer.value == {"color": "green"}
+    assert answer.assumed == (["calls.1"] if runs == 1 else [])
+
+
+async def test_a_call_that_looks_at_something_else_after_a_change_may_have_been_a_decision(bridge: Bridge) -> None:
+    def given(color: str) -> JSONObject:
+        return {**said(color=color), "other": said(color=f"dark {color}")["name"]}
+
+    turns = look_after_change(key="other")
+    answer = await answer_of(bridge, turns, given("green"), given("red"), given("blue"), schema=ANY)
+    assert answer.assumed == ["calls.1"]
+
+
+async def test_a_second_change_after_a_change_may_have_been_a_decision(bridge: Bridge) -> None:
+    turns = look_after_change(key="name", reads="create")
+    answer = await answer_of(bridge, turns, said(color="green"), said(color="red"), said(color="blue"), schema=ANY)
+    assert any("calls.1: it was called after results had been seen" in why for why in answer.asked)
+
+
 def issue(**members: JSON) -> JSONObject:
     """An input of which the tools give these members among so many others that a short text may be equal by chance."""
     others: dict[str, JSON] = {f"note{number}": f"note {number}" for number in range(40)}

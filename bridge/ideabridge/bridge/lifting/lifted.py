@@ -8,11 +8,11 @@ from functools import cached_property
 from typing import Final
 
 from ideabridge.bridge.context.explanations import COPIED_PART, MAYBE_DATA, Explained, PathTo, operand_path
-from ideabridge.bridge.context.references import Path, Reference, parse_reference
+from ideabridge.bridge.context.references import Path, Reference, format_reference, parse_reference
 from ideabridge.bridge.context.state import Missing, read
 from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.lifting.aligned import AlignedRun, Leaf, ValueSource, is_data_key, is_position, leaves_of_call
-from ideabridge.bridge.lifting.function import Function, LeftOut, executed_calls
+from ideabridge.bridge.lifting.function import Function, LeftOut, executed_calls, is_distinctive
 from ideabridge.bridge.lifting.order import arrange, in_data_order, keep_order
 from ideabridge.bridge.lifting.search import Found
 from ideabridge.bridge.loop.catalogue import Catalogue
@@ -123,7 +123,8 @@ class Lifted:
         """The places of calls that were made after results had been seen, and that read none of these.
 
         Such a call may have been made because of a result. One that says nothing decides nothing, as that of a tool
-        which only sends. The places are found once, after `explain`.
+        which only sends. Where two runs made it, a call that looks at what an earlier call changed reads of that call,
+        too. The places are found once, after `explain`.
         """
         kept = self.aligned.calls
         steps = [call.step for call in kept if call.progress.value is not None or call.progress.error is not None]
@@ -133,9 +134,57 @@ class Lifted:
         places: list[int] = []
         for place, call in enumerate(kept):
             reads_earlier = any(kept[other].step < call.chosen for other in self._reads.get(place, ()))
-            if first < call.chosen and not reads_earlier:
+            if first >= call.chosen or reads_earlier:
+                continue
+            if not self.others or not self._looks_at_change(place):
                 places.append(place)
         return places
+
+    def _looks_at_change(self, place: int) -> bool:
+        """Return whether a call only reads, and takes all its values from where earlier calls took them that may have
+        changed something in the same module.
+        """
+        call = self.aligned.calls[place]
+        tool = call.progress.call.tool
+        if tool is None or not call.reads_only:
+            return False
+        changed = self._changed.get(tool.module, {})
+        is_after_change = any(step < call.chosen for step in changed.values())
+        sources = self._sources.get(place, ())
+        return is_after_change and all(changed.get(source, call.chosen) < call.chosen for source in sources)
+
+    @cached_property
+    def _changed(self) -> dict[str | None, dict[str, int]]:
+        """By module and reference, the Request of the first call that may have changed something and took a value from
+        there.
+        """
+        changed: dict[str | None, dict[str, int]] = {}
+        for place, call in enumerate(self.aligned.calls):
+            tool = call.progress.call.tool
+            if tool is None or call.reads_only:
+                continue
+            of_module = changed.setdefault(tool.module, {})
+            for source in self._sources.get(place, ()):
+                of_module[source] = min(call.step, of_module.get(source, call.step))
+        return changed
+
+    @cached_property
+    def _sources(self) -> dict[int | None, set[str]]:
+        """By place (None: the output), the references of the values that it takes: those that explain its literals,
+        those that it writes, and those by which later literals read its own. An option, such as a truth value or a
+        small number, has none.
+        """
+        sources: dict[int | None, set[str]] = {}
+        for leaf in self.leaves:
+            taken = sources.setdefault(leaf.place, set())
+            found = self.found.get(leaf.path)
+            if leaf.reference is not None:
+                taken.add(leaf.reference)
+            elif found is not None and found.is_explained:
+                taken.update(found.by[0].references)
+            elif is_distinctive(leaf.value):
+                taken.add(format_reference(("input", leaf.path)))
+        return sources
 
     @cached_property
     def needed(self) -> set[int]:
