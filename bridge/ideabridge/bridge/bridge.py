@@ -41,6 +41,7 @@ from ideabridge.bridge.driving.queue import Queue, Role, Worker
 from ideabridge.bridge.errors import NoFinishedRunError, PlanError, PublicationError
 from ideabridge.bridge.history.importer import HistoryImport
 from ideabridge.bridge.lifting.draft import PlanDraft
+from ideabridge.bridge.lifting.function import read_function
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.event import APPROVER, Decider
 from ideabridge.bridge.loop.policy import embedded_tools
@@ -569,7 +570,8 @@ class Bridge:
         """
         check_text("ref", ref)
         chosen, decided = read_object("choices", choices), read_object("parameters", parameters)
-        return drafted(self.store, ref, caller, chosen, decided, strict)
+        function = read_function(self.store, ref, caller)
+        return drafted(self.store, function, caller, chosen, decided, strict=strict)
 
     @overload
     async def call_idea(

@@ -31,7 +31,7 @@ from collections.abc import Iterable
 
 from ideabridge.bridge.lifting.alike import aligned_run
 from ideabridge.bridge.lifting.explaining import explain
-from ideabridge.bridge.lifting.function import read_function
+from ideabridge.bridge.lifting.function import Function, read_function
 from ideabridge.bridge.lifting.lifted import Lifted, arranged
 from ideabridge.bridge.store.store import Store
 
@@ -49,7 +49,12 @@ def lift(store: Store, ref: str, caller: str, runs: Iterable[str] = ()) -> Lifte
         PublicationError: it cannot be a plan; the message says why.
         UnknownRunError, UnknownIdeaError: this caller has no such run or idea.
     """
-    lifted = arranged(read_function(store, ref, caller))
+    return lift_function(read_function(store, ref, caller), store, caller, runs)
+
+
+def lift_function(function: Function, store: Store, caller: str, runs: Iterable[str] = ()) -> Lifted:
+    """Lift a run that was read as a function; see `lift`."""
+    lifted = arranged(function)
     lifted.others = [aligned_run(lifted, store, run, caller) for run in dict.fromkeys(runs)]
     if not lifted.function.instances:
         explain(lifted)

@@ -7,6 +7,7 @@ results it has; see `reading`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -15,15 +16,18 @@ from ideabridge.bridge.lifting.choices import read_choices
 from ideabridge.bridge.lifting.draft import PlanDraft, make_draft
 from ideabridge.bridge.lifting.evidence import Record, read_record
 from ideabridge.bridge.lifting.function import Function, read_function
-from ideabridge.bridge.lifting.lift import lift
+from ideabridge.bridge.lifting.lift import lift_function
 from ideabridge.bridge.lifting.lifted import arranged
 from ideabridge.bridge.lifting.parameters import read_decisions
 from ideabridge.bridge.lifting.plain import OpenPoint, open_points, read_open
 from ideabridge.bridge.lifting.report import report_of
+from ideabridge.bridge.publishing.guides import guide_of
+from ideabridge.bridge.publishing.outline import Outline, outline_of
 from ideabridge.bridge.publishing.teaching import records_of
 from ideabridge.bridge.reading import are_small, read_beside
 from ideabridge.bridge.runs.recorded import find_idea
 from ideabridge.bridge.runs.stretch import KIND as SESSION_KIND
+from ideabridge.bridge.store.idea import Answer
 from ideabridge.bridge.store.store import Store
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.threads import compute_in_thread
@@ -67,6 +71,34 @@ class Drafted:
     open: list[JSON]
 
 
+@dataclass(frozen=True, slots=True)
+class OutlinedRun:
+    """A run that is published.
+
+    Attributes:
+        outline: what publishing must know about it.
+        draft: its plan; None if it has none, or if its answer needs none: it is solved anew, or is a program.
+        no_plan: why it has no plan; empty if it has one, or needs none.
+    """
+
+    outline: Outline
+    draft: Drafted | None
+    no_plan: str
+
+
+def _read_drafted(made: JSON) -> Drafted:
+    members = cast("dict[str, Any]", made)
+    members["records"] = [read_record(record) for record in members["records"]]
+    return Drafted(**members)
+
+
+def _read_outlined(made: JSON) -> OutlinedRun:
+    members = cast("dict[str, Any]", made)
+    draft = members["draft"]
+    outline = Outline.from_json(members["outline"])
+    return OutlinedRun(outline, None if draft is None else _read_drafted(draft), members["no_plan"])
+
+
 class Drafting:
     """Makes the plans of runs in a store."""
 
@@ -95,14 +127,35 @@ class Drafting:
         """
         runs = read_choices(choices).runs
         made = await self._compute([ref, *runs], caller, draft_of, ref, caller, choices, parameters, strict)
-        members = cast("dict[str, Any]", made)
-        members["records"] = [read_record(record) for record in members["records"]]
-        return Drafted(**members)
+        return _read_drafted(made)
 
-    async def shape(self, ref: str, caller: str) -> JSONObject | None:
-        """Return the calls and the output of a run as far as they can be lifted; None if they cannot."""
-        made = await self._compute([ref], caller, shape_of, ref, caller)
-        return made if isinstance(made, dict) else None
+    async def outlined(
+        self,
+        ref: str,
+        caller: str,
+        name: str,
+        answer: Answer,
+        *,
+        choices: JSONObject,
+        parameters: JSONObject,
+        strict: bool,
+    ) -> OutlinedRun:
+        """Return the outline of a run that is published under a name, and its plan, if its answer needs one.
+
+        Raises:
+            PublicationError: it cannot be published, or a decision does not fit its plan.
+            UnknownIdeaError, UnknownRunError: no run of this caller made it.
+            LimitExceededError: it takes too long or too much memory.
+        """
+        refs = [ref, *read_choices(choices).runs]
+        made = await self._compute(refs, caller, outlined_of, ref, caller, name, answer, choices, parameters, strict)
+        # A run may have thousands of tools.
+        return await compute_in_thread(_read_outlined, made)
+
+    async def guide(self, ref: str, caller: str, task: str, name: str) -> JSONObject | str:
+        """Return the guide of a run that is published under a name, or why it cannot have one; see `guide_of`."""
+        made = await self._compute([ref], caller, run_guide, ref, caller, task, name)
+        return made if isinstance(made, dict) else str(made)
 
     async def open_points(self, refs: Sequence[str], caller: str) -> list[OpenPoint]:
         """Return what the copied values of runs of the same task leave open; empty if their plan is plain."""
@@ -126,7 +179,13 @@ class Drafting:
 
 
 def drafted(
-    store: Store, ref: str, caller: str, choices: JSONObject | None, parameters: JSONObject | None, strict: bool
+    store: Store,
+    function: Function,
+    caller: str,
+    choices: JSONObject | None,
+    parameters: JSONObject | None,
+    *,
+    strict: bool,
 ) -> PlanDraft:
     """Return the draft of a run; see `Bridge.lift`.
 
@@ -136,7 +195,7 @@ def drafted(
     chosen = read_choices(choices)
     decisions = read_decisions(parameters)
     try:
-        lifted = lift(store, ref, caller, chosen.runs)
+        lifted = lift_function(function, store, caller, chosen.runs)
     except PublicationError as error:
         if chosen.runs:
             raise
@@ -148,7 +207,35 @@ def draft_of(
     store: Store, ref: str, caller: str, choices: JSONObject | None, parameters: JSONObject | None, strict: bool
 ) -> JSONObject:
     """Return the members of `Drafted`; see `Drafting.draft`."""
-    draft = drafted(store, ref, caller, choices, parameters, strict)
+    function = read_function(store, ref, caller)
+    return _members_of(drafted(store, function, caller, choices, parameters, strict=strict), store, caller)
+
+
+def outlined_of(
+    store: Store,
+    ref: str,
+    caller: str,
+    name: str,
+    answer: Answer,
+    choices: JSONObject,
+    parameters: JSONObject,
+    strict: bool,
+) -> JSONObject:
+    """Return the members of `OutlinedRun`; see `Drafting.outlined`."""
+    function = read_function(store, ref, caller)
+    outline = outline_of(function, name)
+    members: JSONObject = {"outline": outline.to_json(), "draft": None, "no_plan": ""}
+    if answer == "plan" or (answer == "auto" and outline.program is None):
+        try:
+            draft = drafted(store, function, caller, choices, parameters, strict=strict)
+            members["draft"] = _members_of(draft, store, caller)
+        except NoPlanError as error:
+            members["no_plan"] = str(error)
+    return members
+
+
+def _members_of(draft: PlanDraft, store: Store, caller: str) -> JSONObject:
+    """Return the members of `Drafted`."""
     lifted = draft.lifted
     difference: str | None = None
     fault: str | None = None
@@ -186,20 +273,23 @@ def _open_of(store: Store, draft: PlanDraft) -> list[JSON]:
     return [point.to_json() for point in open_points(draft, output_counts=not is_session)]
 
 
-def shape_of(store: Store, ref: str, caller: str) -> JSONObject | None:
-    """See `Drafting.shape`."""
-    try:
-        lifted = arranged(read_function(store, ref, caller))
-    except PublicationError:
-        return None
-    return {"calls": lifted.calls, "output": lifted.output}
+def run_guide(store: Store, ref: str, caller: str, task: str, name: str) -> JSONObject | str:
+    """See `Drafting.guide`."""
+    function = read_function(store, ref, caller)
+    lifted: JSONObject | None = None
+    with suppress(PublicationError):
+        # A mind also solves anew what cannot be a plan.
+        arranged_run = arranged(function)
+        lifted = {"calls": arranged_run.calls, "output": arranged_run.output}
+    return guide_of(function, lifted, task, store, name)
 
 
 def points_of(store: Store, refs: list[str], caller: str) -> list[JSON]:
     """See `Drafting.open_points`."""
     first, *others = refs
     try:
-        draft = drafted(store, first, caller, {"runs": list[JSON](others)}, None, strict=False)
+        function = read_function(store, first, caller)
+        draft = drafted(store, function, caller, {"runs": list[JSON](others)}, None, strict=False)
     except PublicationError as error:
         return [OpenPoint("no_plan", "", f"the run is no plan: {error}").to_json()]
     return _open_of(store, draft)

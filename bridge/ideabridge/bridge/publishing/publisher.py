@@ -32,8 +32,6 @@ from typing import Any, Final, Literal, Protocol, TypeVar
 from ideabridge.bridge.arguments import check_text, read_object
 from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.context.explanations import same
-from ideabridge.bridge.context.messages import read_message
-from ideabridge.bridge.context.reader import is_reader
 from ideabridge.bridge.errors import (
     ConstantsOpenError,
     MeantToolError,
@@ -41,20 +39,16 @@ from ideabridge.bridge.errors import (
     NameInUseError,
     NeedsPersonError,
     NoFinishedRunError,
-    NoPlanError,
     ProgramRefusedError,
     PublicationError,
 )
 from ideabridge.bridge.lifting.choices import Choices, read_choices
-from ideabridge.bridge.lifting.function import Function, reading_calls, without_reads
-from ideabridge.bridge.lifting.naming import first_sentence
+from ideabridge.bridge.lifting.function import Function
 from ideabridge.bridge.lifting.parameters import ParameterDecision, read_decisions
 from ideabridge.bridge.lifting.plain import OpenPoint
 from ideabridge.bridge.lifting.rows import parameter_rows
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.event import APPROVER, Decider, decider_of
-from ideabridge.bridge.loop.progress import CallStatus
-from ideabridge.bridge.loop.solution import LAZY
 from ideabridge.bridge.minds.choice import AUTO, Choice, MindName
 from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.modules.settings import ModuleStatus
@@ -63,7 +57,7 @@ from ideabridge.bridge.programs.names import ProgramNames
 from ideabridge.bridge.programs.runner import setting_of
 from ideabridge.bridge.programs.sandbox import Sandbox
 from ideabridge.bridge.publishing.distilling import distill, read_inputs
-from ideabridge.bridge.publishing.drafting import Drafted, Drafting
+from ideabridge.bridge.publishing.drafting import Drafted, Drafting, OutlinedRun
 from ideabridge.bridge.publishing.idea_tools import find_published, hints_of, needed_modules
 from ideabridge.bridge.publishing.importing import (
     SavedIdea,
@@ -73,6 +67,7 @@ from ideabridge.bridge.publishing.importing import (
     offered_plan,
     own_cycle,
 )
+from ideabridge.bridge.publishing.outline import Outline, first_names, outline_of
 from ideabridge.bridge.publishing.program_answer import ProgramAnswer
 from ideabridge.bridge.publishing.program_request import (
     MUCH_ROOM,
@@ -120,10 +115,8 @@ from ideabridge.bridge.runs.replay import (
     Ways,
     asking_calls,
     definitions_in,
-    next_version,
     plan_of,
     with_plain_ideas,
-    without_cycles,
 )
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.runs.runs import REFUSED_PROGRAM
@@ -133,7 +126,6 @@ from ideabridge.bridge.store.idea import ANSWERS, Answer, Publication
 from ideabridge.bridge.store.portable import Checks, read_document
 from ideabridge.bridge.store.publications import RESERVED, check_name
 from ideabridge.bridge.store.removed_kinds import with_present_kinds
-from ideabridge.bridge.store.results import Copies
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import EVERYBODY, LOCAL, SEES_ALL, Viewer, user_of
 from ideabridge.bridge.store.versions import differences
@@ -147,9 +139,6 @@ T = TypeVar("T")
 
 _AWAY: Final = 1000
 """The largest number of characters in which an error names the modules that are not up."""
-
-_NAMED: Final = 8
-"""The largest number of tools, or of members of the output, that a description names."""
 
 MAX_AUDIENCE: Final = 100
 """The largest number of users that one publication can name."""
@@ -393,21 +382,28 @@ class Publisher:
         audience = None if to is None else self.audience(to, caller)
         if answer not in ANSWERS:
             raise PublicationError(f"answer: expected {', '.join(ANSWERS)}; found {answer!r}")
-        function = await self.drafting.function(ref, caller)
-        meta = function.stored.meta
-        text = (description or meta.description or _description_of(function, name)).rstrip()
-        text = text if text.endswith((".", "!", "?")) else f"{text}."
-        made = _Made("recorded", RECORDED, hints_of(()), function.input_schema, function.input or {})
         decided = read_object("parameters", parameters) or {}
         making = _Making(chosen, decisions, decided, strict)
-        own = own_program(function)
-        is_done = function.run.is_done
+        function: Function | None = None
+        if written is not None or answer in ("program", "recorded"):
+            function = await self.drafting.function(ref, caller)
+            outlined = OutlinedRun(outline_of(function, name), None, "")
+        else:
+            outlined = await self.drafting.outlined(
+                ref, caller, name, answer, choices=chosen.to_json(), parameters=decided, strict=strict
+            )
+        outline = outlined.outline
+        text = (description or outline.description).rstrip()
+        text = text if text.endswith((".", "!", "?")) else f"{text}."
+        made = _Made("recorded", RECORDED, hints_of(()), outline.input_schema, outline.input or {})
+        own = outline.program
+        is_done = outline.is_done
         if own is not None and written is None and not is_done:
             # Its results cannot judge the program, which is published as it was written.
-            raise NoFinishedRunError(f"run {function.run.id} is {function.run.machine.status}, not done")
+            raise NoFinishedRunError(f"run {outline.run} is {outline.status}, not done")
         if answer == "recorded" and not is_done:
             raise PublicationError(
-                f"it cannot be recorded: its run is {function.run.machine.status} and gave no output; publish it as a"
+                f"it cannot be recorded: its run is {outline.status} and gave no output; publish it as a"
                 " plan or to be solved (answer: plan, solve)"
             )
         if written is not None and answer not in ("auto", "program"):
@@ -420,11 +416,13 @@ class Publisher:
         no_plan = ""
         if written is not None:
             self.screen.check(written.to_json())
+            function = function or await self.drafting.function(outline.run, caller)
             made = await self._program(function, written, making, name, caller)
             if written.is_of_mind:
                 # A person is asked about a program that the recordings accept.
                 audience = self._audience_of_mind(name, audience, decider_of(by), caller)
         elif answer in ("auto", "program") and own is not None:
+            function = function or await self.drafting.function(outline.run, caller)
             try:
                 made = await self._program(function, ProgramAnswer(own), making, name, caller)
             except ProgramRefusedError as error:
@@ -432,48 +430,46 @@ class Publisher:
                     raise PublicationError(f"it cannot be published as a program: {error}") from None
                 no_plan = str(error)
         elif answer in ("auto", "plan"):
-            found = await self._lifted(function, making, name, caller)
+            found = await self._lifted(outlined, making, name, caller)
             if isinstance(found, _Lifted):
                 made = _as_plan(found, answer, self.store, decider_of(by), making)
             elif answer == "plan":
                 raise PublicationError(f"it cannot be replayed as a plan: {found}")
             else:
                 no_plan = found
-        if answer == "auto" and made.plan is None and not is_done and not function.run.has_results:
+        if answer == "auto" and made.plan is None and not is_done and not outline.has_results:
             # It is published as it was written.
-            raise NoFinishedRunError(f"run {function.run.id} is {function.run.machine.status}, and did nothing")
+            raise NoFinishedRunError(f"run {outline.run} is {outline.status}, and did nothing")
         if answer == "solve" or (answer == "auto" and made.plan is None):
-            shape = await self.drafting.shape(function.run.id, caller)
-            guide = _guide_of(function, shape, text, self.store, name)
+            guide = await self.drafting.guide(outline.run, caller, text, name)
             if isinstance(guide, dict):
-                made = _as_guide(guide, answer, function)
+                made = _as_guide(guide, answer, outline)
             elif answer == "solve":
                 raise PublicationError(f"it cannot be solved anew: {guide}")
             elif not is_done:
                 raise PublicationError(f"it cannot become a tool: {no_plan}; and {guide}")
         if or_solve and made.plan is not None:
-            shape = await self.drafting.shape(function.run.id, caller)
-            guide = _guide_of(function, shape, text, self.store, name)
+            guide = await self.drafting.guide(outline.run, caller, text, name)
             if isinstance(guide, str):
                 raise PublicationError(f"or_solve: it cannot be solved anew: {guide}")
-            made = _with_guide(made, _as_guide(guide, answer, function))
+            made = _with_guide(made, _as_guide(guide, answer, outline))
         recorded: JSONObject = {"input": made.recorded}
         sentences = made.sentences
         if made.output is not None:
             recorded["output"] = made.output[0]
         elif is_done:
-            recorded["output"] = function.run.result
+            recorded["output"] = outline.result
         elif made.plan is not None:
-            sentences = f"It does what its run did before it ended ({function.run.machine.status}). {sentences}"
+            sentences = f"It does what its run did before it ended ({outline.status}). {sentences}"
         if made.guide is not None:
             recorded["solve"] = made.guide
-        output_schema = function.output_schema
+        output_schema = outline.output_schema
         if not is_done and made.plan is None and made.guide is not None:
             asked = made.guide["output_schema"]
             as_text: JSONObject = {"type": "string"}
             output_schema = asked if isinstance(asked, dict) else as_text
         pins = read_pins(made.plan or made.guide) or []
-        essences = essences_of(function.run.machine.catalogue)
+        essences = essences_of(outline.catalogue)
 
         def keep() -> Publication:
             with self.store.transaction():
@@ -482,7 +478,7 @@ class Publisher:
                 )
                 return self.store.publications.publish(
                     name,
-                    function.stored.id,
+                    outline.idea,
                     description=f"{text} {sentences}".rstrip(),
                     answer=made.answer,
                     input_schema=made.input_schema,
@@ -714,28 +710,21 @@ class Publisher:
         points = await self.drafting.open_points(refs, caller)
         return await compute_in_thread(partial(program_request, runs, points, refused, wanted=wanted, room=room))
 
-    async def _lifted(self, function: Function, making: _Making, name: str, caller: str) -> _Lifted | str:
+    async def _lifted(self, run: OutlinedRun, making: _Making, name: str, caller: str) -> _Lifted | str:
         """Return the plan with every choice applied, or the reason why the run cannot be a plan."""
-        try:
-            draft = await self.drafting.draft(
-                function.run.id,
-                caller,
-                choices=making.choices.to_json(),
-                parameters=making.parameters,
-                strict=making.strict,
-            )
-        except NoPlanError as error:
-            return str(error)
+        draft = run.draft
+        if draft is None:
+            return run.no_plan
         await self.expect_listed(calls_in(draft.plan), defined_in(draft.plan), caller)
         # Another caller may have taken the name in the meantime.
         self.check_free(name, caller=caller)
-        given = read_published(draft.plan, draft.arguments, draft.schema, function.output_schema, name="it")
+        given = read_published(draft.plan, draft.arguments, draft.schema, run.outline.output_schema, name="it")
         catalogue = self.offer.of_plan(given, caller)
         cycle = own_cycle(self.store, name, calls_in(draft.plan))
         if cycle is not None:
             return cycle
-        run_tools = function.run.machine.catalogue
-        checked = check_pins(draft.plan, calls_in(draft.plan), catalogue, essences_of(run_tools).get)
+        essences = essences_of(run.outline.catalogue)
+        checked = check_pins(draft.plan, calls_in(draft.plan), catalogue, essences.get)
         if checked.faults:
             return checked.faults[0]
         if draft.fault is not None:
@@ -1059,14 +1048,13 @@ def _as_plan(found: _Lifted, answer: str, store: Store, by: Decider, making: _Ma
     )
 
 
-def _as_guide(guide: JSONObject, answer: str, function: Function) -> _Made:
-    machine = function.run.machine
+def _as_guide(guide: JSONObject, answer: str, outline: Outline) -> _Made:
+    catalogue = outline.catalogue
     # Clean rooms have the same tools as the run itself.
-    offered = [one for one in machine.catalogue.tools if one.key not in machine.catalogue.latent]
-    offered = [one for one in offered if one.module != ANONYMOUS]
+    offered = [one for one in catalogue.tools if one.key not in catalogue.latent and one.module != ANONYMOUS]
     hints = hints_of(offered)
     way: Answer = "auto" if answer == "auto" else "solve"
-    return _Made(way, describe_guide(offered, hints), hints, function.input_schema, function.input or {}, guide=guide)
+    return _Made(way, describe_guide(offered, hints), hints, outline.input_schema, outline.input or {}, guide=guide)
 
 
 def describe_guide(offered: Sequence[Tool], hints: JSONObject) -> str:
@@ -1089,91 +1077,5 @@ def _with_guide(made: _Made, guided: _Made) -> _Made:
     return dataclasses.replace(made, annotations=hints, sentences=sentences, guide=guided.guide)
 
 
-def _description_of(function: Function, name: str) -> str:
-    """Describe a run in one sentence for models: by its task, or else by the tools that it called and the members of
-    its output.
-    """
-    meta = function.stored.meta
-    tools = list(meta.tools)
-    texts = (one.value for one in function.run.machine.messages if one.type == "text" and one.role == "user")
-    # The title is the task, cut to one line.
-    task = next((text for text in texts if isinstance(text, str) and text.strip()), meta.title)
-    sentence = first_sentence(task)
-    if sentence and task != ", ".join(tools):
-        return sentence
-    if not tools:
-        return f"Runs {name}"
-    output = function.run.result
-    # A server that returns no object wraps it as `result`, which says nothing.
-    members = list(output) if isinstance(output, dict) and list(output) != ["result"] else []
-    gives = f" and gives {first_names(members)}" if members else ""
-    return f"Calls {first_names(tools)}{gives}"
-
-
-def first_names(names: list[str]) -> str:
-    """Return the first names of a list, and how many more there are."""
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return f"{', '.join(names[:_NAMED])}{more}"
-
-
 def _tool(call: JSON) -> str:
     return str(call.get("_tool")) if isinstance(call, dict) else ""
-
-
-def _guide_of(function: Function, lifted: JSONObject | None, task: str, store: Store, name: str) -> JSONObject | str:
-    """Return the guide of a publication (see `Publication.guide`), or the reason why a new run cannot have one.
-
-    Args:
-        function: the idea as its run made it.
-        lifted: its plan as far as it could be lifted, with references in place of literals.
-        task: the task, in words, if the run was a plan, which has none.
-        store: holds the other publications.
-        name: the name to publish under.
-    """
-    machine = function.run.machine
-    solved = machine.mode == "solve"
-    if not solved and not machine.has_output:
-        return "its run gave its state, and a mind is asked for an output: run it with an `output`"
-    context: list[JSON] = [] if solved else [{"role": "user", "content": task}]
-    defined: set[JSON] = set()
-    for raw in function.run.started.context:
-        message = read_message(raw)
-        if message.type == "plan" or (message.type == "text" and message.value == LAZY):
-            # The guide has its own plan, and nobody reviews a plan when the tool is called.
-            continue
-        if message.type == "tool" and isinstance(message.value, dict):
-            defined.add(message.value.get("name"))
-        if message.type == "input" and not message.instance:
-            message = dataclasses.replace(message, value={})
-        context.append(message.to_json())
-    if lifted is not None:
-        calls, output = lifted.get("calls"), lifted.get("output")
-    else:
-        made = [one for one in machine.history if not is_reader(one.tool)]
-        readers = reading_calls(machine.history)
-        listed: list[JSON] = [without_reads(one.call.raw, readers) for one in made]
-        calls, output = listed if function.run.places is None else function.calls, function.output
-    # With `_module`, as an idea may be called by its name alone.
-    said = [with_own_module(call, machine.catalogue) for call in calls] if isinstance(calls, list) else []
-    cycle = own_cycle(store, name, said)
-    if cycle is not None:
-        return cycle
-    version = next_version(store, name)
-    offered: list[JSON] = [
-        list[JSON](tool.origin)
-        for tool in without_cycles(store, name, version, machine.catalogue.tools)
-        if (tool.module is not None or tool.name not in defined) and not is_reader(tool)
-    ]
-    asked = machine.output_schema if solved else function.part_schema or function.output_schema or {}
-    guide: JSONObject = {"context": context, "tools": offered, "output_schema": asked}
-    guide["by_instance"] = machine.settings.output_by_instance
-    if said:
-        if solved:
-            # Others may call it, and their minds read the plan: not what this mind copied from private results.
-            results = [call.value for call in machine.history if call.status is CallStatus.DONE]
-            copies = Copies(results, [function.run.started.context, *machine.catalogue.to_json()[0]])
-            said = [copies.call(call) for call in said]
-            output = copies.scrubbed(output)
-        guide["plan"] = {"calls": list[JSON](said), "output": output}
-        guide["pins"] = [Pin.of(tool).to_json() for tool in pinned_tools(said, machine.catalogue, defined_in(guide))]
-    return guide

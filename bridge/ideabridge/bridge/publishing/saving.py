@@ -27,8 +27,9 @@ from ideabridge.bridge.minds.choice import AUTO, Choice
 from ideabridge.bridge.plan import Plan, needed_inputs, read_published
 from ideabridge.bridge.publishing.idea_tools import find_published, hints_of
 from ideabridge.bridge.publishing.importing import SavedIdea, missing, own_cycle
+from ideabridge.bridge.publishing.outline import first_names
 from ideabridge.bridge.publishing.programs import declared_calls
-from ideabridge.bridge.publishing.publisher import RECORDED, Publisher, describe_guide, first_names
+from ideabridge.bridge.publishing.publisher import RECORDED, Publisher, describe_guide
 from ideabridge.bridge.publishing.written import MAX_TEXT, WrittenIdea, read_idea, written_texts
 from ideabridge.bridge.runs.offer import defined_tools
 from ideabridge.bridge.runs.pins import Pin, calls_in, defined_in, pinned_tools, with_own_module

@@ -1,0 +1,114 @@
+"""Outline: what publishing must know about a run, without its calls and their results.
+
+Folding a long run takes seconds, so the process that lifts it folds it once, and says what the server needs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from ideabridge.bridge.lifting.function import Function
+from ideabridge.bridge.lifting.naming import first_sentence
+from ideabridge.bridge.loop.catalogue import Catalogue
+from ideabridge.bridge.publishing.programs import own_program
+from ideabridge.tools.encoding import JSON, JSONObject
+
+_NAMED: Final = 8
+"""The largest number of tools, or of members of the output, that a description names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """What publishing must know about a run.
+
+    Attributes:
+        run: its id.
+        idea: the id of the idea that it ended with.
+        status: how it ended.
+        has_results: whether a call of it has ended well.
+        description: of its idea, in one sentence.
+        input: the value of `†input`; None if the idea takes no input.
+        input_schema: the parameters of the tool.
+        output_schema: the schema of the tool's result; None if none was declared.
+        result: its result as a function; None unless it is done.
+        program: the program that it consists of; None if another answer made calls, too.
+        catalogue: its tools.
+    """
+
+    run: str
+    idea: str
+    status: str
+    has_results: bool
+    description: str
+    input: JSONObject | None
+    input_schema: JSONObject
+    output_schema: JSONObject | None
+    result: JSON
+    program: str | None
+    catalogue: Catalogue
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it ended well."""
+        return self.status == "done"
+
+    def to_json(self) -> JSONObject:
+        """Return it as JSON, for another process."""
+        members: dict[str, Any] = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        tools, latent = self.catalogue.to_json()
+        return {**members, "catalogue": [tools, latent]}
+
+    @classmethod
+    def from_json(cls, raw: JSON) -> Outline:
+        """Read what `to_json` wrote."""
+        members = dict(cast("dict[str, Any]", raw))
+        tools, latent = members.pop("catalogue")
+        return cls(**members, catalogue=Catalogue.from_json(tools, latent))
+
+
+def outline_of(function: Function, name: str) -> Outline:
+    """Return the outline of a run that is published under a name."""
+    run = function.run
+    return Outline(
+        run=run.id,
+        idea=function.stored.id,
+        status=str(run.machine.status),
+        has_results=run.has_results,
+        description=function.stored.meta.description or _description_of(function, name),
+        input=function.input,
+        input_schema=function.input_schema,
+        output_schema=function.output_schema,
+        result=run.result if run.is_done else None,
+        program=own_program(function),
+        catalogue=run.machine.catalogue,
+    )
+
+
+def _description_of(function: Function, name: str) -> str:
+    """Describe a run in one sentence for models: by its task, or else by the tools that it called and the members of
+    its output.
+    """
+    meta = function.stored.meta
+    tools = list(meta.tools)
+    texts = (one.value for one in function.run.machine.messages if one.type == "text" and one.role == "user")
+    # The title is the task, cut to one line.
+    task = next((text for text in texts if isinstance(text, str) and text.strip()), meta.title)
+    sentence = first_sentence(task)
+    if sentence and task != ", ".join(tools):
+        return sentence
+    if not tools:
+        return f"Runs {name}"
+    output = function.run.result
+    # A server that returns no object wraps it as `result`, which says nothing.
+    members = list(output) if isinstance(output, dict) and list(output) != ["result"] else []
+    gives = f" and gives {first_names(members)}" if members else ""
+    return f"Calls {first_names(tools)}{gives}"
+
+
+def first_names(names: Sequence[str]) -> str:
+    """Return the first names of a list, and how many more there are."""
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{', '.join(names[:_NAMED])}{more}"
