@@ -200,8 +200,10 @@ def _places_of_calls(filled: Sequence[Filled]) -> dict[int | None, list[str]]:
 
 def _place_words(parameter: Filled) -> list[str]:
     """The words of the last segment of a path or an address, without its extension; empty if a parameter has none."""
+    if not isinstance(parameter.value, str):
+        return []
     own_words = words_of(own_name(parameter.keys))
-    if not isinstance(parameter.value, str) or not own_words or own_words[-1] not in _PLACES:
+    if not own_words or own_words[-1] not in _PLACES:
         return []
     text = parameter.value
     if not _ROOT.match(text) and "/" not in text and _FILE.fullmatch(text) is None:
@@ -218,9 +220,11 @@ def _last_segment(text: str) -> str:
 
 def _told_apart(before: Iterable[str], parameter: Filled) -> str:
     """The name of a parameter after other words; empty if these say nothing that the name does not say."""
+    words = [word for text in before for word in words_of(text)]
+    if not words:
+        return ""
     own = own_name(parameter.keys)
     own_words = words_of(own)
-    words = [word for text in before for word in words_of(text)]
     # `git_branch` of `branch` is `git_branch`.
     while words and words[-1] in own_words:
         words.pop()
@@ -236,8 +240,10 @@ def _named_keys(keys: Path) -> list[str]:
 
 def words_of(text: str) -> list[str]:
     """Return the words of a text or a name in ASCII, in small letters and without accents."""
-    decomposed = unicodedata.normalize("NFKD", text)
-    plain = "".join(char for char in decomposed if not unicodedata.combining(char))
+    plain = text
+    if not text.isascii():
+        decomposed = unicodedata.normalize("NFKD", text)
+        plain = "".join(char for char in decomposed if not unicodedata.combining(char))
     return [word.lower() for word in _WORD.findall(plain)]
 
 
