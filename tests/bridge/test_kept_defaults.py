@@ -233,7 +233,7 @@ async def test_verify_names_such_a_default_in_a_tool_of_an_earlier_version() -> 
         plan = now.plan or {}
         explained = plan["explained"]
         assert isinstance(explained, list)
-        left = [form for form in explained if isinstance(form, dict) and form.get("why") != COPIED_PART]
+        left: list[JSON] = [form for form in explained if isinstance(form, dict) and form.get("why") != COPIED_PART]
         assert len(left) < len(explained)
         store.publish(
             "earlier",

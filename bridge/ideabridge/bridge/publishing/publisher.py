@@ -817,9 +817,10 @@ class Publisher:
         """
         plan = publication.plan or {}
         lifting = plan.get("lifting")
-        run = lifting.get("run") if isinstance(lifting, dict) else None
-        is_plan = isinstance(lifting, dict) and "program" not in plan and publication.learned is None
-        if not is_plan or not isinstance(run, str) or self.store.runs.get(run) is None:
+        if not isinstance(lifting, dict) or "program" in plan or publication.learned is not None:
+            return []
+        run = lifting.get("run")
+        if not isinstance(run, str) or self.store.runs.get(run) is None:
             return []
         choices = lifting.get("choices")
         parameters = lifting.get("parameters")
