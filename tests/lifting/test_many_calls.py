@@ -8,10 +8,10 @@ import pytest
 
 from ideabridge.bridge import Bridge, report_of
 from ideabridge.bridge.context.plan_literals import read_computations
-from ideabridge.bridge.lifting.aligned import Leaf
 from ideabridge.bridge.lifting.alike import runs_like
 from ideabridge.bridge.lifting.function import read_function
 from ideabridge.bridge.lifting.index import Values
+from ideabridge.bridge.lifting.leaves import Leaf
 from ideabridge.bridge.lifting.lift import lift
 from ideabridge.bridge.lifting.lifted import arranged
 from ideabridge.bridge.lifting.parameters import Parameter, ParameterDecision, parameters_of

@@ -40,11 +40,8 @@ class _UnderEarlierRules(CopiedLiterals):
 
     def settle_literal(self, literal: Explained, read: Read) -> Settled:
         """Evaluate the explanations of a literal."""
-        for taken in literal.by:
-            if not isinstance(taken.value(read), Missing):
-                others = [explanation for explanation in literal.by if explanation is not taken]
-                return settle(replace(literal, by=(taken, *others)), read)
-        return settle(literal, read)
+        by = sorted(literal.by, key=lambda explanation: isinstance(explanation.value(read), Missing))
+        return settle(replace(literal, by=tuple(by)), read)
 
     def note_of(self, literal: Explained, what: str) -> JSONObject:
         """The note why a literal is not determined."""
@@ -104,20 +101,22 @@ class EarlierInCall(_UnderEarlierRules, CopiedInCall):
             return computed
         settled = self.settle_literal(test, read)
         if isinstance(settled.value, Missing):
-            named = "; ".join(explanation.shown for explanation in test.by[:3])
-            computed.problem = f"no test says whether it is called: {named}"
+            tests = "; ".join(explanation.shown for explanation in test.by[:3])
+            computed.problem = f"no test says whether it is called: {tests}"
             return computed
+
         values = [(explanation.shown, explanation.value(read)) for explanation in test.by]
-        taken = next(shown for shown, value in values if not isinstance(value, Missing))
-        is_made = settled.value is True
+        reason = next(shown for shown, value in values if not isinstance(value, Missing))
         if settled.assumed is not None:
+            why = f"{settled.assumed['why']}: it may have been called for another reason than {reason}"
             others = [shown for shown, value in values if value is not settled.value]
-            why = f"{settled.assumed['why']}: it may have been called for another reason than {taken}"
             if others:
-                told = f"called because {taken}" if is_made else f"not called, as it is not so that {taken}"
-                why = f"{told}; runs may have called it only if {others[0]}"
+                decision = f"called because {reason}"
+                if settled.value is not True:
+                    decision = f"not called, as it is not so that {reason}"
+                why = f"{decision}; runs may have called it only if {others[0]}"
             computed.doubts.assumed.append({"at": f"calls.{self.call.place}", "why": why})
         computed.doubts.notes += self.novelties(read, test.references, test.references)
-        if not is_made:
-            computed.skipped = f"it is called only if {taken}"
+        if settled.value is not True:
+            computed.skipped = f"it is called only if {reason}"
         return computed

@@ -28,11 +28,18 @@ from typing import Final, TypeAlias
 
 from ideabridge.bridge.context.errors import ExplanationError
 from ideabridge.bridge.context.items import column_of, items_of
-from ideabridge.bridge.context.references import Path, format_path, format_reference, is_reference, parse_reference
-from ideabridge.bridge.context.state import MISSING, Missing, parsed_text
+from ideabridge.bridge.context.references import (
+    Path,
+    dotted_key,
+    format_path,
+    format_reference,
+    is_reference,
+    parse_reference,
+)
+from ideabridge.bridge.context.state import MISSING, Missing, opened
 from ideabridge.bridge.context.state import read as read_path
 from ideabridge.bridge.context.steps import CHARACTERS, STEPS, as_text, convert
-from ideabridge.tools.encoding import JSON, JSONObject, encode_text
+from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.keywords import show
 
@@ -56,12 +63,7 @@ COSTS: Final[dict[str, int]] = {
     "other position": 30,
     "item by an explained value": 24,
     "item by a constant": 46,
-    "number": 3,
-    "text": 3,
-    "lower": 3,
-    "upper": 3,
-    "title": 3,
-    "strip": 3,
+    "conversion": 3,
     "join": 30,
     "constant": 100,
 }
@@ -94,9 +96,14 @@ class Explanation:
         raise NotImplementedError
 
     @property
+    def made_of(self) -> tuple[Explanation, ...]:
+        """The explanations whose values its value is made of."""
+        return ()
+
+    @property
     def references(self) -> tuple[str, ...]:
         """The texts of the references that `value` and `positions` read."""
-        raise NotImplementedError
+        return tuple(dict.fromkeys(text for part in self.made_of for text in part.references))
 
     @property
     def shown(self) -> str:
@@ -111,7 +118,8 @@ class Explanation:
     @property
     def origin(self) -> str | None:
         """The reference whose value it is, perhaps converted or between constant texts; None: it is made otherwise."""
-        return None
+        origins = [part.origin for part in self.made_of if not isinstance(part, Constant)]
+        return origins[0] if len(origins) == 1 else None
 
     @property
     def holder(self) -> str | None:
@@ -127,7 +135,7 @@ class Explanation:
         """Return whether it takes one of several items by its position: in a list, or among those that a condition
         selects.
         """
-        return False
+        return any(part.positions(read) for part in self.made_of)
 
     def to_json(self) -> JSON:
         """The form that `read_explanation` reads."""
@@ -144,11 +152,6 @@ class Constant(Explanation):
     def cost(self) -> int:
         """The cost of the kind."""
         return COSTS["constant"]
-
-    @property
-    def references(self) -> tuple[str, ...]:
-        """It reads nothing."""
-        return ()
 
     @property
     def shown(self) -> str:
@@ -291,11 +294,11 @@ class ItemOf(Explanation):
     def _selected(self, read: Read) -> Iterable[JSON]:
         """The items that meet the condition, in their order."""
         items = items_of(read(self.source))
-        wanted = self.where[1].value(read)
-        if items is None or len(items) > ITEMS or isinstance(wanted, Missing):
+        selecting = self.where[1].value(read)
+        if items is None or len(items) > ITEMS or isinstance(selecting, Missing):
             return
         for item, value in zip(items, column_of(items, self.where[0]), strict=True):
-            if not isinstance(value, Missing) and same(value, wanted):
+            if not isinstance(value, Missing) and same(value, selecting):
                 yield item
 
     def to_json(self) -> JSON:
@@ -310,49 +313,40 @@ class Converted(Explanation):
 
     Attributes:
         inner: the explanation that is converted.
-        by: the name of the step alone; see `STEPS`.
+        step: the name of the step; see `STEPS`.
     """
 
     inner: Explanation
-    by: tuple[JSON, ...]
+    step: str
 
     @property
     def cost(self) -> int:
         """The cost of the inner explanation and of the step."""
-        return self.inner.cost + COSTS[str(self.by[0])]
+        return self.inner.cost + COSTS["conversion"]
 
     @property
-    def references(self) -> tuple[str, ...]:
-        """Those of the inner explanation."""
-        return self.inner.references
+    def made_of(self) -> tuple[Explanation, ...]:
+        """The inner explanation."""
+        return (self.inner,)
 
     @property
     def family(self) -> str:
         """The kind of the inner explanation, and the step."""
-        return f"{self.inner.family} {self.by[0]}"
-
-    @property
-    def origin(self) -> str | None:
-        """That of the inner explanation."""
-        return self.inner.origin
+        return f"{self.inner.family} {self.step}"
 
     @property
     def shown(self) -> str:
         """`†input.n, as text`."""
-        return f"{self.inner.shown}, {STEPS[str(self.by[0])]}"
+        return f"{self.inner.shown}, {STEPS[self.step]}"
 
     def value(self, read: Read) -> JSON | Missing:
         """Return the converted value."""
         value = self.inner.value(read)
-        return MISSING if isinstance(value, Missing) else convert(value, self.by)
-
-    def positions(self, read: Read) -> bool:
-        """Return whether the inner explanation selects by a position."""
-        return self.inner.positions(read)
+        return MISSING if isinstance(value, Missing) else convert(value, self.step)
 
     def to_json(self) -> JSON:
         """`{"convert", "by"}`."""
-        return {"convert": self.inner.to_json(), "by": list(self.by)}
+        return {"convert": self.inner.to_json(), "by": [self.step]}
 
 
 @dataclass(frozen=True)
@@ -368,21 +362,15 @@ class Joined(Explanation):
         return min(costs, default=COSTS["constant"]) + COSTS["join"]
 
     @property
-    def references(self) -> tuple[str, ...]:
-        """Those of all parts."""
-        return tuple(dict.fromkeys(text for part in self.parts for text in part.references))
+    def made_of(self) -> tuple[Explanation, ...]:
+        """The parts."""
+        return self.parts
 
     @property
     def words(self) -> str:
         """The constant parts that contain a word, for people. Empty if no part does."""
         texts = [part.constant for part in self.parts if isinstance(part, Constant)]
         return " and ".join(show(text) for text in texts if isinstance(text, str) and _WORD.search(text))
-
-    @property
-    def origin(self) -> str | None:
-        """That of the only part that is no constant."""
-        origins = [part.origin for part in self.parts if not isinstance(part, Constant)]
-        return origins[0] if len(origins) == 1 else None
 
     @property
     def shown(self) -> str:
@@ -399,10 +387,6 @@ class Joined(Explanation):
                 return MISSING
             texts.append(text)
         return "".join(texts) if sum(map(len, texts)) <= CHARACTERS else MISSING
-
-    def positions(self, read: Read) -> bool:
-        """Return whether a part selects by a position."""
-        return any(part.positions(read) for part in self.parts)
 
     def to_json(self) -> JSON:
         """`{"join": [...]}`."""
@@ -452,9 +436,9 @@ def _read(raw: JSON, where: str, depth: int) -> Explanation:
         case {"constant": value, **rest} if not rest:
             return Constant(value)
         case {"item_of": str(source), "where": condition, "take": take, **rest} if not rest:
-            return ItemOf(_source(source, where), _keys(take, where), _condition(condition, where, depth))
+            return ItemOf(_path_to(source, where).reference, _keys(take, where), _condition(condition, where, depth))
         case {"convert": inner, "by": [str(name)], **rest} if not rest and name in STEPS:
-            return Converted(_read(inner, f"{where}.convert", depth + 1), (name,))
+            return Converted(_read(inner, f"{where}.convert", depth + 1), name)
         case {"join": [*parts], **rest} if not rest and 0 < len(parts) <= _PARTS:
             read = [_read(part, f"{where}.join.{number}", depth + 1) for number, part in enumerate(parts)]
             if sum(not isinstance(part, Constant) for part in read) != 1:
@@ -473,10 +457,6 @@ def _path_to(reference: str, where: str) -> PathTo:
     except ExplanationError as error:
         raise ExplanationError(f"{where}: {error}") from None
     return PathTo(reference)
-
-
-def _source(reference: str, where: str) -> str:
-    return _path_to(reference, where).reference
 
 
 def _keys(raw: JSON, where: str) -> Path:
@@ -644,21 +624,21 @@ def settle(explained: Explained, read: Read) -> Settled:
         else:
             values.append((explanation, value))
     family = explained.by[0].family
-    taken = next((pair for pair in values if pair[0].family == family), None)
-    if taken is None:
+    cheapest = next((pair for pair in values if pair[0].family == family), None)
+    if cheapest is None:
         return Settled(MISSING)
-    chosen, value = taken
+
+    chosen, value = cheapest
     others = _other_values(values, value)
     why = _doubt(explained) or _choice(explained, chosen, read, differ=bool(others or without))
-    if why is None:
-        if explained.why in NOTED:
-            return Settled(value, note=explained.why)
-        return Settled(value, note=CUT if explained.cut else None)
-    # Other values say more than explanations without one.
-    instead: list[JSON] = []
-    instead.extend({**shortened("value", other), "from": explanation.shown} for explanation, other in others[:_OTHERS])
-    instead.extend({"from": explanation.shown} for explanation in without[: _OTHERS - len(instead)])
-    return Settled(value, assumption(explained, value, why, chosen, instead))
+    if why is not None:
+        # Other values say more than explanations without one.
+        instead: list[JSON] = [{**shortened("value", other), "from": each.shown} for each, other in others]
+        instead.extend({"from": explanation.shown} for explanation in without)
+        return Settled(value, assumption(explained, value, why, chosen, instead[:_OTHERS]))
+    if explained.why in NOTED:
+        return Settled(value, note=explained.why)
+    return Settled(value, note=CUT if explained.cut else None)
 
 
 _OTHERS: Final = 3
@@ -678,7 +658,7 @@ def assumption(
     explained: Explained, value: JSON, why: str, chosen: Explanation | None = None, instead: list[JSON] | None = None
 ) -> JSONObject:
     """Return the form of `Settled.assumed` for a literal; `chosen` None: its first explanation."""
-    at = ".".join(_name(key) for key in explained.at)
+    at = ".".join(dotted_key(key) for key in explained.at)
     source = (chosen or explained.by[0]).shown
     return {"at": at, **shortened("taken", value), "from": source, "instead": instead or [], "why": why}
 
@@ -717,13 +697,12 @@ def _has_siblings(chosen: Explanation, read: Read) -> bool:
         return False
     path = operand_path(chosen.origin)
     for text in _above(chosen.origin):
-        depth = len(operand_path(text))
-        holder = read(text)
-        members = parsed_text(holder) if isinstance(holder, str) else holder
-        if isinstance(members, dict):
-            others = (value for key, value in members.items() if key != path[depth])
-            if any(not isinstance(read_path(value, path[depth + 1 :]), Missing) for value in others):
-                return True
+        key, *below = path[len(operand_path(text)) :]
+        members = opened(read(text))
+        others = dict[str, JSON](members) if isinstance(members, dict) else {}
+        others.pop(key, None)
+        if any(not isinstance(read_path(value, tuple(below)), Missing) for value in others.values()):
+            return True
     return False
 
 
@@ -738,10 +717,6 @@ def shortened(key: str, value: JSON) -> JSONObject:
     """A value for people under a key: a long one is cut, and `"shortened": true` stands beside it."""
     cut = _cut(value)
     return {key: cut} if cut is value else {key: cut, "shortened": True}
-
-
-def _name(key: str) -> str:
-    return encode_text(key) if not key or "." in key or key.startswith('"') else key
 
 
 def _cut(value: JSON) -> JSON:
@@ -773,41 +748,42 @@ def as_it_runs(plan: JSONObject) -> JSONObject:
     if not isinstance(listed, list):
         return shown if listed is None else {**shown, "explained": listed}
     # A literal inside another explained one has no place of its own.
-    left = [one for one in listed if not (isinstance(one, dict) and _put(shown, one))]
+    left = [form for form in listed if not (isinstance(form, dict) and _put(shown, form))]
     return {**shown, "explained": left} if left else shown
 
 
 def _copied(value: JSON) -> JSON:
     """A copy in which no key can be mistaken for one of `as_it_runs`."""
     if isinstance(value, dict):
-        return {f"†{key}" if key.startswith("†") else key: _copied(one) for key, one in value.items()}
-    return [_copied(one) for one in value] if isinstance(value, list) else value
+        return {f"†{key}" if key.startswith("†") else key: _copied(member) for key, member in value.items()}
+    if isinstance(value, list):
+        return [_copied(item) for item in value]
+    return value
 
 
 def _put(shown: JSONObject, explained: JSONObject) -> bool:
     """Put an explained literal into its place; returns whether the plan has that place."""
     at = explained.get("at")
-    keys = [key for key in at if isinstance(key, str)] if isinstance(at, list) else []
-    if not keys or not isinstance(at, list) or len(keys) != len(at) or keys[0] not in ("calls", "output"):
+    keys = list(map(str, at)) if isinstance(at, list) else []
+    is_in_plan = keys[:1] in (["calls"], ["output"]) and keys == at
+    if not is_in_plan or not explained.keys() <= {*_MEMBERS}:
         return False
-    if not {*explained} <= {*_MEMBERS}:
-        return False
-    held: JSON | Missing = shown
+
+    holder: JSON | Missing = shown
     for key in keys[:-1]:
-        held = _member(held, key)
-        if isinstance(held, dict) and EXPLAINED in held:
+        holder = _member(holder, key)
+        if isinstance(holder, dict) and EXPLAINED in holder:
             return False
     last = keys[-1]
-    told: JSONObject = {EXPLAINED: explained.get("by")}
-    told.update({key: value for key, value in explained.items() if key not in ("at", "by")})
-    literal = _member(held, last)
+    literal = _member(holder, last)
     if isinstance(literal, Missing):
         return False
-    told["recorded"] = literal
-    if isinstance(held, dict):
-        held[last] = told
-    elif isinstance(held, list):
-        held[int(last)] = told
+    others = {key: value for key, value in explained.items() if key not in ("at", "by")}
+    stand_in: JSONObject = {EXPLAINED: explained.get("by"), **others, "recorded": literal}
+    if isinstance(holder, dict):
+        holder[last] = stand_in
+    elif isinstance(holder, list):
+        holder[int(last)] = stand_in
     return True
 
 
@@ -821,4 +797,4 @@ def _member(held: JSON | Missing, key: str) -> JSON | Missing:
 
 def references_of(explained: Iterable[Explained]) -> Iterator[str]:
     """Yield every reference that explanations read, each once."""
-    yield from dict.fromkeys(text for one in explained for text in one.references)
+    yield from dict.fromkeys(text for literal in explained for text in literal.references)

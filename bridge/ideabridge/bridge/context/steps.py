@@ -33,9 +33,8 @@ _CHANGES: Final[Mapping[str, Callable[[str], str]]] = {
 }
 
 
-def convert(value: JSON, by: tuple[JSON, ...]) -> JSON | Missing:
-    """Apply one step of conversion, such as `("text",)`, to a value; MISSING if it cannot be applied."""
-    step = str(by[0])
+def convert(value: JSON, step: str) -> JSON | Missing:
+    """Apply one step of `STEPS` to a value; MISSING if it cannot be applied."""
     if step == "text":
         return as_text(value)
     if not isinstance(value, str) or len(value) > CHARACTERS:

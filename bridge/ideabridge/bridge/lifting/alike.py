@@ -78,9 +78,7 @@ def _placed(mine: Lifted, other: Lifted, where: str) -> list[Executed]:
     """
     calls = mine.aligned.calls
     others = other.aligned.calls
-    counts = _counts(calls)
-    other_counts = _counts(others)
-    if counts == other_counts:
+    if _counts(calls) == _counts(others):
         return _in_turn(calls, range(len(calls)), others)
 
     if not mine.leaves:
@@ -90,17 +88,22 @@ def _placed(mine: Lifted, other: Lifted, where: str) -> list[Executed]:
     needed = [calls[place] for place in mine.needed]
     others_needed = [others[place] for place in sorted(other.needed)]
     if _counts(needed) != _counts(others_needed):
-        key = next(key for key in (*counts, *other_counts) if counts[key] != other_counts[key])
-        name = next(call.name for call in (*calls, *others) if call.key == key)
-        raise OtherShapeError(
-            f"{where} made other calls, and becomes another tool: it called {name} {_times(other_counts[key])}, and"
-            f" this run {_times(counts[key])}"
-        )
+        difference = _difference(calls, others)
+        raise OtherShapeError(f"{where} made other calls, and becomes another tool: {difference}")
     return _in_turn(calls, mine.needed, others_needed)
 
 
 def _counts(calls: Iterable[Executed]) -> Counter[ToolKey | None]:
     return Counter(call.key for call in calls)
+
+
+def _difference(calls: Sequence[Executed], others: Sequence[Executed]) -> str:
+    """Return how often another run called the first tool that it called more or less often."""
+    counts = _counts(calls)
+    other_counts = _counts(others)
+    call = next(call for call in (*calls, *others) if counts[call.key] != other_counts[call.key])
+    times_there = _times(other_counts[call.key])
+    return f"it called {call.name} {times_there}, and this run {_times(counts[call.key])}"
 
 
 def _times(count: int) -> str:
@@ -110,20 +113,29 @@ def _times(count: int) -> str:
 
 
 def _in_turn(calls: Sequence[Executed], places: Collection[int], others: Sequence[Executed]) -> list[Executed]:
-    """The calls of another run in the places of the calls that are compared, and what stands for it in the rest."""
+    """Return the calls of another run in the places that are compared, and what stands for a call in the other places.
+
+    Args:
+        calls: the calls of the lifted run.
+        places: those that are compared.
+        others: as many calls of each tool of the other run, in their order.
+    """
     waiting: dict[ToolKey | None, deque[Executed]] = {}
     for call in others:
         waiting.setdefault(call.key, deque()).append(call)
-    return [waiting[call.key].popleft() if place in places else call.not_made() for place, call in enumerate(calls)]
+    placed: list[Executed] = []
+    for place, call in enumerate(calls):
+        placed.append(waiting[call.key].popleft() if place in places else call.not_made())
+    return placed
 
 
 def differ(mine: AlignedRun, other: AlignedRun) -> bool:
     """Return whether two aligned runs had different data."""
     if not same(mine.function.input or {}, other.function.input or {}):
         return True
-    made = [(call, again) for call, again in zip(mine.calls, other.calls, strict=True) if again.is_made]
-    if any(_had_other_data(call.progress, again.progress) for call, again in made):
-        return True
+    for call, again in zip(mine.calls, other.calls, strict=True):
+        if again.is_made and _had_other_data(call.progress, again.progress):
+            return True
     return not same(mine.function.run.result, other.function.run.result)
 
 
@@ -143,54 +155,64 @@ def _contradiction(mine: AlignedRun, other: AlignedRun) -> str | None:
     for place, (call, again) in enumerate(zip(mine.calls, other.calls, strict=True)):
         if not again.is_made:
             continue
-        has_each = again.progress.call.has_each
-        if _parameters(call.raw) != _parameters(again.raw) or call.progress.call.has_each != has_each:
+        if _parameters(call.raw) != _parameters(again.raw):
             return f"calls.{place} ({call.name}) has other parameters"
         if (call.progress.status is CallStatus.DONE) != (again.progress.status is CallStatus.DONE):
             return f"calls.{place} ({call.name}) took another branch"
         for keys, text in _references_in(call.raw):
-            written = other.written_reference(place, keys)
-            if written is not None:
-                sources = _fields(mine.sources_of(parse_reference(text)))
-                if sources and sources != _fields(other.sources_of(parse_reference(written))):
-                    return f"calls.{place}.{'.'.join(keys)} reads {written} there"
-            elif _differs(mine, other, place, keys, text):
-                return f"calls.{place}.{'.'.join(keys)} is not what {text} reads there"
+            fault = _other_source(mine, other, place, keys, text)
+            if fault is not None:
+                return f"calls.{place}.{'.'.join(keys)} {fault}"
     return None
 
 
 def _parameters(raw: JSONObject) -> set[str]:
-    return {key for key in raw if key not in META_PROPERTIES}
+    return {key for key in raw if _is_parameter(key)}
+
+
+def _is_parameter(key: str) -> bool:
+    return key not in META_PROPERTIES or key == "_each"
 
 
 def _references_in(raw: JSONObject) -> Iterator[tuple[Path, str]]:
     """(keys, text) of every well-formed reference in the parameters of a call, and in `_each`."""
-    for key, value in raw.items():
-        if key not in META_PROPERTIES or key == "_each":
-            holes: list[Hole] = []
-            compile_value(value, holes, [], (key,))
-            for hole in holes:
-                if not hole.expression.uses_item:
-                    yield hole.path, hole.expression.text
+    holes: list[Hole] = []
+    compile_value({key: value for key, value in raw.items() if _is_parameter(key)}, holes, [])
+    for hole in holes:
+        if not hole.expression.uses_item:
+            yield hole.path, hole.expression.text
+
+
+def _other_source(mine: AlignedRun, other: AlignedRun, place: int, keys: Path, text: str) -> str | None:
+    """Return how the other run has something there that does not come from where my reference reads; None if it may."""
+    sources = mine.sources_of(parse_reference(text))
+    written = other.written_reference(place, keys)
+    if written is None:
+        has_other = len(sources) == 1 and _has_other_literal(mine, other, place, keys, sources[0])
+        return f"is not what {text} reads there" if has_other else None
+    if sources and _fields(sources) != _fields(other.sources_of(parse_reference(written))):
+        return f"reads {written} there"
+    return None
 
 
 def _fields(sources: list[ValueSource]) -> list[ValueSource]:
     """Return sources without the positions in lists, because every run chooses these anew."""
-    return [
-        ValueSource(source.place, tuple("*" if key.isdecimal() else key for key in source.path)) for source in sources
-    ]
+    fields: list[ValueSource] = []
+    for source in sources:
+        keys = tuple("*" if key.isdecimal() else key for key in source.path)
+        fields.append(ValueSource(source.place, keys))
+    return fields
 
 
-def _differs(mine: AlignedRun, other: AlignedRun, place: int, keys: Path, text: str) -> bool:
-    """Return whether the other run has a literal there that differs from the value my reference has in that run."""
-    sources = mine.sources_of(parse_reference(text))
+def _has_other_literal(mine: AlignedRun, other: AlignedRun, place: int, keys: Path, source: ValueSource) -> bool:
+    """Return whether the other run has a literal there that differs from the value of my source in that run."""
+    if selects_by_data(mine, source, mine.calls[place].chosen):
+        return False
     literal = other.leaf(place, keys)
-    if len(sources) != 1 or isinstance(literal, Missing):
+    value = other.value(source)
+    if isinstance(literal, Missing) or isinstance(value, Missing):
         return False
-    if selects_by_data(mine, sources[0], mine.calls[place].chosen):
-        return False
-    value = other.value(sources[0])
-    return not isinstance(value, Missing) and not same(value, literal)
+    return not same(value, literal)
 
 
 # -- runs that are offered ------------------------------------------------------------------------------------------
@@ -201,13 +223,14 @@ def runs_like(mine: Lifted, store: Store, caller: str) -> list[AlignedRun]:
     calls. None of them is taken by itself: an unrelated task of the same shape shows nothing.
     """
     alike: list[AlignedRun] = []
-    known = {mine.aligned.run_id, *(other.run_id for other in mine.others)}
+    own_runs = {mine.aligned.run_id, *(other.run_id for other in mine.others)}
     tools = {call.name for call in mine.aligned.calls}
     examined = 0
     events = 0
     for record in _ended(store, caller):
         is_long = events + record.last_event > _EVENTS
-        if is_long or record.id in known or record.parent is not None or not tools <= _tools(store, record.id):
+        is_own = record.id in own_runs or record.parent is not None
+        if is_long or is_own or not tools <= _tools(store, record.id):
             continue
         examined += 1
         events += record.last_event

@@ -60,10 +60,9 @@ def read_choices(raw: JSONObject | None) -> Choices:
     for path, value in take.items():
         _check_take(path, value)
     listed = raw.get("runs", [])
-    runs = [one for one in listed if isinstance(one, str)] if isinstance(listed, list) else []
-    if not isinstance(listed, list) or len(runs) != len(listed):
+    if not isinstance(listed, list) or not all(isinstance(run, str) for run in listed):
         raise PublicationError("choices.runs: expected an array of texts")
-    return Choices(take, tuple(runs))
+    return Choices(take, tuple(map(str, listed)))
 
 
 def _check_take(path: str, value: JSON) -> None:

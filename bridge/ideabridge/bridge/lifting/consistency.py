@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 from typing import Final
 
 from ideabridge.bridge.context.explanations import same
-from ideabridge.bridge.lifting.aligned import contrast
+from ideabridge.bridge.lifting.contrast import contrast
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.effect import AskApproval, Execute, ExecutionKey
 from ideabridge.bridge.loop.event import (
@@ -55,20 +55,22 @@ def inconsistency(
     errors = machine.check(calls, plan.output, shared, explained=explained)
     if errors:
         return f"it cannot run by itself: {errors[0]['error']}"
-    at = dict(enumerate(range(len(run.machine.history)))) if places is None else places
+    if places is None:
+        places = {place: place for place in range(len(run.machine.history))}
     try:
         machine.receive(SolutionProposed(calls, plan.output, None, shared, explained=explained))
-        fault = _Comparison(machine, run, at, unmade).run()
+        fault = _Comparison(machine, run, places, unmade).run()
     except JournalError as error:
         return f"other calls would run than did: {error}"
     if fault is not None:
         return fault
     if machine.phase != "ending" or (not machine.has_output and plan.output is not None):
-        told = machine.errors[0]["error"] if machine.errors else "calls still wait"
-        return f"other calls would run than did: {told}"
-    given = given_by(machine)
-    if run.is_done and not same(given, run.result):
-        return f"with the recorded results it gives another output than the recorded one: {contrast(given, run.result)}"
+        fault = machine.errors[0]["error"] if machine.errors else "calls still wait"
+        return f"other calls would run than did: {fault}"
+    output = given_by(machine)
+    if run.is_done and not same(output, run.result):
+        difference = contrast(output, run.result)
+        return f"with the recorded results it gives another output than the recorded one: {difference}"
     return None
 
 
@@ -143,10 +145,11 @@ class _Comparison:
             fault = self._answer(effect, answered)
             if fault is not None:
                 return fault
-        wanted = set(self._at.values())
-        left = [key for key in self._order if key[0] in wanted and key not in answered]
-        if left:
-            return f"other calls would run than did: {self._run.machine.history[left[0][0]].call.label} would not"
+        compared = set(self._at.values())
+        for key in self._order:
+            if key[0] in compared and key not in answered:
+                label = self._run.machine.history[key[0]].call.label
+                return f"other calls would run than did: {label} would not"
         return None
 
     def _start(self) -> None:
@@ -200,8 +203,11 @@ def _other_parameters(run: RecordedRun, effect: Execute, key: ExecutionKey) -> s
     number = key[1] or 0
     if number >= len(items):
         return "would run more often than it did"
-    ran = items[number].parameters
-    for name in dict.fromkeys((*ran, *effect.parameters)):
-        if not same(ran.get(name), effect.parameters.get(name)) or (name in ran) != (name in effect.parameters):
-            return f"would be given another {name}: {contrast(effect.parameters.get(name), ran.get(name), 60)}"
+    recorded = items[number].parameters
+    planned = effect.parameters
+    for name in dict.fromkeys((*recorded, *planned)):
+        before = recorded.get(name)
+        now = planned.get(name)
+        if not same(before, now) or (name in recorded) != (name in planned):
+            return f"would be given another {name}: {contrast(now, before, 60)}"
     return None

@@ -32,10 +32,11 @@ from ideabridge.bridge.context.references import (
 from ideabridge.bridge.context.seen import grow
 from ideabridge.bridge.context.state import Missing, parsed_text
 from ideabridge.bridge.errors import PublicationError
-from ideabridge.bridge.lifting.aligned import AlignedRun, Leaf, ValueSource, has_field_names
+from ideabridge.bridge.lifting.aligned import AlignedRun, ValueSource, has_field_names
 from ideabridge.bridge.lifting.choices import KEEP, MIND, Choices
 from ideabridge.bridge.lifting.consistency import inconsistency
 from ideabridge.bridge.lifting.function import Executed
+from ideabridge.bridge.lifting.leaves import Leaf
 from ideabridge.bridge.lifting.lifted import JUDGED, RECORDED, VARIES, Lifted
 from ideabridge.bridge.lifting.parameters import (
     Inputs,

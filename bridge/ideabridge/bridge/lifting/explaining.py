@@ -1,4 +1,34 @@
-"""Explaining: the explanations of every literal of a lifted run, in all runs that were named."""
+"""Explaining: the explanations of every literal of a lifted run, in all runs that were named.
+
+Theory of operation. Who wrote a call had seen the input, and the results of all earlier Requests. Only these, and the
+literals that were written before, can explain a literal of the call. So the calls are taken in the order in which they
+were written, and beside them an index of values (index.py) grows. For each call:
+
+1. The results of the Requests before it enter the index.
+2. Its parameters are divided into leaves (leaves.py). A list or object is one leaf if something explains it as a whole.
+3. Each literal is looked up (search.py), which gives its explanations in this run. Further runs remove those that give
+   another value there. If none is left, the literal is `contradicted`.
+4. If nothing explains a literal, a part of it may stand in an earlier text (inside.py), which is noted.
+5. A literal that nothing explains enters the index itself, because later ones may repeat it.
+
+The output comes last: who wrote it had seen all.
+
+Example. A mind lists a folder, and then reads a file and writes about it:
+
+    Request 0    calls.0  list_files(folder="notes")                     returned ["a.txt", "b.txt"]
+    Request 1    calls.1  read_file(path="a.txt")                        returned {"owner": "Ann"}
+    Request 2    calls.2  send(to="Ann", text="About a.txt")             returned null
+
+| literal | what the index has then | explanations, the cheapest first |
+|---|---|---|
+| `calls.0.folder` | nothing | the constant; from now on the index has this literal |
+| `calls.1.path` | the folder, result 0 | `†results.0.0`, the constant |
+| `calls.2.to` | the same and result 1 | `†results.1.owner`, the constant |
+| `calls.2.text` | the same | `"About " + †results.0.0`, the constant |
+
+A further run that listed `["x.txt", "y.txt"]` and read `y.txt` leaves no explanation of `calls.1.path`: it is
+contradicted.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +39,14 @@ from itertools import islice
 from typing import Final
 
 from ideabridge.bridge.context.explanations import Constant, Explanation, Joined, PathTo, Read, operand_path
-from ideabridge.bridge.context.references import DAGGER, Path, format_reference, parse_reference
+from ideabridge.bridge.context.references import Path, Reference, format_reference, parse_reference
 from ideabridge.bridge.context.state import Missing
 from ideabridge.bridge.context.steps import as_text
-from ideabridge.bridge.lifting.aligned import Leaf, ValueSource, leaves_of_call, leaves_of_output
+from ideabridge.bridge.lifting.aligned import ValueSource
 from ideabridge.bridge.lifting.function import is_distinctive, walk
-from ideabridge.bridge.lifting.index import Values
+from ideabridge.bridge.lifting.index import INPUT, Values
 from ideabridge.bridge.lifting.inside import Inside, core_of, stands_in
+from ideabridge.bridge.lifting.leaves import Leaf, leaves_of_call, leaves_of_output
 from ideabridge.bridge.lifting.lifted import Lifted, selects_by_data
 from ideabridge.bridge.lifting.search import Found, is_common, selects
 from ideabridge.bridge.lifting.search import explain as explain_literal
@@ -39,65 +70,79 @@ class _Explaining:
     def __init__(self, lifted: Lifted) -> None:
         self._lifted = lifted
         self._aligned = lifted.aligned
+        self._calls = lifted.aligned.calls
         self._values = Values()
-        self._looked: dict[tuple[int | None, Path], Found] = {}
+        self._looked_up: dict[Path, Found] = {}
         # The author of a plan had seen no results.
-        places = range(len(self._aligned.calls)) if lifted.requests else range(0)
-        self._unseen = sorted(places, key=lambda place: self._aligned.calls[place].step, reverse=True)
+        self._unseen = self._places_by_request() if lifted.requests else []
         self._readers: list[Read] = [partial(lifted.read, other) for other in lifted.others]
+
+    def _places_by_request(self) -> list[int]:
+        """Return the places of the calls, those of the last Request first."""
+        return sorted(range(len(self._calls)), key=lambda place: self._calls[place].step, reverse=True)
 
     def run(self) -> None:
         """Fill `leaves`, `found` and `literals` of the lifted run."""
         lifted = self._lifted
-        calls = self._aligned.calls
         if lifted.function.input:
-            self._values.add(f"{DAGGER}input", lifted.function.input)
-        leaves: dict[int, list[Leaf]] = {}
-        for place in sorted(range(len(calls)), key=lambda place: (calls[place].chosen, place)):
-            self._see(calls[place].chosen)
-            leaves[place] = list(leaves_of_call(lifted.calls[place], place, lifted.catalogue, self._is_whole))
-            for leaf in leaves[place]:
-                self._explain(leaf)
-            self._looked.clear()
-        self._see(lifted.function.run.machine.step)
-        output = list(leaves_of_output(lifted.output, self._is_whole))
-        for leaf in output:
-            self._explain(leaf)
-        lifted.leaves = [leaf for place in range(len(calls)) for leaf in leaves[place]] + output
+            self._values.add(INPUT, lifted.function.input)
+        leaves_of_places: dict[int, list[Leaf]] = {}
+        as_written = sorted(range(len(self._calls)), key=lambda place: (self._calls[place].chosen, place))
+        for place in as_written:
+            self._see_results_before(self._calls[place].chosen)
+            leaves = list(leaves_of_call(lifted.calls[place], place, lifted.catalogue, self._is_whole))
+            self._explain_all(leaves)
+            leaves_of_places[place] = leaves
 
-    def _see(self, step: int) -> None:
+        self._see_results_before(lifted.function.run.machine.step)
+        output = list(leaves_of_output(lifted.output, self._is_whole))
+        self._explain_all(output)
+
+        for place in range(len(self._calls)):
+            lifted.leaves += leaves_of_places[place]
+        lifted.leaves += output
+
+    def _see_results_before(self, step: int) -> None:
         """Index the results of the Requests before one."""
-        while self._unseen and self._aligned.calls[self._unseen[-1]].step < step:
+        while self._unseen and self._calls[self._unseen[-1]].step < step:
             place = self._unseen.pop()
             root = self._aligned.reference_to(ValueSource(place, ()))
             document = self._aligned.document(place)
             if root is not None and not isinstance(document, Missing):
                 self._values.add(root, document)
 
-    # -- one literal -----------------------------------------------------------------------------------------------
+    def _explain_all(self, leaves: list[Leaf]) -> None:
+        """Explain the leaves of one call, or of the output."""
+        for leaf in leaves:
+            explanations = self._explain_literal(leaf) if leaf.reference is None else self._explain_reference(leaf)
+            if explanations is not None:
+                self._lifted.found[leaf.path] = replace(explanations, runs=self._agreeing(leaf, explanations.by[0]))
+        self._looked_up.clear()
 
-    def _explain(self, leaf: Leaf) -> None:
-        found: Found | None = None
-        if leaf.reference is not None:
-            found = self._chosen_reference(leaf)
-        elif not leaf.demanded and leaf.keys[:1] != ("_output",):
-            found = self._look(leaf.place, leaf.keys, leaf.value)
-            found = replace(found, inside=self._inside(leaf, found))
-            if leaf.place is not None and not found.is_explained and is_distinctive(leaf.value):
-                self._note_literal(leaf)
-        if found is not None:
-            self._lifted.found[leaf.path] = replace(found, runs=self._agreeing(leaf, found.by[0]))
+    # -- literals --------------------------------------------------------------------------------------------------
 
-    def _look(self, place: int | None, keys: Path, value: JSON) -> Found:
+    def _explain_literal(self, leaf: Leaf) -> Found | None:
+        """Return the explanations of a literal; None if it is none of the run: its tool demands it, or it asks a mind.
+
+        An unexplained one is noted, so that it can explain later ones.
+        """
+        if leaf.demanded or leaf.keys[:1] == ("_output",):
+            return None
+        explanations = self._look_up(leaf.place, leaf.keys, leaf.value)
+        explanations = replace(explanations, inside=self._inside(leaf, explanations))
+        if leaf.place is not None and not explanations.is_explained and is_distinctive(leaf.value):
+            self._note_literal(leaf)
+        return explanations
+
+    def _look_up(self, place: int | None, keys: Path, value: JSON) -> Found:
         """Return the explanations of a literal that fit all runs."""
-        known = self._looked.get((place, keys))
-        if known is not None:
-            return known
-
-        name = next((key for key in reversed(keys) if not key.isdecimal()), "")
-        found = explain_literal(value, self._values, name).fitting(self._elsewhere(place, keys))
-        self._looked[place, keys] = found
-        return found
+        # What is asked about a whole list is asked about its items again.
+        explanations = self._looked_up.get(keys)
+        if explanations is None:
+            name = next((key for key in reversed(keys) if not key.isdecimal()), "")
+            explanations = explain_literal(value, self._values, name).fitting(self._elsewhere(place, keys))
+            self._looked_up[keys] = explanations
+        return explanations
 
     def _elsewhere(self, place: int | None, keys: Path) -> Iterator[tuple[JSON, Read]]:
         """Yield the value that each further run has there, if it has one, with what reads the values of that run."""
@@ -108,64 +153,71 @@ class _Explaining:
 
     def _is_whole(self, place: int | None, keys: Path, value: JSON) -> bool:
         """Return whether a list or object is one leaf: if it is explained as a whole, or a list of constants."""
-        if self._look(place, keys, value).is_explained:
+        if self._look_up(place, keys, value).is_explained:
             return True
         return isinstance(value, list) and not self._has_explained(place, keys, value)
 
     def _has_explained(self, place: int | None, keys: Path, value: JSON) -> bool:
         """Return whether something inside a list or object is explained."""
-        if isinstance(value, dict | list) and value:
-            members = value.items() if isinstance(value, dict) else ((str(n), item) for n, item in enumerate(value))
-            return any(self._has_explained(place, (*keys, key), item) for key, item in members)
-        return self._look(place, keys, value).is_explained
+        if isinstance(value, list) and value:
+            return any(self._has_explained(place, (*keys, str(number)), item) for number, item in enumerate(value))
+        if isinstance(value, dict) and value:
+            return any(self._has_explained(place, (*keys, key), item) for key, item in value.items())
+        return self._look_up(place, keys, value).is_explained
 
     def _note_literal(self, leaf: Leaf) -> None:
-        """Let an unexplained literal explain later ones. Its reference is a name that no input has; the draft puts that
-        of a parameter in its place.
+        """Let an unexplained literal explain later ones.
+
+        Its reference is `†input` with its path, which no input has. The draft puts that of a parameter in its place.
         """
         if self._lifted.requests and leaf.path not in (self._lifted.function.input or {}):
             self._lifted.literals[leaf.path] = leaf
             self._values.add(format_reference(("input", leaf.path)), leaf.value, literal=True)
 
-    def _inside(self, leaf: Leaf, found: Found) -> Inside | None:
+    def _inside(self, leaf: Leaf, explanations: Found) -> Inside | None:
         """Return where a part of a literal stood that its explanations leave as it is.
 
         What the user named is a parameter. The author of a plan wrote it for any input.
         """
         if leaf.place is None or not self._lifted.requests or _is_option(leaf.schema):
             return None
-        for part in _parts_left(leaf.value, found.by[0]):
+        for part in _parts_left(leaf.value, explanations.by[0]):
             if stands_in(part, self._lifted.task):
                 continue
             for root in self._values.texts.roots_with(part):
                 # Constant texts around a value of the input are compared with what the calls gave.
-                if not found.is_explained or operand_path(root)[0] != "input":
+                if not explanations.is_explained or operand_path(root)[0] != "input":
                     return Inside(part, root)
         return None
 
-    def _chosen_reference(self, leaf: Leaf) -> Found | None:
-        """Return the explanations of a reference that selects from values its writer had seen, the reference first."""
-        aligned = self._aligned
-        expression = parse_reference(str(leaf.reference))
-        operands = list(expression.operands())
-        if not self._lifted.requests or expression.uses_item or len(operands) != 1 or operands[0].instance is not None:
+    # -- references ------------------------------------------------------------------------------------------------
+
+    def _explain_reference(self, leaf: Leaf) -> Found | None:
+        """Return the explanations of a reference that selects from values its writer had seen, the reference first;
+        None if the reference is taken at its word.
+        """
+        operand = _only_operand(str(leaf.reference))
+        value = self._aligned.leaf(leaf.place, leaf.keys)
+        if operand is None or isinstance(value, Missing) or not self._selects_from_seen(leaf, operand):
             return None
-        source = aligned.source_in_plan(operands[0])
-        step = aligned.function.run.machine.step if leaf.place is None else aligned.calls[leaf.place].chosen
-        value = aligned.leaf(leaf.place, leaf.keys)
-        if source is None or isinstance(value, Missing) or not selects_by_data(aligned, source, step):
-            return None
-        found = self._look(leaf.place, leaf.keys, value)
-        written = PathTo(format_reference(operands[0].full))
-        if found.contradicted:
+        explanations = self._look_up(leaf.place, leaf.keys, value)
+        written = PathTo(format_reference(operand.full))
+        if explanations.contradicted:
             # Each run chose another place.
-            return Found([written], found.cut, contradicted=True)
-        by: list[Explanation] = [
-            explanation for explanation in found.by if not isinstance(explanation, Constant) and explanation != written
-        ]
-        if written in found.by:
-            by.insert(0, written)
-        return Found(by, found.cut) if by else None
+            return Found([written], explanations.cut, contradicted=True)
+
+        by = [explanation for explanation in explanations.by if not isinstance(explanation, Constant)]
+        # The sort is stable.
+        by.sort(key=lambda explanation: explanation != written)
+        return Found(by, explanations.cut) if by else None
+
+    def _selects_from_seen(self, leaf: Leaf, operand: Reference) -> bool:
+        """Return whether the writer of a reference chose a position, or a key that is data, from what it had seen."""
+        source = self._aligned.source_in_plan(operand)
+        if source is None or not self._lifted.requests:
+            return False
+        step = self._lifted.function.run.machine.step if leaf.place is None else self._calls[leaf.place].chosen
+        return selects_by_data(self._aligned, source, step)
 
     # -- several runs ----------------------------------------------------------------------------------------------
 
@@ -180,13 +232,24 @@ class _Explaining:
         return max(1, sum(first.positions(read) for read in readers))
 
 
+def _only_operand(reference: str) -> Reference | None:
+    """Return the operand of a reference that has one, in no instance and in no item of `_each`."""
+    expression = parse_reference(reference)
+    operands = list(expression.operands())
+    if expression.uses_item or len(operands) != 1 or operands[0].instance is not None:
+        return None
+    return operands[0]
+
+
 def _parts_left(literal: JSON, explanation: Explanation) -> Iterator[str]:
     """Yield what an explanation leaves of a literal as it is, and what can identify where it comes from."""
     if isinstance(explanation, Joined):
         yield str(literal)
-        texts = [part.constant for part in explanation.parts if isinstance(part, Constant)]
-        cores = [core_of(text) for text in texts if isinstance(text, str)]
-        yield from (core for core in cores if not is_common(core))
+        for part in explanation.parts:
+            if isinstance(part, Constant):
+                core = core_of(str(part.constant))
+                if not is_common(core):
+                    yield core
     elif isinstance(explanation, Constant):
         for _, value in islice(walk(literal), _PARTS):
             text = value if isinstance(value, str) else as_text(value)
@@ -198,6 +261,8 @@ def _is_option(schema: JSONObject | None) -> bool:
     """Return whether the schema of a parameter, or of its items, lists all values: such a value names no data."""
     if schema is None:
         return False
+    schemas: list[JSON] = [schema, schema.get("items")]
     alternatives = schema.get("anyOf")
-    inner = [schema.get("items"), *(alternatives if isinstance(alternatives, list) else [])]
-    return any("enum" in part for part in (schema, *inner) if isinstance(part, dict))
+    if isinstance(alternatives, list):
+        schemas += alternatives
+    return any(isinstance(part, dict) and "enum" in part for part in schemas)

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from typing import Final, TypeAlias
 
@@ -43,11 +44,11 @@ _MEMBERS: Final = 100
 """How many members of an object show whether its keys are data."""
 
 _NAME = re.compile(r"[A-Za-z_$@][\w$-]*")
-_HEAD = re.compile(r"\W*\w+")
+_BEGINNING = re.compile(r"\W*\w+")
 _MAYBE_JSON: Final = frozenset("[{ \t\r\n")
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class Node:
     """A value in a document, with the way to it.
 
@@ -66,26 +67,20 @@ class Node:
     key: str = ""
     listed: bool = False
     inner: JSON = None
-    # What is asked for all values in a list or object is found once.
-    _path: Path | None = field(default=None, init=False)
-    _reference: str | None = field(default=None, init=False)
-    _data_keys: int | None = field(default=None, init=False)
-    _is_like_a_map: bool | None = field(default=None, init=False)
 
-    @property
+    # What is asked for all values in a list or object is found once.
+
+    @cached_property
     def path(self) -> Path:
         """The keys from the document to the value."""
-        if self._path is None:
-            self._path = () if self.parent is None else (*self.parent.path, self.key)
-        return self._path
+        return () if self.parent is None else (*self.parent.path, self.key)
 
-    @property
+    @cached_property
     def reference(self) -> str:
         """The text of the reference that reads it."""
-        if self._reference is None:
-            above = self.parent
-            self._reference = self.root if above is None else f"{above.reference}{format_path((self.key,))}"
-        return self._reference
+        if self.parent is None:
+            return self.root
+        return self.parent.reference + format_path((self.key,))
 
     @property
     def above(self) -> Iterator[Node]:
@@ -95,28 +90,23 @@ class Node:
             yield node
             node = node.parent
 
-    @property
+    @cached_property
     def data_keys(self) -> int:
         """How many keys on the way look like data and not like names of fields, such as ids that lead to records."""
-        if self._data_keys is None:
-            above = self.parent
-            self._data_keys = 0 if above is None else above.data_keys + self._is_at_data_key(above)
-        return self._data_keys
+        if self.parent is None:
+            return 0
+        return self.parent.data_keys + self._is_at_data_key(self.parent)
 
-    def _is_at_data_key(self, above: Node) -> bool:
-        if not isinstance(above.inner, dict):
+    def _is_at_data_key(self, holder: Node) -> bool:
+        is_parameter = self.root == INPUT and holder.parent is None
+        if is_parameter or not isinstance(holder.inner, dict):
             return False
-        if self.root == INPUT and above.parent is None:
-            # What is directly in the input is a parameter.
-            return False
-        return _NAME.fullmatch(self.key) is None or above.holds_data_keys
+        return _NAME.fullmatch(self.key) is None or holder.holds_data_keys
 
-    @property
+    @cached_property
     def holds_data_keys(self) -> bool:
         """Whether it is an object whose keys are data; see `is_like_a_map`."""
-        if self._is_like_a_map is None:
-            self._is_like_a_map = is_like_a_map(self.inner)
-        return self._is_like_a_map
+        return is_like_a_map(self.inner)
 
 
 def is_like_a_map(value: JSON) -> bool:
@@ -136,6 +126,21 @@ Place: TypeAlias = "tuple[Node, str | int]"
 """A list or object, and a key or position in it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A document of the index.
+
+    Attributes:
+        number: how many documents were added before it.
+        is_literal: it is an earlier literal of the run, and no input or result.
+        is_small: it has so few values that none is in it by chance.
+    """
+
+    number: int
+    is_literal: bool
+    is_small: bool
+
+
 class Values:
     """An index of the values of one run.
 
@@ -146,21 +151,18 @@ class Values:
         whole: False if not every value was indexed.
         given: the texts of the input with three characters or more, at most 100.
         texts: the texts that are no JSON, for what stands inside them.
+        documents: what was added, by the reference that reads it.
     """
 
     def __init__(self, documents: Mapping[str, JSON] | None = None) -> None:
         self.whole = True
         self.given: list[str] = []
         self.texts = Texts()
-        self._texts: dict[str, list[Place]] = {}
-        self._numbers: dict[int | float, list[Place]] = {}
-        self._others: dict[object, list[Place]] = {}
+        self.documents: dict[str, Document] = {}
+        self._places: dict[object, list[Place]] = {}
         self._notations: dict[str, list[str]] = {}
-        self._heads: set[str] = set()
+        self._beginnings: set[str] = set()
         self._columns: dict[tuple[str, str], dict[tuple[bool, JSON], int]] = {}
-        self._sizes: dict[str, int] = {}
-        self._numbers_of: dict[str, int] = {}
-        self._literals: set[str] = set()
         self._count = 0
         for root, document in (documents or {}).items():
             self.add(root, document)
@@ -173,23 +175,21 @@ class Values:
             document: its value.
             literal: it is an earlier literal of the run, and no input or result.
         """
-        if literal:
-            self._literals.add(root)
-        self._numbers_of[root] = len(self._numbers_of)
-        before = self._count
+        count_before = self._count
         # What is above a document is no part of any path.
         stack = [(Node(None, root, inner={"": document}), 0)]
         while stack and self.whole:
             node, depth = stack.pop()
             for key, value in _members(node.inner):
-                opened = self._note((node, key), value)
-                if not isinstance(opened, list | dict):
+                inner = self._note((node, key), value)
+                if not isinstance(inner, list | dict):
                     continue
                 if depth >= _DEPTH:
                     self.whole = False
                 else:
-                    stack.append((_node((node, key), value, opened), depth + 1))
-        self._sizes[root] = self._count - before
+                    stack.append((_node((node, key), value, inner), depth + 1))
+        is_small = self._count - count_before <= _SMALL
+        self.documents[root] = Document(len(self.documents), literal, is_small)
 
     def _note(self, place: Place, value: JSON) -> JSON:
         """Note the place of a value, and return the value, or what a text contains as JSON."""
@@ -197,107 +197,95 @@ class Values:
         if self._count > _NODES:
             self.whole = False
             return None
+        places = self._places.setdefault(_key_of(value), [])
+        is_new = not places
+        if len(places) < PLACES:
+            places.append(place)
         if isinstance(value, str):
-            known = self._texts.get(value)
-            is_new = known is None
-            if known is None:
-                known = self._texts[value] = []
-                if len(value) <= LONGEST:
-                    self._notations.setdefault(_folded(value), []).append(value)
-                    head = _HEAD.match(value)
-                    if head is not None:
-                        self._heads.add(head[0])
-            _keep(known, place)
-            if place[0].root == INPUT and 3 <= len(value) <= LONGEST and len(self.given) < _GIVEN:
-                self.given.append(value)
-            parsed = parsed_text(value) if value[:1] in _MAYBE_JSON else MISSING
-            if not isinstance(parsed, Missing):
-                # The texts in it follow.
-                return parsed
-            if is_new:
-                self.texts.add(place[0].root, value)
-            return None
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            _keep(self._numbers.setdefault(value, []), place)
-        else:
-            _keep(self._others.setdefault(_form(value), []), place)
+            return self._note_text(place[0].root, value, is_new=is_new)
         return value
+
+    def _note_text(self, root: str, text: str, *, is_new: bool) -> JSON:
+        """Note how a text is found in other ways, and return what it contains as JSON; None: it contains no JSON."""
+        if is_new and len(text) <= LONGEST:
+            self._notations.setdefault(_folded(text), []).append(text)
+            beginning = _BEGINNING.match(text)
+            if beginning is not None:
+                self._beginnings.add(beginning[0])
+        if root == INPUT and 3 <= len(text) <= LONGEST and len(self.given) < _GIVEN:
+            self.given.append(text)
+
+        inner = parsed_text(text) if text[:1] in _MAYBE_JSON else MISSING
+        if not isinstance(inner, Missing):
+            # The texts in it follow.
+            return inner
+        if is_new:
+            self.texts.add(root, text)
+        return None
 
     def equal(self, value: JSON) -> list[Node]:
         """Return the nodes with an equal value, at most `PLACES`, in the order in which they were added."""
-        return list(self._nodes(value, self._places(value)))
-
-    def _nodes(self, value: JSON, places: Iterable[Place]) -> Iterator[Node]:
-        """Yield the nodes in some of the places of `_places` whose value is equal."""
-        if isinstance(value, str) or (isinstance(value, int | float) and not isinstance(value, bool)):
-            return (_node(place, value, value) for place in places)
-        held = ((place, _value_at(place)) for place in places)
-        return (_node(place, found, found) for place, found in held if same(found, value))
-
-    def _places(self, value: JSON) -> list[Place]:
-        """Return the places of values that may be equal."""
-        if isinstance(value, str):
-            return self._texts.get(value, [])
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            return self._numbers.get(value, [])
-        return self._others.get(_form(value), [])
+        return list(self._nodes(value))
 
     def loose(self, value: JSON) -> Iterator[Node]:
         """Yield the nodes with an equal value to which no position leads."""
-        return self._nodes(value, (place for place in self._places(value) if not _is_listed(place)))
+        return self._nodes(value, loose=True)
 
-    def begins(self, head: str) -> bool:
-        """Return whether a text or a number may begin like this: with marks, and a word that ends here."""
-        return head in self._heads or head[0] == "-" or head[0].isdigit()
+    def _nodes(self, value: JSON, *, loose: bool = False) -> Iterator[Node]:
+        key = _key_of(value)
+        for place in self._places.get(key, ()):
+            if loose and _is_listed(place):
+                continue
+            if not isinstance(key, tuple):
+                yield _node(place, value, value)
+                continue
+            # Values of one form may differ.
+            actual = _value_at(place)
+            if same(actual, value):
+                yield _node(place, actual, actual)
 
     def is_cut(self, value: JSON) -> bool:
         """Return whether a value may have more places than `equal` returns."""
-        return not self.whole or len(self._places(value)) >= PLACES
+        return not self.whole or len(self._places.get(_key_of(value), ())) >= PLACES
+
+    def begins(self, beginning: str) -> bool:
+        """Return whether a text or a number may begin like this: with marks, and a word that ends here."""
+        return beginning in self._beginnings or beginning[0] == "-" or beginning[0].isdigit()
 
     def notations(self, text: str) -> list[str]:
         """Return the texts that are equal to a text without regard to case and to spaces around it."""
         return self._notations.get(_folded(text), []) if text.strip() else []
-
-    def number_of(self, root: str) -> int:
-        """Return which document it is, in the order in which they were added."""
-        return self._numbers_of[root]
-
-    def is_small(self, root: str) -> bool:
-        """Return whether a document has so few values that none is in it by chance."""
-        return self._sizes.get(root, _SMALL + 1) <= _SMALL
-
-    def is_literal(self, root: str) -> bool:
-        """Return whether a document is an earlier literal of the run."""
-        return root in self._literals
 
     def selects(self, holder: Node, name: str, value: JSON, number: int) -> bool:
         """Return whether an item of a list is the first whose field equals a value; the field is examined once."""
         items = holder.inner
         if isinstance(value, list | dict) or not isinstance(items, list):
             return False
-        key = holder.reference, name
-        first = self._columns.get(key)
-        if first is None:
-            first = self._columns[key] = {}
-            for place, found in enumerate(column_of(items, name)):
-                if not isinstance(found, list | dict | Missing):
-                    first.setdefault((isinstance(found, bool), found), place)
-        return first.get((isinstance(value, bool), value)) == number
+        column = (holder.reference, name)
+        if column not in self._columns:
+            self._columns[column] = _first_places(items, name)
+        return self._columns[column].get((isinstance(value, bool), value)) == number
 
 
-def _keep(places: list[Place], place: Place) -> None:
-    if len(places) < PLACES:
-        places.append(place)
+def _first_places(items: list[JSON], name: str) -> dict[tuple[bool, JSON], int]:
+    """Return the position of the first item with each value of a field, by (whether it is a truth value, value)."""
+    places: dict[tuple[bool, JSON], int] = {}
+    for place, value in enumerate(column_of(items, name)):
+        if not isinstance(value, list | dict | Missing):
+            places.setdefault((isinstance(value, bool), value), place)
+    return places
 
 
-def _form(value: JSON) -> object:
-    """Return what equal values share that are no text and no number."""
+def _key_of(value: JSON) -> object:
+    """Return a text or number itself; of any other value a tuple, which equal values share and others may share."""
     if isinstance(value, dict):
-        return tuple(sorted(value)[:5]), len(value)
+        return (tuple(sorted(value)[:5]), len(value))
     if isinstance(value, list):
         first = value[0] if value else None
-        return (first if isinstance(first, str | int | float) else type(first)), len(value)
-    return repr(value)
+        return (first if isinstance(first, str | int | float) else type(first), len(value))
+    if value is None or isinstance(value, bool):
+        return (value,)
+    return value
 
 
 def _folded(text: str) -> str:

@@ -78,12 +78,12 @@ class Texts:
         if not words:
             return
         for number in min((self._of_word.get(word, []) for word in words), key=len):
-            known = self._texts[number]
-            self._searched += len(known.text) + _EACH
+            listed_text = self._texts[number]
+            self._searched += len(listed_text.text) + _EACH
             if self._searched > _SEARCHED:
                 return
-            if stands_in(part, known.text):
-                yield known.root
+            if stands_in(part, listed_text.text):
+                yield listed_text.root
 
     def _list_words(self) -> None:
         """List the words of the texts that were added since the last time."""

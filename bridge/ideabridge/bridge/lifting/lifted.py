@@ -11,8 +11,9 @@ from ideabridge.bridge.context.explanations import COPIED_PART, MAYBE_DATA, Expl
 from ideabridge.bridge.context.references import Path, Reference, format_reference, parse_reference
 from ideabridge.bridge.context.state import Missing, read
 from ideabridge.bridge.errors import PublicationError
-from ideabridge.bridge.lifting.aligned import AlignedRun, Leaf, ValueSource, is_data_key, is_position, leaves_of_call
+from ideabridge.bridge.lifting.aligned import AlignedRun, ValueSource, is_data_key, is_position
 from ideabridge.bridge.lifting.function import Function, LeftOut, executed_calls, is_distinctive
+from ideabridge.bridge.lifting.leaves import Leaf, leaves_of_call
 from ideabridge.bridge.lifting.order import arrange, in_data_order, keep_order
 from ideabridge.bridge.lifting.search import Found
 from ideabridge.bridge.loop.catalogue import Catalogue

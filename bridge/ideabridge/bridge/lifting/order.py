@@ -65,7 +65,7 @@ def arrange(calls: Sequence[Executed], output: JSON) -> tuple[list[Executed], li
     Raises:
         PublicationError: a call or the output reads the result of a call that is left out.
     """
-    kept: list[Executed] = []
+    arranged: list[Executed] = []
     written: list[JSON] = []
     places: dict[int, int] = {}
     for call in calls:
@@ -76,11 +76,11 @@ def arrange(calls: Sequence[Executed], output: JSON) -> tuple[list[Executed], li
                 raise PublicationError(f"{call.progress.call.label} reads {error}, which is left out") from None
             # Its branch was not taken.
             continue
-        places[call.index] = len(kept)
-        kept.append(call)
+        places[call.index] = len(arranged)
+        arranged.append(call)
         written.append(listed)
     try:
-        return kept, written, renumbered(output, places)
+        return arranged, written, renumbered(output, places)
     except _GoneError as error:
         raise PublicationError(f"the output reads {error}, which is left out") from None
 
@@ -118,58 +118,48 @@ def renumbered(value: JSON, places: Mapping[int, int]) -> JSON:
     except ReferenceSyntaxError:
         return value
 
-    if all(_is_in_place(operand, places) for operand in expression.operands()):
+    if all(_in_place(operand, places) == operand.text for operand in expression.operands()):
+        # As it was written, also with its spaces.
         return value
     alternatives: list[str] = []
-    for alternative in expression.alternatives:
-        texts = [_in_place(operand, places) for operand in alternative]
-        present = [text for text in texts if text is not None]
-        if len(present) == len(texts):
-            alternatives.append(" && ".join(present))
+    for operands in expression.alternatives:
+        texts = [_in_place(operand, places) for operand in operands]
+        if None not in texts:
+            alternatives.append(" && ".join(map(str, texts)))
     if not alternatives:
         raise _GoneError(expression.text)
     return " || ".join(alternatives)
 
 
-def _result_of(operand: Reference) -> int | None:
-    """The number in the run of the call whose result an operand reads; None if it reads none."""
-    if operand.kind != "results" or not operand.path or not operand.path[0].isdecimal():
-        return None
-    return int(operand.path[0])
-
-
-def _is_in_place(operand: Reference, places: Mapping[int, int]) -> bool:
-    number = _result_of(operand)
-    return number is None or places.get(number) == number
-
-
 def _in_place(operand: Reference, places: Mapping[int, int]) -> str | None:
-    """The operand with its place in the plan; None if its call is left out."""
-    number = _result_of(operand)
-    if number is None:
+    """Return an operand with its place in the plan; None if its call is left out."""
+    if operand.kind != "results" or not operand.path or not operand.path[0].isdecimal():
         return operand.text
+    number = int(operand.path[0])
     place = places.get(number)
     if place is None:
         return None
+    if place == number:
+        return operand.text
     return format_reference(("results", str(place), *operand.path[1:]), operand.instance)
 
 
 # -- order of effects -----------------------------------------------------------------------------------------------
 
 
-def keep_order(calls: Sequence[Executed], written: list[JSON], given: JSONObject) -> list[set[int]]:
+def keep_order(calls: Sequence[Executed], written: list[JSON], arguments: JSONObject) -> list[set[int]]:
     """Keep the order of calls from different Requests if they may have effects or write to one path. This adds `_after`
     to `written`, and `_id` if it is needed.
 
     Args:
         calls: the calls in the places of the plan, in the order of their data.
         written: the calls as the plan lists them.
-        given: the input of the run.
+        arguments: the input of the run.
 
     Returns:
         By place, the additional places that the call now waits for.
     """
-    waits = _waits_of(calls, written, given)
+    waits = _waits_of(calls, written, arguments)
     ids = _Ids(calls, written)
     added: list[set[int]] = [set() for _ in calls]
     past = _Past()
@@ -178,55 +168,59 @@ def keep_order(calls: Sequence[Executed], written: list[JSON], given: JSONObject
         by_step.setdefault(call.step, []).append(place)
     for _, places in sorted(by_step.items()):
         effects = [place for place in places if not calls[place].reads_only]
-        one_by_one = len(effects) > _AT_ONCE
-        follows = {after: before for before, after in pairwise(effects)} if one_by_one else {}
+        follows: dict[int, int] = {}
+        if len(effects) > _AT_ONCE:
+            follows = {after: before for before, after in pairwise(effects)}
+            effects = effects[-1:]
         for place in places:
             added[place] = {follows[place]} if place in follows else past.before(calls[place])
-        if one_by_one:
-            effects = effects[-1:]
         past.add(calls, places, effects)
 
-    for place, wanted in enumerate(added):
-        wanted -= waits[place]
-        call = written[place]
-        if wanted and isinstance(call, dict):
+    for place, call in enumerate(written):
+        added[place] -= waits[place]
+        if added[place] and isinstance(call, dict):
             after = call.get("_after", [])
-            names = [after] if isinstance(after, str) else list(after) if isinstance(after, list) else []
-            call["_after"] = [*names, *(ids.of(other) for other in sorted(wanted))]
+            names = after if isinstance(after, list) else [after]
+            call["_after"] = [*names, *(ids.of(other) for other in sorted(added[place]))]
     return added
 
 
-def _waits_of(calls: Sequence[Executed], written: Sequence[JSON], given: JSONObject) -> list[set[int]]:
+def _waits_of(calls: Sequence[Executed], written: Sequence[JSON], arguments: JSONObject) -> list[set[int]]:
     """By place, the calls that each call waits for already: because of data, and of its own `_after`."""
     places = {call.index: place for place, call in enumerate(calls)}
     writers = PathIndex()
     waits: list[set[int]] = []
-    for place, (call, listed) in enumerate(zip(calls, written, strict=True)):
-        holes: list[Hole] = []
-        if isinstance(listed, dict):
-            compile_value({key: value for key, value in listed.items() if key not in _AS_WRITTEN}, holes, [])
+    for place, call in enumerate(calls):
         waiting = {places[index] for index in call.progress.call.edges or () if index in places}
-        for hole in holes:
-            waiting |= _writers_read(hole.expression, writers, given)
+        for expression in _expressions_in(written[place]):
+            waiting |= _writers_read(expression, writers, arguments)
         waits.append(waiting)
         for path in call.progress.call.writes:
             writers.add(("results", str(place)) if path[0] == "results" else path, place)
     return waits
 
 
-def _writers_read(expression: Expression, writers: PathIndex, given: JSONObject) -> set[int]:
+def _expressions_in(call: JSON) -> list[Expression]:
+    """Return the references that a call reads."""
+    holes: list[Hole] = []
+    if isinstance(call, dict):
+        compile_value({key: value for key, value in call.items() if key not in _AS_WRITTEN}, holes, [])
+    return [hole.expression for hole in holes]
+
+
+def _writers_read(expression: Expression, writers: PathIndex, arguments: JSONObject) -> set[int]:
     """The calls that write what an expression reads. An alternative after one that exists is never read."""
-    found: set[int] = set()
-    for alternative in expression.alternatives:
-        for operand in alternative:
-            found |= writers.overlapping(operand.full)
-        if all(operand.kind == "input" and _exists(operand, given) for operand in alternative):
+    places: set[int] = set()
+    for operands in expression.alternatives:
+        for operand in operands:
+            places |= writers.overlapping(operand.full)
+        if all(operand.kind == "input" and _exists(operand, arguments) for operand in operands):
             break
-    return found
+    return places
 
 
-def _exists(operand: Reference, given: JSONObject) -> bool:
-    return not isinstance(read(given, operand.path), Missing)
+def _exists(operand: Reference, arguments: JSONObject) -> bool:
+    return not isinstance(read(arguments, operand.path), Missing)
 
 
 @dataclass
@@ -245,19 +239,15 @@ class _Past:
 
     def before(self, call: Executed) -> set[int]:
         """Return the calls that a call has to wait for."""
-        found = set(self.effects)
+        places = set(self.effects)
         if not call.reads_only:
-            found |= self.reads
+            places |= self.reads
         for path in call.progress.call.writes:
-            found |= self._writers_of(path)
-        return found
-
-    def _writers_of(self, path: Path) -> set[int]:
-        found = set(self.writers.get(path, ()))
-        for length in range(len(path)):
-            # What was written above it, as a whole.
-            found.update(self.writers.get((*path[:length], _WHOLE), ()))
-        return found
+            places.update(self.writers.get(path, ()))
+            for length in range(len(path)):
+                # What was written above it, as a whole.
+                places.update(self.writers.get((*path[:length], _WHOLE), ()))
+        return places
 
     def add(self, calls: Sequence[Executed], places: Iterable[int], effects: Sequence[int]) -> None:
         """Add the calls of the next Request; `effects` are those on which later calls wait."""
@@ -292,25 +282,27 @@ class _Ids:
             own = call.progress.call.id
             if own is not None and isinstance(listed, dict):
                 listed["_id"] = names[call.step, own] = self._free(own)
-        waiting = [(call, listed) for call, listed in zip(calls, written, strict=True) if call.progress.call.after]
         earlier = deque(sorted(names.items()))
-        for call, listed in sorted(waiting, key=lambda pair: pair[0].step):
-            while earlier and earlier[0][0][0] < call.step:
+        for place in sorted(range(len(calls)), key=lambda place: calls[place].step):
+            step = calls[place].step
+            while earlier and earlier[0][0][0] < step:
                 (_, own), name = earlier.popleft()
                 latest[own] = name
-            found = [names.get((call.step, own), latest.get(own)) for own in call.progress.call.after]
-            if isinstance(listed, dict):
+            after = calls[place].progress.call.after
+            listed = written[place]
+            if after and isinstance(listed, dict):
+                ids = [names.get((step, own), latest.get(own)) for own in after]
                 # A call of an earlier Request that is left out has ended: nothing waits for it.
-                listed["_after"] = [name for name in found if name is not None]
+                listed["_after"] = [name for name in ids if name is not None]
 
-    def _free(self, wanted: str) -> str:
-        name = wanted
+    def _free(self, own: str) -> str:
+        name = own
         # Each Request may use the same id, so the numbers that are taken are passed over once.
-        number = self._numbers.get(wanted, 2)
+        number = self._numbers.get(own, 2)
         while name in self._taken:
-            name = f"{wanted}_{number}"
+            name = f"{own}_{number}"
             number += 1
-        self._numbers[wanted] = number
+        self._numbers[own] = number
         self._taken.add(name)
         return name
 

@@ -34,8 +34,8 @@ from ideabridge.bridge.context.references import (
     parse_reference,
 )
 from ideabridge.bridge.errors import PublicationError
-from ideabridge.bridge.lifting.aligned import Leaf
 from ideabridge.bridge.lifting.function import digest
+from ideabridge.bridge.lifting.leaves import Leaf
 from ideabridge.bridge.lifting.naming import Filled, own_name, parameter_names
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.keywords import show

@@ -19,10 +19,12 @@ from typing import Final, Literal, TypeAlias, cast
 
 from ideabridge.bridge.context.explanations import Constant, Explained, Explanation, PathTo, operand_path
 from ideabridge.bridge.context.references import Path, parse_reference
-from ideabridge.bridge.lifting.aligned import Leaf, is_position, names_of, short
+from ideabridge.bridge.lifting.aligned import is_position
+from ideabridge.bridge.lifting.contrast import short
 from ideabridge.bridge.lifting.draft import PlanDraft
 from ideabridge.bridge.lifting.function import walk
 from ideabridge.bridge.lifting.inside import Inside
+from ideabridge.bridge.lifting.leaves import Leaf, names_of
 from ideabridge.bridge.lifting.lifted import RECORDED
 from ideabridge.tools.encoding import JSON, JSONObject
 

@@ -11,10 +11,12 @@ from typing import Any, Final, TypeAlias
 from ideabridge.bridge.context.explanations import Explained, Read, same
 from ideabridge.bridge.context.state import Missing
 from ideabridge.bridge.errors import PublicationError
-from ideabridge.bridge.lifting.aligned import AlignedRun, Leaf, short
+from ideabridge.bridge.lifting.aligned import AlignedRun
 from ideabridge.bridge.lifting.alike import runs_like
+from ideabridge.bridge.lifting.contrast import short
 from ideabridge.bridge.lifting.draft import PlanDraft
 from ideabridge.bridge.lifting.evidence import KINDS
+from ideabridge.bridge.lifting.leaves import Leaf
 from ideabridge.bridge.lifting.rows import REQUIRED, ReportRow, read_rows, rows_of
 from ideabridge.bridge.lifting.tables import table_rows
 from ideabridge.bridge.store.store import Store

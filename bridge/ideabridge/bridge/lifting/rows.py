@@ -15,7 +15,6 @@ from ideabridge.bridge.context.explanations import (
     Explained,
     Explanation,
     PathTo,
-    operand_path,
 )
 from ideabridge.bridge.context.references import DAGGER
 from ideabridge.bridge.context.state import Missing, read
@@ -67,19 +66,13 @@ class ReportRow:
 def read_rows(raw: JSON) -> list[ReportRow]:
     """Read a list of what `ReportRow.to_json` returns; entries of another form are left out."""
     rows: list[ReportRow] = []
-    for entry in raw if isinstance(raw, list) else []:
+    for entry in _items(raw):
         match entry:
             case {"name": str(name), "example": str(example), "otherwise": str(otherwise)}:
-                rows.append(
-                    ReportRow(
-                        name,
-                        example,
-                        otherwise,
-                        entry.get("is_parameter") is True,
-                        entry.get("is_certain") is True,
-                        str(entry.get("description", "")),
-                    )
-                )
+                is_parameter = entry.get("is_parameter") is True
+                is_certain = entry.get("is_certain") is True
+                description = str(entry.get("description", ""))
+                rows.append(ReportRow(name, example, otherwise, is_parameter, is_certain, description))
             case _:
                 continue
     return rows
@@ -109,22 +102,20 @@ def rows_of(
         if literal.why is not None:
             reasons.setdefault(name, literal.why)
 
-    rows = parameter_rows(schema, arguments)
-    for number, row in enumerate(rows):
-        doubt = f" ({reasons[row.name]})" if row.name in reasons else ""
-        doubt += _or_from(others.get(row.name, []), tools)
+    rows: list[ReportRow] = []
+    for row in parameter_rows(schema, arguments):
+        doubt = _because(reasons.get(row.name)) + _or_from(others.get(row.name, []), tools)
         if doubt and row.otherwise != REQUIRED:
-            rows[number] = replace(row, otherwise=row.otherwise + doubt, is_certain=False)
+            row = replace(row, otherwise=row.otherwise + doubt, is_certain=False)
+        rows.append(row)
     return [*rows, *values]
 
 
 def publication_rows(publication: Publication) -> list[ReportRow]:
     """Return the table of a published tool, under its present evidence."""
     plan = publication.present_plan or {}
-    recorded = publication.recorded if isinstance(publication.recorded, dict) else {}
-    arguments = recorded.get("input")
-    given = arguments if isinstance(arguments, dict) else {}
-    return rows_of(publication.input_schema or {}, given, explained_in(plan), plan)
+    arguments = _members(_members(publication.recorded).get("input"))
+    return rows_of(publication.input_schema or {}, arguments, explained_in(plan), plan)
 
 
 def publication_notes(publication: Publication) -> list[str]:
@@ -140,15 +131,13 @@ def publication_notes(publication: Publication) -> list[str]:
         if literal.why in NOTED:
             notes.append(f"{at}: {literal.why}")
     tools = _tools_of(plan)
-    decisions = plan.get("decisions")
-    for place in decisions if isinstance(decisions, list) else []:
+    for place in _items(plan.get("decisions")):
         if isinstance(place, int) and place < len(tools):
             notes.append(f"calls.{place} ({tools[place]}): {DECISION}")
-    seen = plan.get("seen")
-    read = [source_in_words(reference, tools) for reference in seen] if isinstance(seen, dict) else []
-    if read:
-        more = f" and {len(read) - _READ} more" if len(read) > _READ else ""
-        notes.append(f"a value of another kind than before, in {', '.join(read[:_READ])}{more}")
+    sources = [source_in_words(reference, tools) for reference in _members(plan.get("seen"))]
+    if sources:
+        more = f" and {len(sources) - _READ} more" if len(sources) > _READ else ""
+        notes.append(f"a value of another kind than before, in {', '.join(sources[:_READ])}{more}")
     return notes
 
 
@@ -159,32 +148,32 @@ def parameter_rows(schema: JSONObject, arguments: JSONObject) -> list[ReportRow]
         schema: the JSON Schema of the input.
         arguments: an input, for the examples.
     """
-    properties = schema.get("properties")
-    required = schema.get("required")
-    needed = required if isinstance(required, list) else []
+    required = _items(schema.get("required"))
     rows: list[ReportRow] = []
-    for name, raw in properties.items() if isinstance(properties, dict) else ():
-        declared: JSONObject = raw if isinstance(raw, dict) else {}
+    for name, raw in _members(schema.get("properties")).items():
+        declared = _members(raw)
         example = _example(arguments[name]) if name in arguments else ""
         otherwise = OPTIONAL
-        if name in needed:
+        if name in required:
             otherwise = REQUIRED
         elif "default" in declared:
             otherwise = SAME
             example = _example(declared["default"])
         description = declared.get("description")
-        rows.append(
-            ReportRow(name, example, otherwise, description=description if isinstance(description, str) else "")
-        )
+        if not isinstance(description, str):
+            description = ""
+        rows.append(ReportRow(name, example, otherwise, description=description))
     rows.sort(key=lambda row: row.otherwise != REQUIRED)
     return rows
 
 
 def _parameter_of(literal: Explained) -> str | None:
     """The parameter whose value a literal has, whatever else may explain it; None if it has none."""
-    cheapest = literal.by[0]
-    path = operand_path(cheapest.reference) if isinstance(cheapest, PathTo) else ()
-    return path[1] if len(path) == 2 and path[0] == "input" else None
+    match literal.by[0]:
+        case PathTo(path=("input", name)):
+            return name
+        case _:
+            return None
 
 
 def _value_row(literal: Explained, tools: Sequence[str], plan: JSONObject) -> ReportRow:
@@ -203,9 +192,11 @@ def taken_from(literal: Explained, tools: Sequence[str]) -> str:
     """
     cheapest, *others = literal.by
     text = SAME if isinstance(cheapest, Constant) else f"taken from {source_in_words(cheapest.shown, tools)}"
-    if literal.why is not None:
-        text += f" ({literal.why})"
-    return text + _or_from(others, tools)
+    return text + _because(literal.why) + _or_from(others, tools)
+
+
+def _because(why: str | None) -> str:
+    return "" if why is None else f" ({why})"
 
 
 def _or_from(others: Sequence[Explanation], tools: Sequence[str]) -> str:
@@ -226,28 +217,33 @@ def source_in_words(shown: str, tools: Sequence[str]) -> str:
         tools: the tools of the calls, by place.
     """
 
-    def spelled(match: re.Match[str]) -> str:
+    def in_words(match: re.Match[str]) -> str:
+        kind = match[1]
         keys = match[2].split(".")[1:]
-        where = match[1]
-        if where == "results":
-            place = keys.pop(0) if keys else ""
-            known = place.isdecimal() and int(place) < len(tools)
-            if keys[:1] == ["result"]:
-                # The member in which servers wrap what is no object.
-                keys.pop(0)
-            where = f"result {place} ({tools[int(place)]})" if known else f"result {place}"
-        elif keys:
-            return f"{where} {'.'.join(keys)}"
-        return f"{'.'.join(keys)} of {where}" if keys else where
+        if kind != "results":
+            return " ".join([kind, ".".join(keys)]).rstrip()
+        place = keys.pop(0) if keys else ""
+        if keys[:1] == ["result"]:
+            # The member in which servers wrap what is no object.
+            keys.pop(0)
+        result = f"result {place}"
+        if place.isdecimal() and int(place) < len(tools):
+            result += f" ({tools[int(place)]})"
+        return f"{'.'.join(keys)} of {result}" if keys else result
 
-    return _REFERENCE.sub(spelled, shown)
+    return _REFERENCE.sub(in_words, shown)
 
 
 def _tools_of(plan: JSONObject) -> list[str]:
-    calls = plan.get("calls")
-    return (
-        [str(call.get("_tool")) if isinstance(call, dict) else "" for call in calls] if isinstance(calls, list) else []
-    )
+    return [str(_members(call).get("_tool", "")) for call in _items(plan.get("calls"))]
+
+
+def _items(value: JSON) -> list[JSON]:
+    return value if isinstance(value, list) else []
+
+
+def _members(value: JSON) -> JSONObject:
+    return value if isinstance(value, dict) else {}
 
 
 def _example(value: JSON) -> str:

@@ -41,6 +41,7 @@ from ideabridge.bridge.context.explanations import (
     operand_path,
     same,
 )
+from ideabridge.bridge.context.items import keys_of
 from ideabridge.bridge.context.references import Path
 from ideabridge.bridge.context.state import Missing
 from ideabridge.bridge.context.steps import convert
@@ -48,7 +49,7 @@ from ideabridge.bridge.lifting.function import is_distinctive
 from ideabridge.bridge.lifting.index import INPUT, LONGEST, PLACES, Node, Values
 from ideabridge.bridge.lifting.inside import Inside
 from ideabridge.bridge.lifting.naming import words_of
-from ideabridge.tools.encoding import JSON
+from ideabridge.tools.encoding import JSON, JSONObject
 
 _WORDS: Final = 12
 """The most words of a value within a text."""
@@ -61,6 +62,11 @@ _SOURCES: Final = 4
 
 _WEAK: Final = 1_000
 """What is added to the cost of an explanation that comes after the constant."""
+
+_OWN_NAME: Final = 4
+"""The likeness of a key that is the name of the parameter."""
+
+_MARKED_WORD: Final = re.compile(r"(?P<before>[^\w\s]*)(?P<word>\w+)(?P<after>[^\w\s]*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,31 +129,32 @@ class _Search:
         self._value = value
         self._values = values
         self._name = name
-        self._ranked: dict[Explanation | None, tuple[tuple[object, ...], Explanation]] = {}
+        self._ranked: list[_Ranked] = [_Ranked(Constant(value), (COSTS["constant"], 0, 0, 0, 0))]
+        self._known: set[Explanation] = set()
 
     def run(self) -> Found:
         """Return the explanations, in the order in which they are taken."""
         value = self._value
-        cut = self._values.is_cut(value)
-        self._add(Constant(value), 0)
         if is_distinctive(value):
-            self._direct(value, lambda explanation: explanation)
+            is_cut = self._values.is_cut(value)
+            self._direct(value)
             self._other_notations()
             if isinstance(value, str):
                 self._within(value)
         else:
-            # Such a value is everywhere, so only a field of the same name is taken before the constant.
-            cut = not self._values.whole
+            is_cut = not self._values.whole
             for node in self._values.loose(value):
-                self._add(PathTo(node.reference), 0 if self._is_named(node) else _WEAK, node)
+                # Such a value is everywhere, so only a field of the same name is taken before the constant.
+                weakness = 0 if self._is_named(node) else _WEAK
+                self._add(PathTo(node.reference), weakness, node)
 
-        ordered = [explanation for _, explanation in sorted(self._ranked.values(), key=lambda ranked: ranked[0])]
-        kept = ordered[:MOST]
-        if not any(isinstance(explanation, Constant) for explanation in kept):
-            kept[-1] = Constant(value)
-        return Found(kept, cut or len(ordered) > MOST)
+        self._ranked.sort(key=lambda ranked: ranked.rank)
+        by = [ranked.explanation for ranked in self._ranked[:MOST]]
+        if not any(isinstance(explanation, Constant) for explanation in by):
+            by[-1] = Constant(value)
+        return Found(by, is_cut or len(self._ranked) > MOST)
 
-    def _add(self, explanation: Explanation, more: int, node: Node | None = None, length: int = 0) -> None:
+    def _add(self, explanation: Explanation, more: int, node: Node, length: int = 0) -> None:
         """Add an explanation.
 
         Args:
@@ -156,62 +163,70 @@ class _Search:
             node: the value that it takes.
             length: the length of a value within a text: of several, a longer one says more.
         """
-        # There is one constant alone, whose value may be a list.
-        key = None if isinstance(explanation, Constant) else explanation
-        if key not in self._ranked:
-            likeness = 0 if node is None else self._likeness(node)
-            keys = sum(reference.count(".") for reference in explanation.references)
-            latest = 0 if node is None else -self._values.number_of(node.root)
-            rank = explanation.cost + more, -length, -likeness, keys, latest, len(self._ranked)
-            self._ranked[key] = rank, explanation
+        if explanation in self._known:
+            return
+        self._known.add(explanation)
+        keys = sum(reference.count(".") for reference in explanation.references)
+        age = -self._values.documents[node.root].number
+        rank = (explanation.cost + more, -length, -self._likeness(node), keys, age)
+        self._ranked.append(_Ranked(explanation, rank))
 
     def _likeness(self, node: Node) -> int:
         path = node.path
-        if self._values.is_literal(node.root):
+        if self._values.documents[node.root].is_literal:
             # An earlier literal has the name of the parameter in which it stood.
             path = (*operand_path(node.root)[-1].split("."), *path)
         return likeness_of(self._name, path)
 
     def _is_named(self, node: Node) -> bool:
-        return self._likeness(node) == 4
+        return self._likeness(node) == _OWN_NAME
 
     def _weakness(self, node: Node) -> int:
-        """What is added to the cost of a place: a value that is not distinctive may be there by chance."""
+        """Return what is added to the cost of a place: a value that is common may be there by chance."""
         if not is_common(self._value) or self._is_named(node):
             return 0
-        if self._values.is_literal(node.root):
-            return _WEAK
-        return 0 if node.root == INPUT or self._values.is_small(node.root) else _WEAK
+        document = self._values.documents[node.root]
+        if not document.is_literal and (node.root == INPUT or document.is_small):
+            return 0
+        return _WEAK
 
-    def _direct(self, value: JSON, wrap: Callable[[Explanation], Explanation]) -> None:
-        """Add the places of a value, and the conditions that select it from a list."""
+    def _direct(self, value: JSON, step: str | None = None) -> None:
+        """Add the places of a value, and the conditions that select it from a list.
+
+        Args:
+            value: the value.
+            step: the conversion that makes the literal of it; None: it is the literal.
+        """
         for node in self._values.equal(value):
-            weak = self._weakness(node)
+            weakness = self._weakness(node)
             # A key that is data selects as a position does.
             selected = COSTS["other position"] * min(node.data_keys, 2)
-            self._add(wrap(PathTo(node.reference)), weak + selected, node)
-            for explanation in () if weak else self._selected(node):
-                self._add(wrap(explanation), weak, node)
+            self._add(_after(PathTo(node.reference), step), weakness + selected, node)
+            if weakness == 0:
+                for explanation in self._selected(node):
+                    self._add(_after(explanation, step), 0, node)
 
     def _selected(self, node: Node) -> Iterator[Explanation]:
         """Yield the conditions that select a value from the only list on the way to it."""
-        way = list(reversed(list(node.above)))
-        lists = [depth for depth, above in enumerate(way[:-1]) if isinstance(above.inner, list)]
+        path_down = list(reversed(list(node.above)))
+        lists = [depth for depth, above in enumerate(path_down[:-1]) if isinstance(above.inner, list)]
         if len(lists) != 1:
             return
-        depth = lists[0]
-        holder = way[depth]
-        number = int(way[depth + 1].key)
+        [depth] = lists
+        holder = path_down[depth]
+        number = int(path_down[depth + 1].key)
         items = holder.inner
         if not isinstance(items, list) or len(items) < 2:
             return
         take = node.path[depth + 1 :]
         for field, value in _fields(items[number]):
-            if (tuple(field.split(".")) if field else ()) == take:
+            # The value itself is no condition for it.
+            if keys_of(field) == take:
                 continue
             sources = self._elsewhere(value)
             if sources and self._values.selects(holder, field, value, number):
-                yield from (ItemOf(holder.reference, take, (field, source)) for source in sources)
+                for source in sources:
+                    yield ItemOf(holder.reference, take, (field, source))
 
     def _elsewhere(self, value: JSON) -> list[PathTo]:
         """Return paths to a value that select by no position, so that none is in a list."""
@@ -225,18 +240,19 @@ class _Search:
     # -- other notations -------------------------------------------------------------------------------------------
 
     def _other_notations(self) -> None:
+        """Add the places of values that a conversion makes equal to the literal."""
         value = self._value
         if isinstance(value, str):
-            number = convert(value, ("number",))
-            if isinstance(number, int | float) and convert(number, ("text",)) == value:
-                self._direct(number, lambda explanation: Converted(explanation, ("text",)))
+            number = _number_in(value)
+            if number is not None:
+                self._direct(number, "text")
             for text in self._values.notations(value)[:PLACES]:
-                for change in ("lower", "upper", "title", "strip") if text != value else ():
-                    if convert(text, (change,)) == value:
-                        self._direct(text, lambda explanation, by=(change,): Converted(explanation, by))
+                for step in ("lower", "upper", "title", "strip"):
+                    if text != value and convert(text, step) == value:
+                        self._direct(text, step)
         elif isinstance(value, int | float):
             for text in _texts_of(value):
-                self._direct(text, lambda explanation: Converted(explanation, ("number",)))
+                self._direct(text, "number")
 
     # -- a value within a text -------------------------------------------------------------------------------------
 
@@ -244,53 +260,77 @@ class _Search:
         """Add each value that stands in a text, with the constant texts around it."""
         if not 3 < len(text) <= LONGEST:
             return
-        for start, end, nodes in self._pieces(text):
-            before, after = text[:start], text[end:]
-            for node in nodes[:_SOURCES]:
-                parts = [
-                    Constant(before) if before else None,
-                    PathTo(node.reference),
-                    Constant(after) if after else None,
-                ]
-                joined = Joined(tuple(part for part in parts if part is not None))
-                self._add(joined, 0, node, end - start)
+        for piece in self._pieces(text):
+            before = Constant(text[: piece.start])
+            after = Constant(text[piece.end :])
+            for node in piece.nodes[:_SOURCES]:
+                parts = [part for part in (before, PathTo(node.reference), after) if part != Constant("")]
+                self._add(Joined(tuple(parts)), 0, node, piece.end - piece.start)
 
-    def _pieces(self, text: str) -> list[tuple[int, int, list[Node]]]:
-        """Return (start, end, places) of the longest parts of a text that are values, without overlap."""
+    def _pieces(self, text: str) -> list[_Piece]:
+        """Return the longest parts of a text that are values, without overlap."""
         spans = dict(_spans(text, self._values.begins))
         # What is in the input may also be a part of a word.
         for given in self._values.given:
             start = text.find(given)
             if start >= 0:
-                spans[start] = sorted({*spans.get(start, ()), start + len(given)}, reverse=True)
+                ends = {*spans.get(start, ()), start + len(given)}
+                spans[start] = sorted(ends, reverse=True)
 
-        found: list[tuple[int, int, list[Node]]] = []
-        at = 0
+        pieces: list[_Piece] = []
         for start in sorted(spans):
-            if start < at:
-                continue
-            for end in spans[start]:
-                nodes = self._piece(text[start:end]) if end - start < len(text) else []
-                if nodes:
-                    found.append((start, end, nodes))
-                    at = end
-                    break
-            if len(found) == _PIECES:
+            overlaps = bool(pieces) and start < pieces[-1].end
+            piece = None if overlaps else self._longest_at(text, start, spans[start])
+            if piece is not None:
+                pieces.append(piece)
+            if len(pieces) == _PIECES:
                 break
-        return found
+        return pieces
 
-    def _piece(self, part: str) -> list[Node]:
+    def _longest_at(self, text: str, start: int, ends: Iterable[int]) -> _Piece | None:
+        """Return the first part of a text that is a value; it begins at `start`, and is not the whole text."""
+        for end in ends:
+            part = text[start:end]
+            nodes = self._places_of(part) if part != text else []
+            if nodes:
+                return _Piece(start, end, nodes)
+        return None
+
+    def _places_of(self, part: str) -> list[Node]:
         """Return the places of a part of a text, as text or as a number; those with the likest name first."""
-        if len(part) < 3 and not any(char.isdigit() for char in part):
+        is_short = len(part) < 3
+        if is_short and not any(char.isdigit() for char in part):
             return []
         nodes = self._values.equal(part)
-        # Most parts are words, which is seen without converting them.
-        number = convert(part, ("number",)) if part[-1].isdigit() else None
-        if isinstance(number, int | float) and convert(number, ("text",)) == part:
-            nodes = [*nodes, *self._values.equal(number)]
-        if len(part) < 3:
+        number = _number_in(part)
+        if number is not None:
+            nodes += self._values.equal(number)
+        if is_short:
             nodes = [node for node in nodes if node.root == INPUT]
-        return sorted(nodes, key=lambda node: -self._likeness(node)) if len(nodes) > 1 else nodes
+        if len(nodes) > 1:
+            nodes.sort(key=self._likeness, reverse=True)
+        return nodes
+
+
+@dataclass(frozen=True, slots=True)
+class _Ranked:
+    """An explanation; those with a smaller rank are taken first."""
+
+    explanation: Explanation
+    rank: tuple[int, int, int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A part of a text, with the places where it is a value."""
+
+    start: int
+    end: int
+    nodes: list[Node]
+
+
+def _after(explanation: Explanation, step: str | None) -> Explanation:
+    return explanation if step is None else Converted(explanation, step)
 
 
 def _spans(text: str, begins: Callable[[str], bool]) -> Iterator[tuple[int, list[int]]]:
@@ -302,20 +342,21 @@ def _spans(text: str, begins: Callable[[str], bool]) -> Iterator[tuple[int, list
         text: the text.
         begins: returns whether a value begins with some marks and a word.
     """
-    words = list(islice(re.finditer(r"(?P<before>[^\w\s]*)(?P<word>\w+)(?P<after>[^\w\s]*)", text), 300))
+    words = list(islice(_MARKED_WORD.finditer(text), 300))
     for number, first in enumerate(words):
         starts = {first.start("before"), first.start("word")}
-        if number and words[number - 1].end("after") > words[number - 1].end("word"):
+        if number and words[number - 1]["after"]:
             # The marks between two words belong to the first of them.
             starts.add(words[number - 1].end("word"))
-        taken = [start for start in starts if begins(text[start : first.end("word")])]
-        if not taken:
+        starts = {start for start in starts if begins(text[start : first.end("word")])}
+        if not starts:
             continue
         ends: list[int] = []
         for last in words[number : number + _WORDS]:
             ends += {last.end("word"), last.end("after")}
         ends.sort(reverse=True)
-        yield from ((start, ends) for start in taken)
+        for start in starts:
+            yield start, ends
 
 
 # -- names ----------------------------------------------------------------------------------------------------------
@@ -336,7 +377,7 @@ def _likeness_of(name: str, keys: Path) -> int:
         return 0
     last = words_of(keys[-1])
     if last == words:
-        return 4
+        return _OWN_NAME
     around = words_of("_".join(keys))
     if set(around) == set(words):
         # `issue.id` for `issue_id`.
@@ -356,26 +397,43 @@ def is_common(value: JSON) -> bool:
     return isinstance(value, int | float) and abs(value) < 100 and float(value).is_integer()
 
 
+def _number_in(text: str) -> int | float | None:
+    """Return the number that is written as this text; None if none is."""
+    # Most texts are words, which is seen without converting them.
+    number = convert(text, "number") if text[-1:].isdigit() else None
+    if isinstance(number, int | float) and convert(number, "text") == text:
+        return number
+    return None
+
+
 def _texts_of(number: float) -> list[str]:
+    """Return the texts as which a number is often written."""
     if isinstance(number, int) or number.is_integer():
-        return [str(int(number)), f"{int(number)}.0", f"{int(number)}.00"]
-    return [repr(number), f"{number:.2f}"] if f"{number:.2f}" != repr(number) else [repr(number)]
+        whole = str(int(number))
+        return [whole, f"{whole}.0", f"{whole}.00"]
+    return list(dict.fromkeys([repr(number), f"{number:.2f}"]))
 
 
 def _fields(item: JSON) -> list[tuple[str, JSON]]:
-    """(FIELD, value) of the scalars of an item, and of the objects in it."""
+    """Return (FIELD, value) of the scalars of an item, and of the objects in it."""
+    if isinstance(item, list):
+        return []
     if not isinstance(item, dict):
-        return [("", item)] if not isinstance(item, list) else []
-    found: list[tuple[str, JSON]] = []
-    for key, value in islice(item.items(), 30):
-        if "." in key or not key:
-            continue
+        return [("", item)]
+    fields: list[tuple[str, JSON]] = []
+    for key, value in _named_members(item, 30):
         if isinstance(value, dict):
-            inner = [(name, member) for name, member in islice(value.items(), 10) if name and "." not in name]
-            found += [(f"{key}.{name}", member) for name, member in inner if not isinstance(member, dict | list)]
-        elif not isinstance(value, list):
-            found.append((key, value))
-    return found
+            fields += [(f"{key}.{name}", member) for name, member in _named_members(value, 10)]
+        else:
+            fields.append((key, value))
+    return [(field, value) for field, value in fields if not isinstance(value, dict | list)]
+
+
+def _named_members(value: JSONObject, most: int) -> Iterator[tuple[str, JSON]]:
+    """Yield the first members of an object whose keys a FIELD can name."""
+    for key, member in islice(value.items(), most):
+        if key and "." not in key:
+            yield key, member
 
 
 def selects(explanation: Explanation) -> bool:
@@ -388,9 +446,5 @@ def selects(explanation: Explanation) -> bool:
             return explanation.has_positions
         case ItemOf():
             return True
-        case Converted():
-            return selects(explanation.inner)
-        case Joined():
-            return any(selects(part) for part in explanation.parts)
         case _:
-            return False
+            return any(selects(part) for part in explanation.made_of)

@@ -27,7 +27,7 @@ from ideabridge.bridge.context.explanations import same
 from ideabridge.bridge.context.reader import is_reader
 from ideabridge.bridge.context.references import compile_value, escaped, fill
 from ideabridge.bridge.errors import ProgramError, PublicationError
-from ideabridge.bridge.lifting.aligned import contrast
+from ideabridge.bridge.lifting.contrast import contrast
 from ideabridge.bridge.lifting.function import Function, digest, executed_calls, is_distinctive, walk
 from ideabridge.bridge.lifting.inside import stands_in
 from ideabridge.bridge.lifting.parameters import ParameterDecision

@@ -8,8 +8,8 @@ from typing import Any
 
 from ideabridge.bridge.context.explanations import COPIED_PART, same
 from ideabridge.bridge.errors import PublicationError
-from ideabridge.bridge.lifting.aligned import contrast
 from ideabridge.bridge.lifting.consistency import inconsistency
+from ideabridge.bridge.lifting.contrast import contrast
 from ideabridge.bridge.lifting.evidence import explained_in
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.solution import rejection

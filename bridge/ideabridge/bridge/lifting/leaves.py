@@ -1,0 +1,121 @@
+"""Leaves: the parts of a plan that are explained or parametrised one by one: what its calls send, and its output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TypeAlias, cast
+
+from ideabridge.bridge.context.references import Hole, Path, compile_value, dotted_key, is_reference
+from ideabridge.bridge.context.state import MISSING, Missing
+from ideabridge.bridge.loop.catalogue import Catalogue
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.tool import META_PROPERTIES
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A part of a plan.
+
+    Attributes:
+        path: its path in the plan: `calls.0.max_count`, `output.title`.
+        place: the place of its call; None: it belongs to the output.
+        keys: the keys below the call or the output.
+        value: its value in the run; None for a reference.
+        reference: the reference that the plan has there; None: a literal.
+        demanded: True if the tool's schema allows no other value.
+        schema: the tool's schema of the parameter, as far as its keys lead; None without one.
+    """
+
+    path: str
+    place: int | None
+    keys: Path
+    value: JSON
+    reference: str | None = None
+    demanded: bool = False
+    schema: JSONObject | None = None
+
+    @property
+    def at(self) -> Path:
+        """The path as keys, as in `Explained.at`."""
+        if self.place is None:
+            return ("output", *self.keys)
+        return ("calls", str(self.place), *self.keys)
+
+    @property
+    def paths(self) -> list[str]:
+        """The paths of the call or the output, of what contains the part, and of the part itself."""
+        names = names_of(self.place, self.keys)
+        return [".".join(names[:depth]) for depth in range(1, len(names) + 1)]
+
+    def is_within(self, paths: Collection[str]) -> bool:
+        """Return whether it has one of some paths, or is a part of what has one."""
+        return bool(paths) and any(path in paths for path in self.paths)
+
+
+def names_of(place: int | None, keys: Path) -> list[str]:
+    """Return the parts of a leaf's path, which dots join: a key that contains a dot is quoted."""
+    root = "output" if place is None else f"calls.{place}"
+    return [root, *map(dotted_key, keys)]
+
+
+Whole: TypeAlias = "Callable[[int | None, Path, JSON], bool]"
+"""(place, keys, literal): whether a list or object is one leaf."""
+
+
+def leaves_of_call(call: JSON, place: int, catalogue: Catalogue, whole: Whole) -> Iterator[Leaf]:
+    """Yield every leaf of the parameters of a call. An empty array or object is a leaf.
+
+    `_each` over literal items and a latent `_output` count as parameters; the other meta-properties are the plan's
+    structure.
+    """
+    if not isinstance(call, dict):
+        return
+    # A tool that is gone demands nothing; the plan's own check names it.
+    tool = catalogue.look_up(call)
+    schemas = catalogue.parameters_of(tool) if tool is not None else {}
+    for key, value in call.items():
+        if key not in META_PROPERTIES or key in ("_each", "_output"):
+            yield from _leaves(value, place, (key,), schemas.get(key), whole)
+
+
+def leaves_of_output(output: JSON, whole: Whole) -> Iterator[Leaf]:
+    """Yield every leaf of an output; null has none."""
+    if output is not None:
+        yield from _leaves(output, None, (), None, whole)
+
+
+def _leaves(value: JSON, place: int | None, keys: Path, schema: JSON, whole: Whole) -> Iterator[Leaf]:
+    path = ".".join(names_of(place, keys))
+    if isinstance(value, str) and is_reference(value):
+        yield Leaf(path, place, keys, None, value)
+        return
+
+    declared = schema if isinstance(schema, dict) else {}
+    literal = literal_of(value)
+    is_divided = isinstance(literal, dict | list) and bool(literal) and not whole(place, keys, literal)
+    if isinstance(literal, Missing) or is_divided:
+        for key, member, member_schema in _members(value, declared):
+            yield from _leaves(member, place, (*keys, key), member_schema, whole)
+        return
+
+    demanded = declared["const"] == literal if "const" in declared else declared.get("enum") == [literal]
+    yield Leaf(path, place, keys, literal, demanded=demanded, schema=declared or None)
+
+
+def _members(value: JSON, schema: JSONObject) -> Iterable[tuple[str, JSON, JSON]]:
+    """(key, value, schema) of the members of a list or object."""
+    if isinstance(value, list):
+        return [(str(number), item, schema.get("items")) for number, item in enumerate(value)]
+    if not isinstance(value, dict):
+        return []
+    properties = schema.get("properties")
+    schemas = properties if isinstance(properties, dict) else {}
+    return [(key, item, schemas.get(key)) for key, item in value.items()]
+
+
+def literal_of(written: JSON) -> JSON | Missing:
+    """Return the value that something written in a plan has without its escapes; MISSING if it contains a reference."""
+    holes: list[Hole] = []
+    compiled = compile_value(written, holes, [])
+    return MISSING if holes else cast("JSON", compiled)
