@@ -26,8 +26,8 @@ Example. A mind lists a folder, and then reads a file and writes about it:
 | `calls.2.to` | the same and result 1 | `†results.1.owner`, the constant |
 | `calls.2.text` | the same | `"About " + †results.0.0`, the constant |
 
-A further run that listed `["x.txt", "y.txt"]` and read `y.txt` leaves no explanation of `calls.1.path`: it is
-contradicted.
+A further run listed `["x.txt", "y.txt"]`, read `y.txt` and wrote "About y.txt". It leaves no explanation of
+`calls.1.path`, which is contradicted. So this literal enters the index as well, and explains `calls.2.text`.
 """
 
 from __future__ import annotations

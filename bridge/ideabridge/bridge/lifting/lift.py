@@ -9,10 +9,11 @@ only. One run cannot show why a literal has its value, so the plan keeps every e
    `†results.N`. `keep_order` (order.py) adds `_after` where two calls of different Requests may have effects or write
    to one path.
 3. `aligned_run` (alike.py) reads each further run of the same task that a person names.
-4. `explain` (explaining.py) goes through the calls in the order in which they were written. It lists the leaves: every
-   part of the parameters and of the output. For each literal it looks up (search.py) what its author had seen
-   (index.py): the input, the results before its Request, and the literals before it. Further runs remove the
-   explanations that they contradict. A part that no explanation gives is looked for inside longer texts (inside.py).
+4. `explain` (explaining.py) goes through the calls in the order in which they were written. It lists the leaves
+   (leaves.py): every part of the parameters and of the output. For each literal it looks up (search.py) what its
+   author had seen (index.py): the input, the results before its Request, and the literals before it. Further runs
+   remove the explanations that they contradict. A part that no explanation gives is looked for inside longer texts
+   (inside.py).
 5. A literal of a call that only its constant explains becomes an optional parameter with a default; one that is
    followed becomes an optional parameter without one (parameters.py).
 6. `PlanDraft` (draft.py) is the result: a plan with references, explained literals, and parameters.
