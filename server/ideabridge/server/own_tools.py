@@ -43,10 +43,12 @@ from ideabridge.server.direct_calls import DirectCalls
 from ideabridge.server.finding import Finding
 from ideabridge.server.publishing import ListedTools, Publishing
 from ideabridge.server.running import WAIT_S, Running
+from ideabridge.tools.builtins import builtin_toolbox
 from ideabridge.tools.encoding import JSON, JSONObject, decode, encode, encode_text
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
 from ideabridge.tools.schema import Validator
 from ideabridge.tools.threads import compute_beside
+from ideabridge.tools.tool import Tool
 
 _TEXT: Final[JSONObject] = {"type": "string"}
 _OPEN: Final[JSONObject] = {"type": "object", "additionalProperties": True}
@@ -93,6 +95,16 @@ def _tool(name: str, description: str, parameters: JSONObject, hints: JSONObject
     return {"name": name, "description": description, "inputSchema": parameters, "annotations": hints}
 
 
+def tool_signature(tool: Tool) -> str:
+    """The name of a tool and its parameters: `join(items, separator?)`, where `?` marks an optional one."""
+    required = tool.parameters.get("required")
+    properties = tool.parameters.get("properties")
+    assert isinstance(required, list)
+    assert isinstance(properties, dict)
+    parameters = [name if name in required else f"{name}?" for name in properties]
+    return f"{tool.name}({', '.join(parameters)})"
+
+
 _READS: Final[JSONObject] = {"readOnlyHint": True, "openWorldHint": False}
 _CHANGES: Final[JSONObject] = {"readOnlyHint": False, "destructiveHint": True}
 _ADDS: Final[JSONObject] = {"readOnlyHint": False, "destructiveHint": False, "openWorldHint": False}
@@ -132,9 +144,8 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
         "Run calls of any tools as one plan. A call starts once the values it reads exist; changes on one server keep"
         ' their order. A reference becomes its value: "†state.log.0.id", "†results.0",'
         ' "†input.x", "†state.a || †state.b".'
-        " Built in: pick(data, path), filter(items, where), join(items, separator?), count(items, by?),"
-        f" template(text, values), compute(code), sleep(seconds){_PROGRAM_STEP}; path, where, by: JMESPath; text:"
-        " {name}; code: Python.",
+        f" Built in: {', '.join(map(tool_signature, builtin_toolbox()))}{_PROGRAM_STEP}; path, where, by: JMESPath;"
+        " text: {name}; code: Python.",
         _closed(
             {
                 "calls": _CALLS,
