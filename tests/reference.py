@@ -1,4 +1,5 @@
-"""Writes the pages of the reference that come from the code: commands, settings, tools, Python names, and views.
+"""Writes the parts of the documents that come from the code: the schemas of `ideabridge.json` and of an idea, the pages
+of the reference, and the table of built-in tools in `docs/plans.md`.
 
 python -m tests.reference
 """
@@ -18,12 +19,18 @@ from pathlib import Path
 from typing import Any, Final
 from unittest import mock
 
+import anyio
 from typer.main import get_command
 
+from ideabridge.bridge.configuration import Configuration
+from ideabridge.bridge.modules.settings import IGNORED, KINDS, SYNONYMS
+from ideabridge.bridge.store.portable import DOCUMENT_SCHEMA
 from ideabridge.bridge.store.store import Store
 from ideabridge.server.cli.app import app
-from ideabridge.server.own_tools import OWN_TOOLS
+from ideabridge.server.own_tools import OWN_TOOLS, tool_signature
+from ideabridge.tools.builtins import builtin_toolbox
 from ideabridge.tools.encoding import JSON, JSONObject
+from tests.tools.context import RecordingContext
 
 DOCS: Final = Path(__file__).parent.parent / "docs"
 PACKAGES: Final = ("ideabridge.bridge", "ideabridge.bridge.sync", "ideabridge.tools")
@@ -43,8 +50,38 @@ Signatures and docstrings. [Public names](reference.md) is the overview;
 _VIEWS: Final = """# Every view of the store
 
 [The store](store.md#views) says what a row of each view is."""
+_EXAMPLES: Final[dict[str, JSONObject]] = {
+    "pick": {"data": {"commits": [{"author": "Ada"}, {"author": "Bo"}]}, "path": "commits[*].author"},
+    "filter": {"items": [{"stars": 3}, {"stars": 40}], "where": "stars > `10`"},
+    "join": {"items": ["a", "b", 3], "separator": ", "},
+    "count": {"items": ["open", "closed", "open"], "by": "@"},
+    "template": {"text": "{user}: {length(issues)} issues", "values": {"user": "Ada", "issues": [7, 9]}},
+    "compute": {"code": "sum(hours) / len(hours)", "hours": [2, 4]},
+    "sleep": {"seconds": 0},
+}
+"""Parameters of one call of each built-in tool."""
+
 _WIDTH: Final = "100"
 """Columns of the help of a command."""
+
+
+def configuration_schema() -> dict[str, Any]:
+    """JSON Schema (2020-12) of `ideabridge.json`, for editors."""
+    schema = Configuration.model_json_schema(by_alias=True)
+    for name, field in Configuration.model_fields.items():
+        if field.exclude:
+            schema["properties"].pop(name)
+    for name in ("Layer", "Untrusted", "Variables"):
+        schema["$defs"].pop(name, None)
+    module = schema["$defs"]["ModuleConfiguration"]
+    module["description"] = "One MCP server: a program to start (command) or an address to call (url)."
+    keys = module["properties"]
+    keys["type"] = {**keys["type"], "anyOf": [{"enum": list(KINDS)}, {"type": "null"}]}
+    keys |= {key: {"description": "Written by other hosts; ignored."} for key in sorted(IGNORED)}
+    keys |= {key: {"description": f"Another host's name for '{ours}'."} for key, ours in sorted(SYNONYMS.items())}
+    keys["enabled"] = {"type": "boolean", "description": "false: the same as 'disabled': true."}
+    schema |= {"title": "ideabridge.json", "description": "Configuration of ideabridge."}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
 def commands() -> str:
@@ -64,7 +101,7 @@ def _helps(command: Any, parent: Any, name: str) -> Iterator[tuple[str, str]]:
 
 def settings() -> str:
     """Every key of `ideabridge.json`."""
-    schema = json.loads((DOCS / "ideabridge.schema.json").read_text(encoding="utf-8"))
+    schema = configuration_schema()
     parts = [_SETTINGS, f"## The top level\n\n{_table(schema)}"]
     parts += [f"## `{name}`\n\n{_first(one)}\n\n{_table(one)}" for name, one in schema["$defs"].items()]
     return "\n\n".join(parts)
@@ -76,6 +113,18 @@ def tools() -> str:
     for tool in OWN_TOOLS:
         parts.append(f"## `{tool['name']}`\n\n{_cell(tool['description'])}\n\n{_table(tool['inputSchema'])}")
     return "\n\n".join(parts)
+
+
+def built_in_tools() -> str:
+    """The built-in tools, each with an example and its result."""
+    rows = ["| tool | what it does | example | result |", "|---|---|---|---|"]
+    for tool in builtin_toolbox():
+        what, _, _ = tool.description.partition("\n\n")
+        example = _EXAMPLES[tool.name]
+        result = anyio.run(builtin_toolbox().activity(tool.name).run, example, RecordingContext())
+        cells = [_code(tool_signature(tool)), what, _code(json.dumps(example)), _code(json.dumps(result))]
+        rows.append(f"| {' | '.join(map(_cell, cells))} |")
+    return "\n".join(rows)
 
 
 def _table(schema: JSONObject) -> str:
@@ -117,6 +166,11 @@ def _kind(schema: JSON) -> str:
 
 def _first(schema: JSONObject) -> str:
     return _cell(str(schema.get("description", "")))
+
+
+def _code(text: str) -> str:
+    """A text as code, which may have backticks itself."""
+    return f"`` {text} ``" if "`" in text else f"`{text}`"
 
 
 def _cell(text: str) -> str:
@@ -226,18 +280,37 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
     "python.md": python,
     "views.md": views,
 }
+SCHEMAS: Final[dict[str, Callable[[], JSONObject]]] = {
+    "ideabridge.schema.json": configuration_schema,
+    "idea.schema.json": lambda: DOCUMENT_SCHEMA,
+}
+BUILT_IN_TOOLS: Final = re.compile(
+    r"(?<=<!-- `python -m tests\.reference` writes this table\. -->\n\n).*?(?=\n\n)", re.DOTALL
+)
+"""The table of built-in tools in `docs/plans.md`."""
+
+FILES: Final = (*SCHEMAS, *PAGES, "plans.md")
+"""What this script writes, in `docs`."""
 
 
-def page(name: str) -> str:
-    """The text of a page."""
-    heading, _, rest = PAGES[name]().partition("\n\n")
-    return f"{heading}\n\n<!-- `python -m tests.reference` writes this page. -->\n\n{rest}\n"
+def content(name: str) -> str:
+    """The text of one of FILES."""
+    if name in SCHEMAS:
+        return json.dumps(SCHEMAS[name](), indent=2) + "\n"
+    if name in PAGES:
+        heading, _, rest = PAGES[name]().partition("\n\n")
+        return f"{heading}\n\n<!-- `python -m tests.reference` writes this page. -->\n\n{rest}\n"
+    text = (DOCS / name).read_text(encoding="utf-8")
+    table = built_in_tools()
+    replaced, count = BUILT_IN_TOOLS.subn(lambda _: table, text)
+    assert count == 1, f"docs/{name} has {count} tables of built-in tools, expected 1"
+    return replaced
 
 
 def main() -> None:
-    """Write the pages."""
-    for name in PAGES:
-        (DOCS / name).write_text(page(name), encoding="utf-8")
+    """Write the files."""
+    for name in FILES:
+        (DOCS / name).write_text(content(name), encoding="utf-8")
 
 
 if __name__ == "__main__":
