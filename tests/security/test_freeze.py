@@ -233,6 +233,23 @@ async def test_a_built_in_tool_ends_at_its_deadline_and_holds_up_nobody(
     assert at_work() == set()
 
 
+async def test_a_joined_text_that_would_be_too_long_is_refused_before_it_is_made() -> None:
+    async def attack() -> None:
+        with pytest.raises(ActivityError, match="the text would be longer than"):
+            await shaped("join", items=list[JSON]([0] * 20_000), separator="x" * 1_000_000)
+
+    await others_run_meanwhile(attack)
+
+
+def test_every_built_in_tool_is_attacked() -> None:
+    attacked_elsewhere = {
+        "join",  # just above
+        "compute",  # tests/tools/test_computing.py
+        "sleep",  # It only waits, for a time that its schema bounds.
+    }
+    assert {tool for tool, _ in ATTACKS} | attacked_elsewhere == {tool.name for tool in builtin_toolbox()}
+
+
 async def test_what_is_small_needs_no_worker() -> None:
     assert await shaped("filter", items=rows(500), where="v > `5`") == [one for one in rows(500) if vee(one) > 5]
     assert await shaped("template", text="{length(r)} {r[0].name}", values={"r": rows(100)}) == "100 row 0"
