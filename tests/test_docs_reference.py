@@ -3,6 +3,7 @@
 import ast
 import importlib
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,30 @@ def test_every_page_is_in_the_navigation_and_in_llms_txt() -> None:
 def test_what_comes_from_the_code_is_as_the_code_is(name: str) -> None:
     committed = (ROOT / "docs" / name).read_text(encoding="utf-8")
     assert committed == reference.content(name), "write it again with `python -m tests.reference`"
+
+
+def test_the_path_of_one_call_names_functions_that_exist() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    section = text.partition("\n## The path of one call\n")[2].partition("\n## ")[0]
+    named = re.findall(r"`([A-Za-z_.]+)`\s+in\s+`((?:bridge|server)/[\w/]+\.py)`", section)
+    assert len(named) > 25
+    missing = [f"{name} in {path}" for name, path in named if name not in defined(path)]
+    assert missing == []
+
+
+@cache
+def defined(path: str) -> set[str]:
+    """The functions and classes of a file, and the methods as `Class.method`."""
+    package = path.partition("/")[0]
+    tree = ast.parse((ROOT / package / "ideabridge" / path).read_text(encoding="utf-8"))
+    names: set[str] = set()
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            names.add(node.name)
+        if isinstance(node, ast.ClassDef):
+            methods = (one for one in node.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef))
+            names.update(f"{node.name}.{method.name}" for method in methods)
+    return names
 
 
 def test_the_readme_is_short() -> None:
