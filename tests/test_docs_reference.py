@@ -111,8 +111,7 @@ def test_the_path_of_one_call_names_functions_that_exist() -> None:
 @cache
 def defined(path: str) -> set[str]:
     """The functions and classes of a file, and the methods as `Class.method`."""
-    package = path.partition("/")[0]
-    tree = ast.parse((ROOT / package / "ideabridge" / path).read_text(encoding="utf-8"))
+    tree = ast.parse(in_package(path).read_text(encoding="utf-8"))
     names: set[str] = set()
     for node in tree.body:
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
@@ -121,6 +120,21 @@ def defined(path: str) -> set[str]:
             methods = (one for one in node.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef))
             names.update(f"{node.name}.{method.name}" for method in methods)
     return names
+
+
+def test_where_to_change_what_names_files_that_exist() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    section = text.partition("\n## Where to change what\n")[2].partition("\n## ")[0]
+    table = "\n".join(line for line in section.splitlines() if line.startswith("|"))
+    paths = re.findall(r"`((?:tools|bridge|server|tests)/[\w./-]+)`", table)
+    assert len(paths) > 25
+    places = [ROOT / path if path.startswith("tests/") else in_package(path) for path in paths]
+    assert [str(place) for place in places if not place.exists()] == []
+
+
+def in_package(path: str) -> Path:
+    """The place of `bridge/loop/tick.py`, as the documents write it."""
+    return ROOT / path.partition("/")[0] / "ideabridge" / path
 
 
 def test_the_readme_is_short() -> None:
