@@ -99,7 +99,8 @@ def _event_line(event: Event, machine: Machine) -> Line:
         case events.Printed():
             return f"printed: {shortened(event.text)}", None
         case events.CallProposed():
-            return f"a call is listed: {shortened(call_without_ids(event.call))}", "cyan"
+            call = call_without_ids(event.call) if isinstance(event.call, dict) else event.call
+            return f"a call is listed: {shortened(call)}", "cyan"
         case events.OutputProposed():
             return f"the output is written: {shortened(event.output)}", "cyan"
         case events.SolutionClosed() if event.error is not None:
