@@ -1,40 +1,47 @@
-"""Kills, freezes and starves processes that drive runs, and checks that nothing is lost or done twice.
+"""Kills, freezes and starves processes that drive runs, and checks that nothing is
+lost or done twice.
 
     python benchmarks/crash.py [N] [--only KIND ...] [--servers K] [--cluster C] [--json] [--seed S]
 
-A process drives plans (chains, fan-outs, `_each`; read-only, idempotent and other tools; a payment whose failure is
-caught, with its refund) and programs (calls at once, tasks, conditions, loops; errors that they catch) over a module on
-stdio that writes down each execution durably; plans with rooms (ideas, one in another, and a clean room); and tasks
-that a mind answers slowly, in small pieces. At random moments N events happen to it:
+A process drives plans (chains, fan-outs, `_each`; read-only, idempotent and other tools; a payment
+whose failure is caught, with its refund) and programs (calls at once, tasks, conditions, loops;
+errors that they catch) over a module on stdio that writes down each execution durably; plans with
+rooms (ideas, one in another, and a clean room); and tasks that a mind answers slowly, in small
+pieces. At random moments N events happen to it:
 
 - `kill`: it is killed with SIGKILL, and the next process takes up what it left;
 - `module`: its module is killed with SIGKILL, once or twice in a row;
 - `disk`: writes to the store fail with EIO or ENOSPC for up to 3 s;
 - `lock`: another program holds the write lock of the store, for up to 8 s;
-- `freeze`: it is stopped with SIGSTOP, in half of the cases for longer than its leases hold, while another process
-  takes its runs up, and goes on with SIGCONT.
+- `freeze`: it is stopped with SIGSTOP, in half of the cases for longer than its leases hold, while
+  another process takes its runs up, and goes on with SIGCONT.
 
-Then three servers (`ideabridge serve`) drive runs on one store, and one of them is killed K times: every run must have
-ended, or ask about an unknown outcome, within 10 s of the kill, without anybody asking for it. Before that, `check_run`
-at a server that does not drive the run must answer when the run ends.
+Then three servers (`ideabridge serve`) drive runs on one store, and one of them is killed K times:
+every run must have ended, or ask about an unknown outcome, within 10 s of the kill, without
+anybody asking for it. Before that, `check_run` at a server that does not drive the run must answer
+when the run ends.
 
-Then two servers and two workers share a store in PostgreSQL, if its programs are installed. 20 clients reach them
-through a balancer, and C things happen: a process is killed, or connections to PostgreSQL are cut. Every run must
-settle within 30 s.
+Then two servers and two workers share a store in PostgreSQL, if its programs are installed. 20
+clients reach them through a balancer, and C things happen: a process is killed, or connections to
+PostgreSQL are cut. Every run must settle within 30 s.
 
 In the end every run must have ended, and:
 
-- plans and programs of read-only and idempotent tools have the output, the values and the idea of an undisturbed run;
-- in the others exactly the calls that were cut off are of unknown outcome: those in flight when their process was
-  killed, and those that a killed module had begun and not answered. A person is asked about them and skips them; each
-  ran once at most, none is caught by `p || q`, and nothing that reads their result runs;
-- a failed write, a lock and a freeze alone make no outcome unknown, and no process gives up a run for them. A process
-  that slept past its lease journals nothing more of a run that another took up, and no call runs twice for it;
+- plans and programs of read-only and idempotent tools have the output, the values and the idea of
+  an undisturbed run;
+- in the others exactly the calls that were cut off are of unknown outcome: those in flight when
+  their process was killed, and those that a killed module had begun and not answered. A person is
+  asked about them and skips them; each ran once at most, none is caught by `p || q`, and nothing
+  that reads their result runs;
+- a failed write, a lock and a freeze alone make no outcome unknown, and no process gives up a run
+  for them. A process that slept past its lease journals nothing more of a run that another took up,
+  and no call runs twice for it;
 - while nothing is disturbed, every run of a living process settles within 20 s;
-- runs with rooms have the rooms and the output of an undisturbed run; runs of a mind have its output;
+- runs with rooms have the rooms and the output of an undisturbed run; runs of a mind
+  have its output;
 - an answer that was cut off is what the journal had of it, and its Request is not asked again;
-- nothing that was journaled as finished ran again; every run and idea that was acknowledged is there, and no run is
-  that was refused;
+- nothing that was journaled as finished ran again; every run and idea that was acknowledged is
+  there, and no run is that was refused;
 - SQLite finds the file whole after each kill, and no process of a module outlives its parent.
 
 It needs Linux: processes are forked, frozen and watched there.
@@ -95,8 +102,9 @@ KINDS = {"kill": 10, "module": 8, "disk": 3, "lock": 2, "freeze": 2}
 """The kinds of events, and how often each is drawn."""
 
 SPAN = 0.8
-"""Seconds between two events: every other time from the beginning of a life, else from what it says first, or from its
-first program. The interpreter starts with it, so most lives would be killed before they have one.
+"""Seconds between two events: every other time from the beginning of a life, else from what it says
+first, or from its first program. The interpreter starts with it, so most lives would be killed
+before they have one.
 """
 
 FIRST = 20
@@ -114,7 +122,12 @@ class Trial:
     """The whole test, in a folder of its own."""
 
     def __init__(
-        self, folder: Path, events: int, seed: int, kinds: Sequence[str] = (), store: str | None = None
+        self,
+        folder: Path,
+        events: int,
+        seed: int,
+        kinds: Sequence[str] = (),
+        store: str | None = None,
     ) -> None:
         self.events = events
         self.seed = seed
@@ -145,9 +158,13 @@ class Trial:
         self.acknowledged["run"].update(servers.begun)
         self.counts += servers.counts
         self.slowest["servers: seconds until all runs settled, at most"] = servers.slowest
-        self.slowest["servers: seconds until another one answered, at most"] = servers.slowest_answer
+        self.slowest["servers: seconds until another one answered, at most"] = (
+            servers.slowest_answer
+        )
 
-    async def disturb_cluster(self, postgres: PostgresServer, events: int, kinds: dict[str, int]) -> None:
+    async def disturb_cluster(
+        self, postgres: PostgresServer, events: int, kinds: dict[str, int]
+    ) -> None:
         """Let a cluster drive runs instead of lives."""
         cluster = Cluster(self._folder, self.seed, self.witness, postgres, self._store)
         self._slowness = CLUSTER_SLOWNESS
@@ -155,7 +172,9 @@ class Trial:
         self.served = {**cluster.begun, **cluster.unheard}
         self.acknowledged["run"].update(cluster.begun)
         self.counts += cluster.counts
-        self.counts["cluster: requests without an answer, asked again"] = sum(cluster.refused.values())
+        self.counts["cluster: requests without an answer, asked again"] = sum(
+            cluster.refused.values()
+        )
         self.slowest[SETTLED] = cluster.slowest
         self.unanswered = cluster.refused
 
@@ -206,14 +225,15 @@ class Trial:
             self._end(life)
         if not life.alive:
             return False
-        # A module that is killed at every try may fail its calls, so it is left alone for a while. In half of the other
-        # cases the next event may come before the life has got over this one.
+        # A module that is killed at every try may fail its calls, so it is left alone for a while.
+        # In half of the other cases the next event may come before the life has got over this one.
         if kind == "module" or self._draw.random() < 0.5:
             self._settle(life, kind)
         return True
 
     def _freeze(self, life: Life) -> bool:
-        """Freeze a life; where that is for longer than its leases hold, it ends with the one that came after it.
+        """Freeze a life; where that is for longer than its leases hold, it ends with the one
+        that came after it.
 
         Returns:
             Whether it goes on.
@@ -262,7 +282,9 @@ class Trial:
             life.stop()
         for life in lives:
             life.kill()
-            self.violations.extend(f"run {run_id} was given up: {why}" for run_id, why in life.given_up.items())
+            self.violations.extend(
+                f"run {run_id} was given up: {why}" for run_id, why in life.given_up.items()
+            )
         self.witness.expect_no_module()
         self.witness.look()
 
@@ -303,25 +325,36 @@ class Trial:
             """What the mind of an undisturbed run says."""
 
         async with (
-            Bridge(configured(folder / "log"), store=self._store, mind=SlowMind(self._hear)) as bridge,
             Bridge(
-                configured(folder / "undisturbed.log"), store=folder / "undisturbed.sqlite", mind=SlowMind(ignored)
+                configured(folder / "log"), store=self._store, mind=SlowMind(self._hear)
+            ) as bridge,
+            Bridge(
+                configured(folder / "undisturbed.log"),
+                store=folder / "undisturbed.sqlite",
+                mind=SlowMind(ignored),
             ) as undisturbed,
         ):
             await bridge.recover_runs(tell, taken_up)
-            # What was killed again and again before it came further waits for a person, who takes it up.
-            for record in bridge.store.runs.newest(status="interrupted", limit=1000, caller=SEES_ALL):
+            # What was killed again and again before it came further waits for a person,
+            # who takes it up.
+            for record in bridge.store.runs.newest(
+                status="interrupted", limit=1000, caller=SEES_ALL
+            ):
                 if is_set_aside(record):
                     self.counts["set aside"] += 1
                     run = await bridge.resume(record.id)
                     self.counts["asked about"] += skip_unknown(run)
                     await run.wait()
-            for record in bridge.store.runs.newest(status="needs_approval", limit=1000, caller=SEES_ALL):
+            for record in bridge.store.runs.newest(
+                status="needs_approval", limit=1000, caller=SEES_ALL
+            ):
                 # Its process died before it answered.
                 run = await bridge.run(record.id)
                 self.counts["asked about"] += skip_unknown(run)
                 await run.wait()
-            for record in bridge.store.runs.newest(status="needs_solution", limit=1000, caller=SEES_ALL):
+            for record in bridge.store.runs.newest(
+                status="needs_solution", limit=1000, caller=SEES_ALL
+            ):
                 # It was set aside, so its client takes no more turns.
                 run = await bridge.run(record.id)
                 while run.status == "needs_solution" and run.runner.request is not None:
@@ -332,7 +365,10 @@ class Trial:
                 left = bridge.store.runs.newest(status=status, caller=SEES_ALL)
                 self.violations.extend(f"run {record.id} is still {status}" for record in left)
             for record in bridge.store.runs.newest(limit=1000, caller=SEES_ALL):
-                if record.parent is None and " ".join(map(str, self._named(record))) in self.refused:
+                if (
+                    record.parent is None
+                    and " ".join(map(str, self._named(record))) in self.refused
+                ):
                     self.violations.append(f"run {record.id} was refused, and is there")
             for run_id in self.acknowledged["run"] - self.witness.seen:
                 self.violations.append(f"run {run_id} was acknowledged and is lost")
@@ -340,7 +376,9 @@ class Trial:
                 try:
                     bridge.store.ideas.get(idea, caller=SEES_ALL)
                 except StoreError as error:
-                    self.violations.append(f"idea {idea[:12]} was acknowledged and is lost: {error}")
+                    self.violations.append(
+                        f"idea {idea[:12]} was acknowledged and is lost: {error}"
+                    )
             places = anyio.Semaphore(AT_ONCE)
             async with anyio.create_task_group() as group:
                 for run_id in sorted(self.witness.seen):
@@ -370,7 +408,9 @@ class Trial:
         noise = folder / "noise"
         self.counts["lines logged"] = len(noise.read_bytes().splitlines()) if noise.exists() else 0
 
-    async def _judge(self, bridge: Bridge, undisturbed: Bridge, record: RunRecord, places: anyio.Semaphore) -> None:
+    async def _judge(
+        self, bridge: Bridge, undisturbed: Bridge, record: RunRecord, places: anyio.Semaphore
+    ) -> None:
         kind, number = self._named(record)
         async with places:
             reference = await begin_run(undisturbed, kind, number, self.seed, self._slowness)
@@ -378,7 +418,9 @@ class Trial:
         run = await bridge.run(record.id, caller=record.caller)
         where = f"run {run.id} ({kind} {number})"
         if run.status != "done" or reference.status != "done" or record.status != "done":
-            self.violations.append(f"{where} is {run.status}, {record.status} in the list; {run.answer()['errors']}")
+            self.violations.append(
+                f"{where} is {run.status}, {record.status} in the list; {run.answer()['errors']}"
+            )
         if kind == "program":
             self._judge_program(bridge, run, reference, number, where)
             return
@@ -387,13 +429,19 @@ class Trial:
             return
         plan = plan_of(number, self.seed, self._slowness)
         if is_steady(number) and (run.given(), run.idea) != (reference.given(), reference.idea):
-            self.violations.append(f"{where} differs from an undisturbed one: {run.given()}, {run.errors()}")
+            self.violations.append(
+                f"{where} differs from an undisturbed one: {run.given()}, {run.errors()}"
+            )
         if len(bridge.store.ideas.of_run(run.id)) != 1:
-            self.violations.append(f"{where} has {len(bridge.store.ideas.of_run(run.id))} ideas; expected one")
+            self.violations.append(
+                f"{where} has {len(bridge.store.ideas.of_run(run.id))} ideas; expected one"
+            )
         self._judge_calls(run, reference, plan, where)
 
     def _named(self, record: RunRecord) -> tuple[str, int]:
-        """(kind, number) of a run, as `begin_run` takes them: from its title, where no server began it."""
+        """(kind, number) of a run, as `begin_run` takes them: from its title, where no
+        server began it.
+        """
         if record.id in self.served:
             return self.served[record.id]
         if record.kind == "solve":
@@ -401,12 +449,21 @@ class Trial:
         kind, number = record.title.split()
         return kind, int(number)
 
-    def _judge_rooms(self, bridge: Bridge, undisturbed: Bridge, run: Run, reference: Run, where: str) -> None:
+    def _judge_rooms(
+        self, bridge: Bridge, undisturbed: Bridge, run: Run, reference: Run, where: str
+    ) -> None:
         if run.given() != reference.given() or not run.machine.has_output:
-            self.violations.append(f"{where} differs from an undisturbed one: {run.given()}, {run.errors()}")
-        found, expected = rooms_under(bridge.store, run.id), rooms_under(undisturbed.store, reference.id)
+            self.violations.append(
+                f"{where} differs from an undisturbed one: {run.given()}, {run.errors()}"
+            )
+        found, expected = (
+            rooms_under(bridge.store, run.id),
+            rooms_under(undisturbed.store, reference.id),
+        )
         if sorted(found) != sorted(expected):
-            self.violations.append(f"{where} has the rooms {sorted(found)}, undisturbed {sorted(expected)}")
+            self.violations.append(
+                f"{where} has the rooms {sorted(found)}, undisturbed {sorted(expected)}"
+            )
         for room, status in found.items():
             if status != "done":
                 self.violations.append(f"{where}: its room {room} is {status}")
@@ -415,16 +472,28 @@ class Trial:
             steps = told_by(bridge.store, run_id).steps
             ideas = bridge.store.ideas.of_run(run_id)
             if steps and len(ideas) != len(steps):
-                self.violations.append(f"{where}: {run_id} made {len(steps)} Requests and has {len(ideas)} ideas")
+                self.violations.append(
+                    f"{where}: {run_id} made {len(steps)} Requests and has {len(ideas)} ideas"
+                )
             for step, idea in zip(steps, ideas, strict=False):
                 solution = bridge.store.ideas.get(idea.id, caller=SEES_ALL).idea.solution
-                if step.broken is not None and solution != {"calls": [*map(_stored_form, step.calls)], "output": None}:
-                    self.violations.append(f"{where}: {step} was cut off and was kept as {solution}")
+                if step.broken is not None and solution != {
+                    "calls": [*map(_stored_form, step.calls)],
+                    "output": None,
+                }:
+                    self.violations.append(
+                        f"{where}: {step} was cut off and was kept as {solution}"
+                    )
 
-    def _judge_program(self, bridge: Bridge, run: Run, reference: Run, number: int, where: str) -> None:
+    def _judge_program(
+        self, bridge: Bridge, run: Run, reference: Run, number: int, where: str
+    ) -> None:
         if is_steady(number) and (run.given(), run.idea) != (reference.given(), reference.idea):
-            self.violations.append(f"{where} differs from an undisturbed one: {run.given()}, {run.errors()}")
-        # Where an outcome is unknown the program goes another way, so it is compared with nothing but itself.
+            self.violations.append(
+                f"{where} differs from an undisturbed one: {run.given()}, {run.errors()}"
+            )
+        # Where an outcome is unknown the program goes another way, so it is compared with
+        # nothing but itself.
         other = reference if is_steady(number) else run
         made: list[Any] = told_by(bridge.store, run.id).calls
         calls = [{**call, "_outputPath": call["key"]} for call in made]
@@ -437,7 +506,9 @@ class Trial:
         for mine, other, call in zip(run.calls(), reference.calls(), plan["calls"], strict=True):
             key, once, standing = call["key"], call["_tool"] in ONCE, mine.status.value
             depends = any(
-                f"†state.{label}" in text for label in spoilt for text in (str(call["n"]), *call.get("_imports", ()))
+                f"†state.{label}" in text
+                for label in spoilt
+                for text in (str(call["n"]), *call.get("_imports", ()))
             )
             each = "_each" in call
             unknown: set[tuple[str, str]] = set()
@@ -450,28 +521,38 @@ class Trial:
                     self.violations.append(f"{where}: {name} finished and never ran")
                 if once and self.witness.ran[name] > 1:
                     self.violations.append(
-                        f"{where}: {name} must not run twice, and ran {self.witness.ran[name]} times"
+                        f"{where}: {name} must not run twice, and ran "
+                        f"{self.witness.ran[name]} times"
                     )
             cut = {name for name in self.witness.flying | torn if once and name[0] == key}
             for name in sorted(cut - unknown):
                 self.violations.append(
-                    f"{where}: {name} was cut off, and is {standing} instead of unknown: {mine.error}"
+                    f"{where}: {name} was cut off, and is {standing} instead "
+                    f"of unknown: {mine.error}"
                 )
             for name in sorted(unknown):
                 if not once or not self.witness.is_doubtful(name):
-                    self.violations.append(f"{where}: {name} was not cut off, and is unknown: {mine.error}")
+                    self.violations.append(
+                        f"{where}: {name} was not cut off, and is unknown: {mine.error}"
+                    )
             if unknown and standing == "caught":
                 self.violations.append(f"{where}: {key} is unknown, and was caught")
             self.counts["unknown"] += len(unknown)
             if depends and self.witness.ran[key, ""]:
-                self.violations.append(f"{where}: {key} ran, and reads the result of an unknown call")
+                self.violations.append(
+                    f"{where}: {key} ran, and reads the result of an unknown call"
+                )
             if standing == "done" and other.status.value == "done":
                 if mine.value != other.value:
-                    self.violations.append(f"{where}: {key} gave {mine.value}, undisturbed {other.value}")
+                    self.violations.append(
+                        f"{where}: {key} gave {mine.value}, undisturbed {other.value}"
+                    )
             elif unknown or depends:
                 spoilt.update(call["_outputPath"].split(" || "))
             elif mine.status is not other.status:
-                self.violations.append(f"{where}: {key} is {standing}, undisturbed {other.status.value}: {mine.error}")
+                self.violations.append(
+                    f"{where}: {key} is {standing}, undisturbed {other.status.value}: {mine.error}"
+                )
 
 
 def crash_cluster(folder: Path, events: int, seed: int, *, postgres: bool) -> Trial:
@@ -502,11 +583,25 @@ def rooms_under(store: Store, run_id: str) -> dict[str, str]:
     return found
 
 
-def rows_of(events: int, violations: int, counts: Counter[str], slowest: dict[str, float]) -> list[dict[str, Any]]:
+def rows_of(
+    events: int, violations: int, counts: Counter[str], slowest: dict[str, float]
+) -> list[dict[str, Any]]:
     """The rows of `benchmarks/README.md`; two have a target."""
-    first = {"what": f"what {events} events broke", "ours": violations, "target": 0, "met": violations == 0}
+    first = {
+        "what": f"what {events} events broke",
+        "ours": violations,
+        "target": 0,
+        "met": violations == 0,
+    }
     figures = {**counts, **{what: round(figure, 1) for what, figure in slowest.items()}}
-    rows = [first, *({"what": f"crash: {what}", "ours": count} for what, count in figures.items() if what != SETTLED)]
+    rows = [
+        first,
+        *(
+            {"what": f"crash: {what}", "ours": count}
+            for what, count in figures.items()
+            if what != SETTLED
+        ),
+    ]
     if SETTLED in figures:
         met = figures[SETTLED] <= SETTLES_IN_CLUSTER
         target = {"target": SETTLES_IN_CLUSTER, "met": met}
@@ -519,10 +614,18 @@ def main() -> int:
     """Run it; exit code 1 where anything is lost, done twice or left behind."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("events", nargs="?", type=int, default=EVENTS)
-    parser.add_argument("--only", nargs="+", choices=KINDS, default=list(KINDS), help="events of these kinds")
-    parser.add_argument("--servers", type=int, default=KILLS, help="how often one of three servers is killed")
-    parser.add_argument("--cluster", type=int, default=CLUSTER, help="events in a cluster on PostgreSQL")
-    parser.add_argument("--postgres", action="store_true", help="in the cluster: let only PostgreSQL crash")
+    parser.add_argument(
+        "--only", nargs="+", choices=KINDS, default=list(KINDS), help="events of these kinds"
+    )
+    parser.add_argument(
+        "--servers", type=int, default=KILLS, help="how often one of three servers is killed"
+    )
+    parser.add_argument(
+        "--cluster", type=int, default=CLUSTER, help="events in a cluster on PostgreSQL"
+    )
+    parser.add_argument(
+        "--postgres", action="store_true", help="in the cluster: let only PostgreSQL crash"
+    )
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--seed", type=int, default=None, help="the same plans and moments again")
     options = parser.parse_args()
@@ -560,7 +663,9 @@ def main() -> int:
         unanswered = trial.unanswered
         violations.extend(f"cluster, seed {seed}: {violation}" for violation in trial.violations)
     figures["seconds"] = time.monotonic() - began
-    rows = rows_of(options.events + options.servers + options.cluster, len(violations), counts, figures)
+    rows = rows_of(
+        options.events + options.servers + options.cluster, len(violations), counts, figures
+    )
     if skipped is not None:
         print(f"skipped: {skipped}", file=sys.stderr)
     if options.json:

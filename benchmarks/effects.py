@@ -1,16 +1,19 @@
-"""Order of effects: plans and programs over stateful classes beside the same calls made one after the other.
+"""Order of effects: plans and programs over stateful classes beside the same calls made one
+after the other.
 
     python benchmarks/effects.py FOLDER [--json]
 
-FOLDER is the unpacked wheel of the package `bfcl-eval` (benchmarks/README.md says how to get it). It holds 800
-multi-turn tasks: Python classes with state (a file system, a ticket system, a car, ...), their initial state, and the
-calls that solve the task. All calls of a task become one plan without references, so that nothing but the order of
-effects keeps a plan from running them all at once. Each call sleeps a random 0 to 4 ms, the same in every mode.
+FOLDER is the unpacked wheel of the package `bfcl-eval` (benchmarks/README.md says how to get it).
+It holds 800 multi-turn tasks: Python classes with state (a file system, a ticket system, a car,
+...), their initial state, and the calls that solve the task. All calls of a task become one plan
+without references, so that nothing but the order of effects keeps a plan from running them all at
+once. Each call sleeps a random 0 to 4 ms, the same in every mode.
 
-A plan is right when every result, every error and the final state of every instance equal those of the same calls
-made one after the other on instances of their own. The state is all that an instance holds: private attributes and
-random generators too, for later calls read them. Only the times of files are left out. The target is 0 wrong, and no
-pair of calls out of order: where one of the two may change something, the first ends before the second begins.
+A plan is right when every result, every error and the final state of every instance equal those of
+the same calls made one after the other on instances of their own. The state is all that an instance
+holds: private attributes and random generators too, for later calls read them. Only the times of
+files are left out. The target is 0 wrong, and no pair of calls out of order: where one of the two
+may change something, the first ends before the second begins.
 
 Modes:
     unannotated: no tool says whether it changes anything.
@@ -107,20 +110,24 @@ class Score:
     wrong: list[str] = field(default_factory=list[str])
 
 
-# -- the package ----------------------------------------------------------------------------------------------------
+# -- the package -----------------------------------------------------------------------------------
 
 
 class Package:
     """The classes, schemas and tasks in the folder of `bfcl-eval`.
 
     Raises:
-        SystemExit: the folder is not that of the package, or a class imports a package that is not installed.
+        SystemExit: the folder is not that of the package, or a class imports a package that
+            is not installed.
     """
 
     def __init__(self, folder: Path) -> None:
         self.data = folder / "bfcl_eval" / "data"
         if not self.data.is_dir():
-            raise SystemExit(f"{folder}: expected a folder that holds bfcl_eval/data (the unpacked wheel of bfcl-eval)")
+            raise SystemExit(
+                f"{folder}: expected a folder that holds bfcl_eval/data (the "
+                "unpacked wheel of bfcl-eval)"
+            )
         sys.path.insert(0, str(folder.resolve()))
         constants = _imported("bfcl_eval.constants.executable_backend_config")
         self._files: dict[str, str] = constants.CLASS_FILE_PATH_MAPPING
@@ -133,11 +140,15 @@ class Package:
         return getattr(_imported(self._files[name]), name)
 
     def tools(self, name: str) -> dict[str, Tool]:
-        """The tools of a class by the names of its methods, as the package documents them, in valid JSON Schema."""
+        """The tools of a class by the names of its methods, as the package documents them, in
+        valid JSON Schema.
+        """
         if name not in self._schemas:
             documented = _lines(self.data / "multi_turn_func_doc" / self._documents[name])
             self._schemas[name] = {
-                tool["name"]: Tool(tool["name"], tool["description"], _normalised(tool["parameters"]))
+                tool["name"]: Tool(
+                    tool["name"], tool["description"], _normalised(tool["parameters"])
+                )
                 for tool in documented
             }
         return self._schemas[name]
@@ -146,18 +157,26 @@ class Package:
         """A new instance with the task's initial state; it shares nothing with other instances."""
         made: Any = self.owner(name)()
         if name not in self._stateless:
-            made._load_scenario(copy.deepcopy(task.initial.get(name, {})), long_context=task.long_context)
-        # What the package adds to long contexts is shared by all instances, and some methods change it.
+            made._load_scenario(
+                copy.deepcopy(task.initial.get(name, {})), long_context=task.long_context
+            )
+        # What the package adds to long contexts is shared by all instances, and some
+        # methods change it.
         return copy.deepcopy(made)
 
     def tasks(self) -> Iterator[Task | tuple[str, str]]:
         """Every task; or its name and why it cannot be compared."""
         for variant in VARIANTS:
             file = f"BFCL_v4_multi_turn_{variant}.json"
-            truths = {entry["id"]: entry["ground_truth"] for entry in _lines(self.data / "possible_answer" / file)}
+            truths = {
+                entry["id"]: entry["ground_truth"]
+                for entry in _lines(self.data / "possible_answer" / file)
+            }
             for entry in _lines(self.data / file):
                 try:
-                    yield self._task(entry, truths[entry["id"]], long_context=variant == "long_context")
+                    yield self._task(
+                        entry, truths[entry["id"]], long_context=variant == "long_context"
+                    )
                 except LeftOutError as error:
                     yield entry["id"], str(error)
 
@@ -181,7 +200,9 @@ class Package:
             raise LeftOutError(f"{method}: no class of the task documents it")
         try:
             given = [ast.literal_eval(value) for value in call.args]
-            named = {one.arg: ast.literal_eval(one.value) for one in call.keywords if one.arg is not None}
+            named = {
+                one.arg: ast.literal_eval(one.value) for one in call.keywords if one.arg is not None
+            }
         except ValueError:
             raise LeftOutError(f"{method}: a parameter is not a literal") from None
         signature = inspect.signature(getattr(self.owner(owner), method))
@@ -210,7 +231,9 @@ def _imported(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        raise SystemExit(f"{name} needs the package {error.name!r}, which is not installed") from None
+        raise SystemExit(
+            f"{name} needs the package {error.name!r}, which is not installed"
+        ) from None
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
@@ -236,7 +259,7 @@ def _plain(value: object) -> Any:
     return json.loads(json.dumps(value, default=repr))
 
 
-# -- the state ------------------------------------------------------------------------------------------------------
+# -- the state -------------------------------------------------------------------------------------
 
 
 class World:
@@ -249,15 +272,23 @@ class World:
         self._claimed: set[int] = set()
 
     def claim(self, method: str, parameters: JSONObject) -> int:
-        """The index of the first call with this method and these parameters that nobody has claimed."""
+        """The index of the first call with this method and these parameters that
+        nobody has claimed.
+        """
         for index, step in enumerate(self._task.steps):
-            if index not in self._claimed and step.method == method and step.parameters == parameters:
+            if (
+                index not in self._claimed
+                and step.method == method
+                and step.parameters == parameters
+            ):
                 self._claimed.add(index)
                 return index
         raise LookupError(f"{method}({parameters}) is no call of the task")
 
     def act(self, step: Step) -> JSON:
-        """Make one call now. Its parameters and result are copies: a default list is not shared between calls."""
+        """Make one call now. Its parameters and result are copies: a default list is not
+        shared between calls.
+        """
         method: Callable[..., object] = getattr(self._instances[step.owner], step.method)
         bound = inspect.signature(method).bind(**step.parameters)
         bound.apply_defaults()
@@ -265,7 +296,9 @@ class World:
         return _plain(method(**arguments))
 
     async def perform(self, index: int) -> JSON:
-        """Make the task's call of this index, with a pause before and after that sum up to at most `JITTER_MS`."""
+        """Make the task's call of this index, with a pause before and after that sum up to at
+        most `JITTER_MS`.
+        """
         source = random.Random(f"{self._task.name}/{index}")
         pause, share = source.uniform(0, JITTER_MS / 1000), source.random()
         begin = time.perf_counter()
@@ -282,10 +315,13 @@ class World:
 
     def concurrent(self) -> int:
         """How many pairs of calls were at work at the same time."""
-        return sum(later[0] < earlier[1] for earlier, later in combinations(sorted(self.spans.values()), 2))
+        return sum(
+            later[0] < earlier[1] for earlier, later in combinations(sorted(self.spans.values()), 2)
+        )
 
     def disordered(self, changing: set[str], *, by_owner: bool) -> int:
-        """How many pairs of calls ran out of order: one of them is in `changing`, and the second began too early.
+        """How many pairs of calls ran out of order: one of them is in `changing`, and the second
+        began too early.
 
         Args:
             changing: the methods that do not say that they are read-only.
@@ -294,13 +330,17 @@ class World:
         count = 0
         for first, second in combinations(sorted(self.spans), 2):
             one, two = self._task.steps[first], self._task.steps[second]
-            ordered = (one.method in changing or two.method in changing) and (one.owner == two.owner or not by_owner)
+            ordered = (one.method in changing or two.method in changing) and (
+                one.owner == two.owner or not by_owner
+            )
             count += ordered and self.spans[second][0] < self.spans[first][1]
         return count
 
 
 def _held(value: object, path: list[object]) -> object:
-    """A value in terms of dicts, lists and atoms; a reference back to what holds it becomes the distance."""
+    """A value in terms of dicts, lists and atoms; a reference back to what holds it
+    becomes the distance.
+    """
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, datetime):
@@ -313,7 +353,9 @@ def _held(value: object, path: list[object]) -> object:
     path.append(value)
     try:
         if isinstance(value, dict):
-            return {key: _held(item, path) for key, item in cast("dict[object, object]", value).items()}
+            return {
+                key: _held(item, path) for key, item in cast("dict[object, object]", value).items()
+            }
         if isinstance(value, list | tuple):
             return [_held(item, path) for item in cast("list[object]", value)]
         if isinstance(value, set | frozenset):
@@ -328,11 +370,15 @@ def _told(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-# -- one after the other --------------------------------------------------------------------------------------------
+# -- one after the other ---------------------------------------------------------------------------
 
 
-def rehearse(package: Package, task: Task, changing: set[str]) -> tuple[list[Outcome], dict[str, object]]:
-    """Make the calls one after the other without pauses; note in `changing` the methods that changed any state."""
+def rehearse(
+    package: Package, task: Task, changing: set[str]
+) -> tuple[list[Outcome], dict[str, object]]:
+    """Make the calls one after the other without pauses; note in `changing` the methods that
+    changed any state.
+    """
     world = World(package, task)
     outcomes: list[Outcome] = []
     before = world.state()
@@ -348,7 +394,9 @@ def rehearse(package: Package, task: Task, changing: set[str]) -> tuple[list[Out
     return outcomes, before
 
 
-async def sequential(package: Package, task: Task) -> tuple[list[Outcome], dict[str, object], float]:
+async def sequential(
+    package: Package, task: Task
+) -> tuple[list[Outcome], dict[str, object], float]:
     """The outcomes, the final state and the seconds of the calls made one after the other."""
     world = World(package, task)
     outcomes: list[Outcome] = []
@@ -361,10 +409,12 @@ async def sequential(package: Package, task: Task) -> tuple[list[Outcome], dict[
     return outcomes, world.state(), time.perf_counter() - begin
 
 
-# -- as a plan ------------------------------------------------------------------------------------------------------
+# -- as a plan -------------------------------------------------------------------------------------
 
 
-def toolbox_of(package: Package, task: Task, world: World, mode: Mode, changing: set[str]) -> Toolbox:
+def toolbox_of(
+    package: Package, task: Task, world: World, mode: Mode, changing: set[str]
+) -> Toolbox:
     """The methods of the task's classes as tools that act on the instances of `world`."""
 
     async def run(parameters: JSONObject, context: ActivityContext) -> JSON:
@@ -375,8 +425,14 @@ def toolbox_of(package: Package, task: Task, world: World, mode: Mode, changing:
     toolbox = Toolbox()
     for owner in task.owners:
         for tool in package.tools(owner).values():
-            said = None if mode in ("unannotated", "instances", "program") else tool.name not in changing
-            annotations = Annotations(read_only=None if said is False and mode != "declared" else said)
+            said = (
+                None
+                if mode in ("unannotated", "instances", "program")
+                else tool.name not in changing
+            )
+            annotations = Annotations(
+                read_only=None if said is False and mode != "declared" else said
+            )
             toolbox.add(Tool(tool.name, tool.description, tool.parameters, annotations=annotations))
             toolbox.add(Activity(tool.name, run))
     return toolbox
@@ -395,24 +451,31 @@ def plan_of(task: Task, mode: Mode) -> Plan:
 
 
 def program_of(task: Task, *, started: bool) -> str:
-    """All calls of the task, in order, as a program: each one awaited, or all made before the first is awaited."""
+    """All calls of the task, in order, as a program: each one awaited, or all made before the
+    first is awaited.
+    """
     calls = [
         f"tools.{step.method}({', '.join(f'{name}={value!r}' for name, value in step.parameters.items())})"
         for step in task.steps
     ]
     if started:
         made = "\n".join(f"    {call}," for call in calls)
-        awaited = "for call in calls:\n    try:\n        await call\n    except RuntimeError:\n        pass\n"
+        awaited = (
+            "for call in calls:\n    try:\n        await call\n    "
+            "except RuntimeError:\n        pass\n"
+        )
         return f"import tools\ncalls = [\n{made}\n]\n{awaited}"
     return "import tools\n" + "".join(
-        f"try:\n    await {call}\nexcept RuntimeError as error:\n    print(error)\n" for call in calls
+        f"try:\n    await {call}\nexcept RuntimeError as error:\n    print(error)\n"
+        for call in calls
     )
 
 
 async def planned(
     package: Package, task: Task, mode: Mode, changing: set[str], score: Score
 ) -> tuple[list[Outcome], dict[str, object]]:
-    """The outcomes and the final state of the task as one plan; its time and concurrency go to `score`.
+    """The outcomes and the final state of the task as one plan; its time and
+    concurrency go to `score`.
 
     Raises:
         LeftOutError: the plan was refused, or did not end as done; the message says why.
@@ -439,7 +502,10 @@ async def planned(
 
 def outcomes_of(run: Run) -> list[Outcome]:
     """What the run tells of each call, in listing order."""
-    return [("result", call.value) if call.error is None else ("error", call.error["message"]) for call in run.calls()]
+    return [
+        ("result", call.value) if call.error is None else ("error", call.error["message"])
+        for call in run.calls()
+    ]
 
 
 async def compare(
@@ -457,20 +523,26 @@ async def compare(
         score.failed += 1
         score.wrong.append(f"{task.name}: {error}")
         return
-    differing = [index for index, pair in enumerate(zip(outcomes, expected[0], strict=True)) if pair[0] != pair[1]]
+    differing = [
+        index
+        for index, pair in enumerate(zip(outcomes, expected[0], strict=True))
+        if pair[0] != pair[1]
+    ]
     if differing:
         score.results += 1
         index = differing[0]
         step = task.steps[index]
         found, wanted = (json.dumps(one[index])[:120] for one in (outcomes, expected[0]))
-        score.wrong.append(f"{task.name}: call {index} ({step.method}) gave {found}, expected {wanted}")
+        score.wrong.append(
+            f"{task.name}: call {index} ({step.method}) gave {found}, expected {wanted}"
+        )
     owners = [owner for owner in task.owners if state[owner] != expected[1][owner]]
     if owners:
         score.state += 1
         score.wrong.append(f"{task.name}: final state of {', '.join(owners)}")
 
 
-# -- all together ---------------------------------------------------------------------------------------------------
+# -- all together ----------------------------------------------------------------------------------
 
 
 @dataclass
@@ -501,7 +573,10 @@ class Measured:
             ratio = score.seconds / self.seconds if self.seconds else None
             rows.append(
                 {
-                    "what": f"{mode}: s for all plans ({score.pairs:,} pairs of calls at once); peer: sequential",
+                    "what": (
+                        f"{mode}: s for all plans ({score.pairs:,} pairs of calls "
+                        "at once); peer: sequential"
+                    ),
                     "ours": score.seconds,
                     "peer": self.seconds,
                     "ratio": ratio,
@@ -512,15 +587,36 @@ class Measured:
     def show(self) -> None:
         """Print a table, why tasks were left out, and the first wrong tasks."""
         counted = ("wrong state", "wrong results", "errors", "out of order")
-        heads = ("mode", "tasks", "compared", "left out", *counted, "s", "of sequential", "pairs at once")
+        heads = (
+            "mode",
+            "tasks",
+            "compared",
+            "left out",
+            *counted,
+            "s",
+            "of sequential",
+            "pairs at once",
+        )
         print("".join(f"{head:>14}" for head in heads))
         for mode, score in self.scores.items():
             ratio = f"{score.seconds / self.seconds:.2f}" if self.seconds else ""
             left = self.tasks - self.compared
             wrong = (score.state, score.results, score.failed, score.disordered)
-            cells = (mode, self.tasks, self.compared, left, *wrong, f"{score.seconds:.1f}", ratio, score.pairs)
+            cells = (
+                mode,
+                self.tasks,
+                self.compared,
+                left,
+                *wrong,
+                f"{score.seconds:.1f}",
+                ratio,
+                score.pairs,
+            )
             print("".join(f"{cell:>14}" for cell in cells))
-        print(f"\n{self.readers} of {self.methods} methods that were called never changed their instance")
+        print(
+            f"\n{self.readers} of {self.methods} methods that were called "
+            "never changed their instance"
+        )
         for reason, count in self.left_out.most_common():
             print(f"left out: {count:3} {reason}")
         for mode, score in self.scores.items():
@@ -555,18 +651,30 @@ async def measure(folder: Path) -> Measured:
         seconds += taken
         for mode, score in scores.items():
             await compare(package, task, mode, changing, score, (outcomes, state))
-    return Measured(count, compared, left_out, len(methods - changing), len(methods), seconds, scores)
+    return Measured(
+        count, compared, left_out, len(methods - changing), len(methods), seconds, scores
+    )
 
 
 def main() -> int:
     """Measure, print, and tell by the exit code whether every target is met."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", nargs="?", type=Path, help="folder of the unpacked wheel of bfcl-eval")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "folder", nargs="?", type=Path, help="folder of the unpacked wheel of bfcl-eval"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     arguments = parser.parse_args()
     if arguments.folder is None:
-        skipped = "no folder given: it reads the data of the package bfcl-eval, see benchmarks/README.md"
-        print(json.dumps({"benchmark": "effects", "rows": [], "skipped": skipped}) if arguments.json else skipped)
+        skipped = (
+            "no folder given: it reads the data of the package bfcl-eval, see benchmarks/README.md"
+        )
+        print(
+            json.dumps({"benchmark": "effects", "rows": [], "skipped": skipped})
+            if arguments.json
+            else skipped
+        )
         return 0
     measured = anyio.run(measure, arguments.folder)
     rows = measured.rows()

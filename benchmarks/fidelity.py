@@ -2,10 +2,11 @@
 
     python benchmarks/fidelity.py [--json] [--seed N] [--show]
 
-It makes 99 random valid calls to five servers that nobody here wrote (git, time, filesystem, memory and everything),
-each by a client of its own and through the gateway, over stdio and HTTP, in both eras of the protocol. Two answers are
-equal if their content, structured content, `_meta` and errors are. `--show` prints the others. Both answers are read
-by the client of the SDK, which drops unknown keys of content blocks and annotations.
+It makes 99 random valid calls to five servers that nobody here wrote (git, time, filesystem, memory
+and everything), each by a client of its own and through the gateway, over stdio and HTTP, in both
+eras of the protocol. Two answers are equal if their content, structured content, `_meta` and errors
+are. `--show` prints the others. Both answers are read by the client of the SDK, which drops unknown
+keys of content blocks and annotations.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Call(NamedTuple):
     arguments: dict[str, Any]
 
 
-# -- servers and calls -----------------------------------------------------------------------------------------------
+# -- servers and calls -----------------------------------------------------------------------------
 
 
 def prepare(folder: Path) -> None:
@@ -56,7 +57,9 @@ def prepare(folder: Path) -> None:
     files = folder / "files"
     (files / "deep" / "er").mkdir(parents=True)
     for number in range(6):
-        (files / f"note{number}.txt").write_text("".join(f"line {line} of {number}: häuser\n" for line in range(40)))
+        (files / f"note{number}.txt").write_text(
+            "".join(f"line {line} of {number}: häuser\n" for line in range(40))
+        )
     (files / "deep" / "er" / "data.json").write_text('{"a": [1, 2.0, null]}')
     (files / "picture.png").write_bytes(bytes(range(256)))
     (files / "sound.wav").write_bytes(bytes(range(128)))
@@ -66,7 +69,9 @@ def prepare(folder: Path) -> None:
     repository = folder / "repository"
     day = "2026-01-02T03:04:05+00:00"
     who = {"NAME": "Ann", "EMAIL": "ann@example.com", "DATE": day}
-    environment = dict(os.environ) | {f"GIT_{role}_{key}": who[key] for role in ("AUTHOR", "COMMITTER") for key in who}
+    environment = dict(os.environ) | {
+        f"GIT_{role}_{key}": who[key] for role in ("AUTHOR", "COMMITTER") for key in who
+    }
 
     def git(*arguments: str) -> None:
         subprocess.run(["git", "-C", repository, *arguments], check=True, env=environment)
@@ -87,10 +92,16 @@ def commands(folder: Path, memory: str) -> dict[str, dict[str, Any]]:
     """How each server is started; the one of the memory writes to a file of this name."""
 
     def node(name: str, *arguments: str) -> dict[str, Any]:
-        return {"command": "node", "args": [str((NODE / f"mcp-server-{name}").resolve()), *arguments]}
+        return {
+            "command": "node",
+            "args": [str((NODE / f"mcp-server-{name}").resolve()), *arguments],
+        }
 
     return {
-        "git": {"command": str(BIN / "mcp-server-git"), "args": ["--repository", str(folder / "repository")]},
+        "git": {
+            "command": str(BIN / "mcp-server-git"),
+            "args": ["--repository", str(folder / "repository")],
+        },
         "time": {"command": str(BIN / "mcp-server-time"), "args": ["--local-timezone", "UTC"]},
         "filesystem": node("filesystem", str(folder / "files")),
         "memory": {**node("memory"), "env": {"MEMORY_FILE_PATH": str(folder / memory)}},
@@ -110,7 +121,8 @@ def random_calls(folder: Path, seed: int) -> list[Call]:
         "everything": _of_everything(chance),
     }
     return [
-        Call(server, *chance.choice(makers[server])()) for server in (SERVERS[n % len(SERVERS)] for n in range(CALLS))
+        Call(server, *chance.choice(makers[server])())
+        for server in (SERVERS[n % len(SERVERS)] for n in range(CALLS))
     ]
 
 
@@ -150,18 +162,31 @@ def _of_files(chance: random.Random, files: Path) -> Makers:
         lambda: ("read_text_file", {"path": note()}),
         lambda: ("read_text_file", {"path": note(), "head": chance.randint(1, 9)}),
         lambda: ("read_file", {"path": note()}),
-        lambda: ("read_media_file", {"path": str(files / chance.choice(("picture.png", "sound.wav")))}),
+        lambda: (
+            "read_media_file",
+            {"path": str(files / chance.choice(("picture.png", "sound.wav")))},
+        ),
         lambda: ("read_multiple_files", {"paths": [note(), note()]}),
         lambda: ("write_file", {"path": str(files / "written.txt"), "content": "written"}),
         lambda: (
             "edit_file",
-            {"path": note(), "edits": [{"oldText": "line 3 ", "newText": "row 3 "}], "dryRun": True},
+            {
+                "path": note(),
+                "edits": [{"oldText": "line 3 ", "newText": "row 3 "}],
+                "dryRun": True,
+            },
         ),
         lambda: ("create_directory", {"path": str(files / "made")}),
         lambda: ("list_directory", {"path": str(files)}),
-        lambda: ("list_directory_with_sizes", {"path": str(files), "sortBy": chance.choice(("name", "size"))}),
+        lambda: (
+            "list_directory_with_sizes",
+            {"path": str(files), "sortBy": chance.choice(("name", "size"))},
+        ),
         lambda: ("directory_tree", {"path": str(files / "deep")}),
-        lambda: ("search_files", {"path": str(files), "pattern": chance.choice(("**/*.json", "*.txt", "*.none"))}),
+        lambda: (
+            "search_files",
+            {"path": str(files), "pattern": chance.choice(("**/*.json", "*.txt", "*.none"))},
+        ),
         lambda: ("list_allowed_directories", {}),
         lambda: ("read_text_file", {"path": "/etc/hostname"}),
     ]
@@ -174,12 +199,27 @@ def _of_memory(chance: random.Random) -> Makers:
     return [
         lambda: (
             "create_entities",
-            {"entities": [{"name": name(), "entityType": "person", "observations": ["likes tea", "größer"]}]},
+            {
+                "entities": [
+                    {
+                        "name": name(),
+                        "entityType": "person",
+                        "observations": ["likes tea", "größer"],
+                    }
+                ]
+            },
         ),
-        lambda: ("create_relations", {"relations": [{"from": name(), "to": name(), "relationType": "knows"}]}),
+        lambda: (
+            "create_relations",
+            {"relations": [{"from": name(), "to": name(), "relationType": "knows"}]},
+        ),
         lambda: (
             "add_observations",
-            {"observations": [{"entityName": name(), "contents": [f"fact {chance.randint(0, 99)}"]}]},
+            {
+                "observations": [
+                    {"entityName": name(), "contents": [f"fact {chance.randint(0, 99)}"]}
+                ]
+            },
         ),
         lambda: ("delete_entities", {"entityNames": [name()]}),
         lambda: ("read_graph", {}),
@@ -193,22 +233,34 @@ def _of_everything(chance: random.Random) -> Makers:
         lambda: ("echo", {"message": "text " * chance.randint(0, 50)}),
         lambda: (
             "get-annotated-message",
-            {"messageType": chance.choice(("error", "success", "debug")), "includeImage": chance.random() < 0.5},
+            {
+                "messageType": chance.choice(("error", "success", "debug")),
+                "includeImage": chance.random() < 0.5,
+            },
         ),
         lambda: ("get-resource-links", {"count": chance.randint(1, 10)}),
-        lambda: ("get-resource-reference", {"resourceType": "Text", "resourceId": chance.randint(1, 9)}),
-        lambda: ("get-structured-content", {"location": chance.choice(("New York", "Chicago", "Los Angeles"))}),
+        lambda: (
+            "get-resource-reference",
+            {"resourceType": "Text", "resourceId": chance.randint(1, 9)},
+        ),
+        lambda: (
+            "get-structured-content",
+            {"location": chance.choice(("New York", "Chicago", "Los Angeles"))},
+        ),
         lambda: ("get-sum", {"a": chance.randint(-9, 9), "b": chance.random()}),
         lambda: ("get-tiny-image", {}),
         lambda: (
             "gzip-file-as-resource",
-            {"data": "data:text/plain;base64,aGVsbG8=", "outputType": chance.choice(("resource", "resourceLink"))},
+            {
+                "data": "data:text/plain;base64,aGVsbG8=",
+                "outputType": chance.choice(("resource", "resourceLink")),
+            },
         ),
         lambda: ("get-resource-reference", {"resourceType": "Text", "resourceId": -1}),
     ]
 
 
-# -- calling -----------------------------------------------------------------------------------------------------------
+# -- calling ---------------------------------------------------------------------------------------
 
 _CLOCK = re.compile(r"\d{1,2}:\d\d:\d\d( [AP]M)?")
 
@@ -220,10 +272,16 @@ async def answered(client: Client, name: str, arguments: dict[str, Any]) -> Answ
     except MCPError as error:
         return {"error": {"code": error.code, "message": error.message, "data": error.data}}
     found = result.model_dump(mode="json", by_alias=True, exclude_none=True)
-    meta = {key: value for key, value in found.pop("_meta", {}).items() if key != "io.modelcontextprotocol/serverInfo"}
+    meta = {
+        key: value
+        for key, value in found.pop("_meta", {}).items()
+        if key != "io.modelcontextprotocol/serverInfo"
+    }
     text = json.dumps({**found, **({"_meta": meta} if meta else {})}, sort_keys=True)
     # The text of such a resource has the time of day.
-    told: Answer = json.loads(_CLOCK.sub("TIME", text) if "resource-reference" in name.replace("_", "-") else text)
+    told: Answer = json.loads(
+        _CLOCK.sub("TIME", text) if "resource-reference" in name.replace("_", "-") else text
+    )
     told.pop("resultType", None)
     return told
 
@@ -234,7 +292,9 @@ async def directly(folder: Path, calls: list[Call]) -> list[Answer]:
         clients: dict[str, Client] = {}
         for name, one in commands(folder, "direct.jsonl").items():
             parameters = StdioServerParameters(**one)
-            clients[name] = await stack.enter_async_context(Client(parameters, mode="legacy", read_timeout_seconds=30))
+            clients[name] = await stack.enter_async_context(
+                Client(parameters, mode="legacy", read_timeout_seconds=30)
+            )
             await clients[name].list_tools()
         return [await answered(clients[one.server], one.tool, one.arguments) for one in calls]
 
@@ -244,7 +304,9 @@ def gateway(folder: Path, way: str, era: str) -> Generator[StdioServerParameters
     """What a client connects to: a server in front of the five."""
     configuration = folder / f"{way}-{era}.json"
     servers = commands(folder, f"{way}-{era}.jsonl")
-    configuration.write_text(json.dumps({"store": f"{way}-{era}.sqlite", "mcpServers": servers, "expose": ["modules"]}))
+    configuration.write_text(
+        json.dumps({"store": f"{way}-{era}.sqlite", "mcpServers": servers, "expose": ["modules"]})
+    )
     program, *arguments = str(BIN / "ideabridge"), "serve", "--config", str(configuration)
     if way == "stdio":
         yield StdioServerParameters(command=program, args=arguments)
@@ -262,7 +324,9 @@ async def through(target: StdioServerParameters | str, calls: list[Call], era: s
     """The answers through the gateway."""
     async with Client(target, mode=era, read_timeout_seconds=30) as client:
         names = await exposed(client)
-        return [await answered(client, names.get(one.tool, one.tool), one.arguments) for one in calls]
+        return [
+            await answered(client, names.get(one.tool, one.tool), one.arguments) for one in calls
+        ]
 
 
 async def exposed(client: Client) -> dict[str, str]:
@@ -272,14 +336,20 @@ async def exposed(client: Client) -> dict[str, str]:
     while found.next_cursor is not None:
         found = await client.list_tools(cursor=found.next_cursor)
         tools += found.tools
-    return {tool.name.replace("_", "-"): tool.name for tool in tools if not tool.name.startswith("git_")}
+    return {
+        tool.name.replace("_", "-"): tool.name for tool in tools if not tool.name.startswith("git_")
+    }
 
 
 def reason() -> str | None:
     """Why nothing can be measured here."""
     if shutil.which("node") is None:
         return "there is no node"
-    missing = [name for name in ("filesystem", "memory", "everything") if not (NODE / f"mcp-server-{name}").exists()]
+    missing = [
+        name
+        for name in ("filesystem", "memory", "everything")
+        if not (NODE / f"mcp-server-{name}").exists()
+    ]
     return f"not installed: {', '.join(missing)}; run make npm" if missing else None
 
 
@@ -297,8 +367,14 @@ def measured(seed: int, *, show: bool) -> list[dict[str, Any]]:
             pairs = list(zip(calls, found, expected, strict=True))
             others = [pair for pair in pairs if pair[1] != pair[2]]
             equal = CALLS - len(others)
-            row: dict[str, Any] = {"what": f"equal answers, {way}, {era}", "ours": equal, "peer": CALLS}
-            rows.append({**row, "ratio": equal / CALLS, "target": TARGET / CALLS, "met": equal >= TARGET})
+            row: dict[str, Any] = {
+                "what": f"equal answers, {way}, {era}",
+                "ours": equal,
+                "peer": CALLS,
+            }
+            rows.append(
+                {**row, "ratio": equal / CALLS, "target": TARGET / CALLS, "met": equal >= TARGET}
+            )
             for call, mine, theirs in others if show else ():
                 sys.stdout.write(f"{way} {era} {call}\n  direct  {theirs}\n  gateway {mine}\n")
     return rows
@@ -306,7 +382,9 @@ def measured(seed: int, *, show: bool) -> list[dict[str, Any]]:
 
 def main() -> int:
     """Measure, and print a table or JSON; 1 if a target is missed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--show", action="store_true", help="print the answers that differ")
@@ -314,10 +392,14 @@ def main() -> int:
     skipped = reason()
     rows = [] if skipped else measured(options.seed, show=options.show)
     if options.json:
-        sys.stdout.write(json.dumps({"rows": rows, **({"skipped": skipped} if skipped else {})}) + "\n")
+        sys.stdout.write(
+            json.dumps({"rows": rows, **({"skipped": skipped} if skipped else {})}) + "\n"
+        )
     else:
         sys.stdout.write(f"skipped: {skipped}\n" if skipped else "")
-        sys.stdout.write("".join(f"{row['what']}: {row['ours']} of {CALLS} (target {TARGET})\n" for row in rows))
+        sys.stdout.write(
+            "".join(f"{row['what']}: {row['ours']} of {CALLS} (target {TARGET})\n" for row in rows)
+        )
     return 0 if all(row["met"] for row in rows) else 1
 
 

@@ -1,17 +1,19 @@
-"""Direct calls through `ideabridge serve` beside FastMCP's proxy and mcp-proxy, in front of the same module.
+"""Direct calls through `ideabridge serve` beside FastMCP's proxy and mcp-proxy, in front of
+the same module.
 
     pip install '.[bench]'                          (FastMCP)
     python benchmarks/gateways.py [--json] [--rounds N] [--mcp-proxy COMMAND]
 
-mcp-proxy needs an older SDK, so it is installed somewhere else, and COMMAND names it. All are spoken to in bytes, in
-2025-11-25, which all of them know. Two arrangements, since mcp-proxy knows no others:
+mcp-proxy needs an older SDK, so it is installed somewhere else, and COMMAND names it. All are
+spoken to in bytes, in 2025-11-25, which all of them know. Two arrangements, since mcp-proxy
+knows no others:
 
     stdio: the client over stdio, the module over HTTP
     HTTP: the client over HTTP, the module over stdio
 
-1 client makes one call after the other. 16 clients are 16 sessions over HTTP, and 16 calls at a time over stdio, where
-a gateway has one client. The CPU time is that of the gateway's process alone (Linux). Rounds of all take turns, and a
-figure is the median of its rounds.
+1 client makes one call after the other. 16 clients are 16 sessions over HTTP, and 16 calls at a
+time over stdio, where a gateway has one client. The CPU time is that of the gateway's process alone
+(Linux). Rounds of all take turns, and a figure is the median of its rounds.
 """
 
 from __future__ import annotations
@@ -135,7 +137,7 @@ def cpu_seconds(pid: int) -> float:
     return (int(values[11]) + int(values[12])) / os.sysconf("SC_CLK_TCK")
 
 
-# -- gateways --------------------------------------------------------------------------------------------------------
+# -- gateways --------------------------------------------------------------------------------------
 
 
 def free_port() -> int:
@@ -144,22 +146,36 @@ def free_port() -> int:
         return listening.getsockname()[1]
 
 
-def commands(folder: Path, url: str | None, port: int, mcp_proxy: str | None) -> dict[str, list[str]]:
-    """How each gateway is started: over stdio before the module at `url`, or over HTTP at `port` before one of its
-    own.
+def commands(
+    folder: Path, url: str | None, port: int, mcp_proxy: str | None
+) -> dict[str, list[str]]:
+    """How each gateway is started: over stdio before the module at `url`, or over HTTP at `port`
+    before one of its own.
     """
     entry: dict[str, Any] = {"url": url} if url else {"command": MODULE[0], "args": MODULE[1:]}
     path = folder / "ideabridge.json"
-    path.write_text(json.dumps({"store": "ideas.sqlite", "mcpServers": {"module": entry}, "expose": ["modules"]}))
+    path.write_text(
+        json.dumps(
+            {"store": "ideas.sqlite", "mcpServers": {"module": entry}, "expose": ["modules"]}
+        )
+    )
     ours = [sys.executable, "-m", "ideabridge.server", "serve", "--config", str(path)]
     found = {"ideabridge": ours if url else [*ours, "--http", f"127.0.0.1:{port}"]}
     if importlib.util.find_spec("fastmcp") is not None:
         script = folder / "proxy.py"
         script.write_text(PROXY)
-        found["FastMCP"] = [sys.executable, str(script), json.dumps(entry), *([] if url else [str(port)])]
+        found["FastMCP"] = [
+            sys.executable,
+            str(script),
+            json.dumps(entry),
+            *([] if url else [str(port)]),
+        ]
     if mcp_proxy is not None:
         serving_ = ["--port", str(port), "--host", "127.0.0.1", "--", *MODULE]
-        found["mcp-proxy"] = [mcp_proxy, *(["--transport", "streamablehttp", url] if url else serving_)]
+        found["mcp-proxy"] = [
+            mcp_proxy,
+            *(["--transport", "streamablehttp", url] if url else serving_),
+        ]
     return found
 
 
@@ -189,7 +205,9 @@ def over_http(command: list[str], port: int, clients: int, stack: ExitStack) -> 
     return Gateway(process.pid, talks)
 
 
-def measured(transport: str, clients: int, rounds: int, mcp_proxy: str | None) -> dict[str, Gateway]:
+def measured(
+    transport: str, clients: int, rounds: int, mcp_proxy: str | None
+) -> dict[str, Gateway]:
     """All gateways in one arrangement."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -223,27 +241,53 @@ def rows_of(transport: str, clients: int, gateways: dict[str, Gateway]) -> list[
             mine, theirs = statistics.median(values), statistics.median(others)
             pairs = zip(values, others, strict=True)
             ratio = statistics.median(one / two for one, two in pairs if two) if theirs else None
-            row = {"what": f"{transport}, {clients} at a time, {what}; peer: {name}", "ours": round(mine, 3)}
+            row = {
+                "what": f"{transport}, {clients} at a time, {what}; peer: {name}",
+                "ours": round(mine, 3),
+            }
             met = None if ratio is None else ratio <= 1
-            rows.append({**row, "peer": round(theirs, 3), "floor": None, "ratio": ratio, "target": 1.0, "met": met})
+            rows.append(
+                {
+                    **row,
+                    "peer": round(theirs, 3),
+                    "floor": None,
+                    "ratio": ratio,
+                    "target": 1.0,
+                    "met": met,
+                }
+            )
     return sorted(rows, key=lambda row: row["what"])
 
 
 def main() -> int:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--mcp-proxy", default=shutil.which("mcp-proxy"), help="the command of mcp-proxy")
+    parser.add_argument(
+        "--mcp-proxy", default=shutil.which("mcp-proxy"), help="the command of mcp-proxy"
+    )
     arguments = parser.parse_args()
     rows: list[dict[str, Any]] = []
     has_peer = arguments.mcp_proxy is not None or importlib.util.find_spec("fastmcp") is not None
     for transport in ("stdio", "HTTP") if has_peer else ():
         for clients in (1, 16):
-            rows += rows_of(transport, clients, measured(transport, clients, arguments.rounds, arguments.mcp_proxy))
-    skipped = "" if rows else "no peer is installed: pip install '.[bench]', and mcp-proxy elsewhere"
+            rows += rows_of(
+                transport,
+                clients,
+                measured(transport, clients, arguments.rounds, arguments.mcp_proxy),
+            )
+    skipped = (
+        "" if rows else "no peer is installed: pip install '.[bench]', and mcp-proxy elsewhere"
+    )
     if arguments.json:
-        print(json.dumps({"benchmark": "gateways", "rows": rows, **({"skipped": skipped} if skipped else {})}))
+        print(
+            json.dumps(
+                {"benchmark": "gateways", "rows": rows, **({"skipped": skipped} if skipped else {})}
+            )
+        )
     else:
         print(skipped, end="\n" if skipped else "")
         for row in rows:

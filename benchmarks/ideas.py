@@ -2,7 +2,8 @@
 
     python benchmarks/ideas.py [--json] [--ideas N]
 
-The peer is sqlite3 by itself at the same durability (WAL, synchronous=NORMAL), one transaction for each row.
+The peer is sqlite3 by itself at the same durability (WAL, synchronous=NORMAL), one
+transaction for each row.
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ class Row:
 
 def vocabulary(random_source: random.Random, size: int = 20_000) -> list[str]:
     letters = "abcdefghijklmnoprstuvwz"
-    return ["".join(random_source.choices(letters, k=random_source.randint(4, 10))) for _ in range(size)]
+    return [
+        "".join(random_source.choices(letters, k=random_source.randint(4, 10))) for _ in range(size)
+    ]
 
 
 class Maker:
@@ -66,23 +69,40 @@ class Maker:
             total += weight
             self.cumulative.append(total)
         self.tools: list[JSON] = [
-            {"type": "tool", "tool": {"name": f"tool_{number}", "description": self.text(30), "parameters": {}}}
+            {
+                "type": "tool",
+                "tool": {"name": f"tool_{number}", "description": self.text(30), "parameters": {}},
+            }
             for number in range(8)
         ]
-        self.schema: JSONObject = {"type": "object", "properties": {"calls": {}, "output": {"type": "string"}}}
+        self.schema: JSONObject = {
+            "type": "object",
+            "properties": {"calls": {}, "output": {"type": "string"}},
+        }
 
     def text(self, words: int) -> str:
         """Text of so many words."""
         return " ".join(self.random.choices(self.words, cum_weights=self.cumulative, k=words))
 
     def idea(self, *, fresh: bool) -> Idea:
-        """An idea; `fresh`: nothing in it was stored before, else tools and schema are those of other ideas."""
+        """An idea; `fresh`: nothing in it was stored before, else tools and schema are those
+        of other ideas.
+        """
         task: JSON = {"role": "user", "content": self.text(60)}
-        given: JSON = {"type": "input", "input": {"text": self.text(40), "id": self.random.random()}}
-        state: JSON = {"type": "state", "state": {"rows": [self.text(20) for _ in range(35 if fresh else 18)]}}
+        given: JSON = {
+            "type": "input",
+            "input": {"text": self.text(40), "id": self.random.random()},
+        }
+        state: JSON = {
+            "type": "state",
+            "state": {"rows": [self.text(20) for _ in range(35 if fresh else 18)]},
+        }
         context: list[JSON] = [task, given, state] if fresh else [*self.tools, task, given, state]
         schema: JSON = {**self.schema, "description": self.text(4)} if fresh else self.schema
-        solution: JSON = {"calls": [{"_tool": "tool_1", "text": self.text(80)}], "output": self.text(20)}
+        solution: JSON = {
+            "calls": [{"_tool": "tool_1", "text": self.text(80)}],
+            "output": self.text(20),
+        }
         return Idea(context, schema, solution)
 
 
@@ -104,31 +124,44 @@ def timed(work: Callable[[], object]) -> float:
 
 
 def saving(folder: Path, *, fresh: bool, rounds: int) -> list[Row]:
-    """Our whole save (encode, both ids, dedupe, lookups) against encoding, hashing and inserting one document.
+    """Our whole save (encode, both ids, dedupe, lookups) against encoding, hashing and
+    inserting one document.
 
-    The words are indexed by the next search, so that is timed by itself: it is no part of a save, but it is told.
+    The words are indexed by the next search, so that is timed by itself: it is no part of a save,
+    but it is told.
     """
     maker = Maker(2 if fresh else 3)
     label = "new" if fresh else "shared"
     bare = open_bare(folder / f"bare_{label}.db")
     bare.execute("CREATE TABLE ideas(id TEXT PRIMARY KEY, document TEXT NOT NULL)")
     store = Store.open(folder / f"ours_{label}.db")
-    # In turns, so that the machine's moods fall on both alike; made and forgotten as they come, as in a server.
+    # In turns, so that the machine's moods fall on both alike; made and forgotten as they come,
+    # as in a server.
     ours: list[float] = []
     peer: list[float] = []
     size = 0
 
     def insert(idea: Idea) -> None:
-        text = encode_text({"context": idea.context, "schema": idea.schema, "solution": idea.solution})
-        bare.execute("INSERT INTO ideas VALUES (?, ?)", (hashlib.sha256(text.encode()).hexdigest(), text))
+        text = encode_text(
+            {"context": idea.context, "schema": idea.schema, "solution": idea.solution}
+        )
+        bare.execute(
+            "INSERT INTO ideas VALUES (?, ?)", (hashlib.sha256(text.encode()).hexdigest(), text)
+        )
 
     for number in range(0, rounds, 50):
         part = [maker.idea(fresh=fresh) for _ in range(50)]
         size += sum(len(encode_text([idea.context, idea.schema, idea.solution])) for idea in part)
         peer.append(timed(lambda part=part: [insert(idea) for idea in part]))
-        metas = [IdeaMeta(run=f"run_{number + i}", step=1, title="benchmark") for i in range(len(part))]
+        metas = [
+            IdeaMeta(run=f"run_{number + i}", step=1, title="benchmark") for i in range(len(part))
+        ]
         ours.append(
-            timed(lambda part=part, metas=metas: [store.ideas.save(*pair) for pair in zip(part, metas, strict=True)])
+            timed(
+                lambda part=part, metas=metas: [
+                    store.ideas.save(*pair) for pair in zip(part, metas, strict=True)
+                ]
+            )
         )
     indexing = timed(lambda: store.ideas.search("nothing", caller=SEES_ALL)) / rounds * 1e6
     store.close()
@@ -137,11 +170,20 @@ def saving(folder: Path, *, fresh: bool, rounds: int) -> list[Row]:
     peer_us = sum(peer) / rounds * 1e6
     ratio = peer_us / ours_us
     what = (
-        f"save an idea of {size / rounds / 1024:.1f} KB, {'all of it new' if fresh else 'tools and schema shared'} (us)"
+        f"save an idea of {size / rounds / 1024:.1f} KB, "
+        f"{'all of it new' if fresh else 'tools and schema shared'} (us)"
     )
     return [
         Row(what, ours_us, peer_us, peer_us, ratio, "at least 0.3x the rate", ratio >= 0.3),
-        Row("index such an idea for the search (us)", indexing, None, None, None, "under 200 us", indexing < 200),
+        Row(
+            "index such an idea for the search (us)",
+            indexing,
+            None,
+            None,
+            None,
+            "under 200 us",
+            indexing < 200,
+        ),
     ]
 
 
@@ -152,7 +194,11 @@ def journaling(folder: Path, *, batch: int, rounds: int) -> Row:
     store.runs.create("run", kind="plan", caller="", title="", fingerprint="")
     epoch = store.runs.acquire("run", "driver", 3600, time.time())
     assert epoch is not None
-    event: JSONObject = {"event": "call_finished", "call": 12, "result": {"text": "x" * 230, "count": 3}}
+    event: JSONObject = {
+        "event": "call_finished",
+        "call": 12,
+        "result": {"text": "x" * 230, "count": 3},
+    }
     events = [event] * batch
 
     def insert() -> None:
@@ -160,7 +206,9 @@ def journaling(folder: Path, *, batch: int, rounds: int) -> Row:
             bare.execute("INSERT INTO events(body) VALUES (?)", (encode_text(event),))
             return
         bare.execute("BEGIN IMMEDIATE")
-        bare.executemany("INSERT INTO events(body) VALUES (?)", [(encode_text(entry),) for entry in events])
+        bare.executemany(
+            "INSERT INTO events(body) VALUES (?)", [(encode_text(entry),) for entry in events]
+        )
         bare.execute("COMMIT")
 
     ours = peer = 0.0
@@ -172,11 +220,15 @@ def journaling(folder: Path, *, batch: int, rounds: int) -> Row:
     ours_us, peer_us = ours / rounds / batch * 1e6, peer / rounds / batch * 1e6
     limit = 40 if batch == 1 else 10
     what = f"journal an event of 300 bytes, {batch} at a time (us each)"
-    return Row(what, ours_us, peer_us, peer_us, peer_us / ours_us, f"under {limit} us", ours_us < limit)
+    return Row(
+        what, ours_us, peer_us, peer_us, peer_us / ours_us, f"under {limit} us", ours_us < limit
+    )
 
 
 def long_run(folder: Path, steps: int) -> list[Row]:
-    """A run whose context gains one message with each step: bytes and time must follow what is new."""
+    """A run whose context gains one message with each step: bytes and time must
+    follow what is new.
+    """
     maker = Maker(4)
     store = Store.open(folder / "long.db")
     context: list[JSON] = [{"role": "user", "content": maker.text(100)}, *maker.tools]
@@ -191,9 +243,9 @@ def long_run(folder: Path, steps: int) -> list[Row]:
     connection = sqlite3.connect(folder / "long.db")
     pages = connection.execute("PRAGMA page_count").fetchone()[0] * 4096
     lists = connection.execute("SELECT sum(length(context)) FROM ideas").fetchone()[0]
-    lists += connection.execute("SELECT coalesce(sum(length(body)), 0) FROM contents WHERE body LIKE '[%'").fetchone()[
-        0
-    ]
+    lists += connection.execute(
+        "SELECT coalesce(sum(length(body)), 0) FROM contents WHERE body LIKE '[%'"
+    ).fetchone()[0]
     connection.close()
     new = sum(len(encode_text(message)) for message in context)
     tail = sum(times[-50:]) / 50 * 1e6
@@ -202,9 +254,23 @@ def long_run(folder: Path, steps: int) -> list[Row]:
     what = f"store of a run of {steps} steps, against its new content (KB)"
     return [
         Row(what, pages / 1024, None, new / 1024, share, "at most 4x", share <= 4),
-        Row("context lists of that run (bytes a step)", each, None, None, None, "under 400", each < 400),
         Row(
-            f"save step {steps} of that run, encoding aside (us)", tail, None, None, None, "under 1000 us", tail < 1000
+            "context lists of that run (bytes a step)",
+            each,
+            None,
+            None,
+            None,
+            "under 400",
+            each < 400,
+        ),
+        Row(
+            f"save step {steps} of that run, encoding aside (us)",
+            tail,
+            None,
+            None,
+            None,
+            "under 1000 us",
+            tail < 1000,
         ),
     ]
 
@@ -212,8 +278,8 @@ def long_run(folder: Path, steps: int) -> list[Row]:
 def growing_states(folder: Path, steps: int) -> list[Row]:
     """A state of 2 MB that gains 1 KB with each step: bytes and time must follow what is new.
 
-    The piece in which the state has grown is stored again with each step, beside the list of pieces. So the store takes
-    about three times what is new, whatever the size of the state.
+    The piece in which the state has grown is stored again with each step, beside the list of
+    pieces. So the store takes about three times what is new, whatever the size of the state.
     """
     maker = Maker(7)
     kilobytes = [maker.text(200)[:1000] for _ in range(2_000 + steps)]
@@ -236,10 +302,16 @@ def growing_states(folder: Path, steps: int) -> list[Row]:
         sizes: list[int] = []
         with Store.open(path) as store:
             for step in range(steps + 1):
-                idea = Idea([{"type": "state", "state": shape(2_000 + step)}], {}, {"calls": [], "output": None})
+                idea = Idea(
+                    [{"type": "state", "state": shape(2_000 + step)}],
+                    {},
+                    {"calls": [], "output": None},
+                )
                 meta = IdeaMeta(run="run", step=step + 1)
                 assert idea.id
-                times.append(timed(lambda idea=idea, meta=meta, store=store: store.ideas.save(idea, meta)))
+                times.append(
+                    timed(lambda idea=idea, meta=meta, store=store: store.ideas.save(idea, meta))
+                )
                 if step in (0, steps):
                     with closing(sqlite3.connect(path)) as connection:
                         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -261,11 +333,14 @@ def lookups(count: int) -> Toolbox:
     for number in range(count):
 
         async def look(number: int, state: str | None = None) -> JSONObject:
-            """Look an issue up by its number: returns the number and whether it is open, with what was said last.
+            """Look an issue up by its number: returns the number and whether it is open, with
+            what was said last.
 
             Args:
-                number: The number of the issue, as the page of the project shows it before the title.
-                state: Only where it is in this state: open or closed; otherwise nothing is returned.
+                number: The number of the issue, as the page of the project shows it
+                    before the title.
+                state: Only where it is in this state: open or closed; otherwise
+                    nothing is returned.
             """
             return {"number": number, "open": state != "closed"}
 
@@ -275,11 +350,15 @@ def lookups(count: int) -> Toolbox:
 
 def five_calls(turn: int) -> list[JSON]:
     """Five small calls of two tools."""
-    return [{"_tool": f"look_{n % 2}", "number": turn * 5 + n, "_outputPath": f"r{n}"} for n in range(5)]
+    return [
+        {"_tool": f"look_{n % 2}", "number": turn * 5 + n, "_outputPath": f"r{n}"} for n in range(5)
+    ]
 
 
 async def growth(folder: Path, *, mode: str, tools: int, rounds: int) -> float:
-    """How many bytes a run adds to the file, indexes and the search included, once the first run brought its tools."""
+    """How many bytes a run adds to the file, indexes and the search included, once the first run
+    brought its tools.
+    """
     path = folder / f"growth_{mode}_{tools}.db"
     sizes: list[int] = []
     names = [f"look_{number}" for number in range(tools)]
@@ -324,7 +403,11 @@ def catalogue(folder: Path, count: int) -> list[Row]:
         tool, module = ("old", "gone") if old else ("rare", "far") if rare else ("tool_1", "near")
         call: JSON = {"_tool": tool, "_module": module, "n": number}
         idea = Idea(
-            [*maker.tools[:2], {"role": "user", "content": maker.text(50)}, {"type": "input", "input": {"n": number}}],
+            [
+                *maker.tools[:2],
+                {"role": "user", "content": maker.text(50)},
+                {"type": "input", "input": {"n": number}},
+            ],
             maker.schema,
             {"calls": [call], "output": maker.text(10)},
         )
@@ -339,7 +422,9 @@ def catalogue(folder: Path, count: int) -> list[Row]:
             tags=("odd",) if number % 900 == 0 else (),
         )
         idea_id = store.ideas.save(idea, meta)
-        store.runs.create(f"run_{number}", kind="plan", caller=f"c{number % 3}", title="", fingerprint="")
+        store.runs.create(
+            f"run_{number}", kind="plan", caller=f"c{number % 3}", title="", fingerprint=""
+        )
         if number < with_names:
             publish = store.publications.publish
             publish(f"name_{number}", idea_id, description=maker.text(12), answer="solve", input_schema=None,
@@ -358,9 +443,13 @@ def catalogue(folder: Path, count: int) -> list[Row]:
 
 
 def pruning(store: Store, count: int) -> Row:
-    """The older half of the ideas that may go, but for what is published; others have the store half of the time."""
+    """The older half of the ideas that may go, but for what is published; others have the store
+    half of the time.
+    """
     with sqlite3.connect(store.path) as connection:
-        connection.execute("UPDATE runs SET status = 'done', updated = '2020' WHERE number <= ?", (count // 2,))
+        connection.execute(
+            "UPDATE runs SET status = 'done', updated = '2020' WHERE number <= ?", (count // 2,)
+        )
     connection.close()
     found = store.prunable(before="2021-01-01")
     pruned: list[int] = []
@@ -370,7 +459,9 @@ def pruning(store: Store, count: int) -> Row:
 
 
 def listing(store: Store, count: int) -> list[Row]:
-    """Each list at the median of 9 readings. The floor is SQLite reading as many whole rows by their numbers."""
+    """Each list at the median of 9 readings. The floor is SQLite reading as many whole rows
+    by their numbers.
+    """
     run = f"run_{count // 2}"
     middle = f"{count // 2}@{store.ideas.page(1, run=run).items[0].meta.time}"
     lists: dict[str, list[Callable[[], object]]] = {
@@ -393,7 +484,8 @@ def listing(store: Store, count: int) -> list[Row]:
     ):
         chosen = [(one, after) for one in (rare, old, frequent) for after in (None, middle)]
         lists[f"ideas by {name}"] = [
-            lambda one=one, after=after: store.ideas.page(50, after, chosen=one) for one, after in chosen
+            lambda one=one, after=after: store.ideas.page(50, after, chosen=one)
+            for one, after in chosen
         ]
     lists["ideas by outcome, mind, time, tag, tool, and two of them"] = [
         lambda one=one: store.ideas.page(50, chosen=one) for one in filters()
@@ -417,8 +509,19 @@ def median(work: Callable[[], object]) -> float:
 
 def filters() -> list[IdeaFilter]:
     """Each filter, rare and common, and every pair of them."""
-    parts = [{"outcome": "failed"}, {"outcome": "done"}, {"outcome": "never"}, {"mind": "turns"}, {"mind": "model"}]
-    parts += [{"since": "1h"}, {"since": "2999-01-01"}, {"until": "2999-01-01"}, {"until": "2000-01-01"}]
+    parts = [
+        {"outcome": "failed"},
+        {"outcome": "done"},
+        {"outcome": "never"},
+        {"mind": "turns"},
+        {"mind": "model"},
+    ]
+    parts += [
+        {"since": "1h"},
+        {"since": "2999-01-01"},
+        {"until": "2999-01-01"},
+        {"until": "2000-01-01"},
+    ]
     parts += [
         {"tag": "odd"},
         {"tag": "never"},
@@ -427,7 +530,9 @@ def filters() -> list[IdeaFilter]:
         {"tool": "tool_1"},
         {"tool": "never"},
     ]
-    pairs = [{**one, **other} for one, other in combinations(parts, 2) if one.keys() != other.keys()]
+    pairs = [
+        {**one, **other} for one, other in combinations(parts, 2) if one.keys() != other.keys()
+    ]
     return [IdeaFilter(**one) for one in (*parts, *pairs)]
 
 
@@ -441,20 +546,31 @@ def searching(store: Store, maker: Maker, count: int, *, whole: bool) -> Row:
         queries = [maker.text(12) for _ in range(100)]
     else:
         # Words found in up to 5% of the ideas, the most frequent of them too.
-        connection.execute("CREATE VIRTUAL TABLE temp.vocabulary USING fts5vocab('main', 'idea_words', 'row')")
+        connection.execute(
+            "CREATE VIRTUAL TABLE temp.vocabulary USING fts5vocab('main', 'idea_words', 'row')"
+        )
         found = connection.execute(
-            "SELECT term, doc FROM vocabulary WHERE doc <= ? AND doc > 0 ORDER BY doc DESC", (count * 0.05,)
+            "SELECT term, doc FROM vocabulary WHERE doc <= ? AND doc > 0 ORDER BY doc DESC",
+            (count * 0.05,),
         ).fetchall()
         frequent = found[0][1]
         words = [row[0] for row in found]
         queries = words[:50] + source.sample(words, min(50, len(words)))
     for query in queries:
         # The best of 3: what other processes do meanwhile is not what is measured.
-        times.append(min(timed(lambda query=query: store.ideas.search(query, caller=SEES_ALL)) for _ in range(3)))
+        times.append(
+            min(
+                timed(lambda query=query: store.ideas.search(query, caller=SEES_ALL))
+                for _ in range(3)
+            )
+        )
         match = " OR ".join(f'"{word}"' for word in query.split())
         sql = "SELECT rowid FROM idea_words WHERE idea_words MATCH ? ORDER BY rank LIMIT 20"
         plain.append(
-            min(timed(lambda sql=sql, match=match: connection.execute(sql, (match,)).fetchall()) for _ in range(3))
+            min(
+                timed(lambda sql=sql, match=match: connection.execute(sql, (match,)).fetchall())
+                for _ in range(3)
+            )
         )
     connection.close()
     ours, peer = percentile(times, 0.95) * 1e3, percentile(plain, 0.95) * 1e3
@@ -467,7 +583,9 @@ def searching(store: Store, maker: Maker, count: int, *, whole: bool) -> Row:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--ideas", type=int, default=2_000, help="how many ideas to list and search (2000)")
+    parser.add_argument(
+        "--ideas", type=int, default=2_000, help="how many ideas to list and search (2000)"
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -482,13 +600,24 @@ def main() -> int:
             *catalogue(folder, options.ideas),
         ]
     if options.json:
-        print(json.dumps({"benchmark": "ideas", "ideas": options.ideas, "rows": [asdict(row) for row in rows]}))
+        print(
+            json.dumps(
+                {
+                    "benchmark": "ideas",
+                    "ideas": options.ideas,
+                    "rows": [asdict(row) for row in rows],
+                }
+            )
+        )
     else:
         for row in rows:
             peer = "" if row.peer is None else f" peer {row.peer:.1f}"
             peer += "" if row.floor is None or row.floor == row.peer else f" floor {row.floor:.1f}"
             ratio = "" if row.ratio is None else f" ratio {row.ratio:.2f}"
-            print(f"{'ok  ' if row.met else 'MISS'} {row.what}: {row.ours:.1f}{peer}{ratio}; target {row.target}")
+            print(
+                f"{'ok  ' if row.met else 'MISS'} {row.what}: "
+                f"{row.ours:.1f}{peer}{ratio}; target {row.target}"
+            )
     return 0 if all(row.met for row in rows) else 1
 
 

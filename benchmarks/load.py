@@ -2,19 +2,25 @@
 
     python benchmarks/load.py [--json] [--seconds S] [--clients N] [--every S]
 
-N clients, half of them in each era of the protocol, call a real `ideabridge serve`: exposed tools directly, plans,
-tasks that they answer by turns, and `check_run`. Behind the server are three modules over stdio: a fast one, a slow
-one, and one that changes something. Every 12 s one of them is killed with SIGKILL. Then:
+N clients, half of them in each era of the protocol, call a real `ideabridge serve`: exposed tools
+directly, plans, tasks that they answer by turns, and `check_run`. Behind the server are three
+modules over stdio: a fast one, a slow one, and one that changes something. Every 12 s one of them
+is killed with SIGKILL. Then:
 
-- fewer than 0.5% of what the clients ask for fails. An error counts whatever its cause, with one exception: a call
-  that a killed module had begun, and whose tool may not run twice, has an unknown outcome, and the honest answer says
-  so or asks a person. That is counted as `asked` instead, and only for the one tool that may not run twice;
-- the 99th percentile of a direct call is at most twice that of a call in a plan. Compared are direct calls of the fast
-  module, and plans of four calls of it, each of which reads the result of the one before, divided by four;
-- in the last fifth of the time the server holds at most 5% more memory than before the middle of it (30% to 50%);
-- no process of a module is left when the server has ended, and it ends with exit code 0 after SIGTERM.
+- fewer than 0.5% of what the clients ask for fails. An error counts whatever its cause, with one
+  exception: a call that a killed module had begun, and whose tool may not run twice, has an unknown
+  outcome, and the honest answer says so or asks a person. That is counted as `asked` instead, and
+  only for the one tool that may not run twice;
+- the 99th percentile of a direct call is at most twice that of a call in a plan. Compared are
+  direct calls of the fast module, and plans of four calls of it, each of which reads the result of
+  the one before, divided by four;
+- in the last fifth of the time the server holds at most 5% more memory than before the middle of
+  it (30% to 50%);
+- no process of a module is left when the server has ended, and it ends with exit code
+  0 after SIGTERM.
 
-Besides, it reports open files, processes of modules, lines that the server printed, and the size of the store.
+Besides, it reports open files, processes of modules, lines that the server printed, and the
+size of the store.
 """
 
 from __future__ import annotations
@@ -53,7 +59,11 @@ CHAIN = 4
 ERRORS, RATIO, GROWTH = 0.5, 2.0, 1.05
 """The targets: percent of errors, of p99 of direct calls to calls of plans, of memory."""
 
-OBJECT: dict[str, Any] = {"type": "object", "properties": {"value": {"type": "integer"}}, "required": ["value"]}
+OBJECT: dict[str, Any] = {
+    "type": "object",
+    "properties": {"value": {"type": "integer"}},
+    "required": ["value"],
+}
 
 Row = dict[str, Any]
 Ask = Callable[[Client, int], Awaitable[None]]
@@ -129,7 +139,11 @@ class Load:
             for place, tool in enumerate(tools):
                 reads = f"†state.v{place - 1}.value" if place else "†input.n"
                 calls.append({"_tool": tool, "n": reads, "_outputPath": f"v{place}"})
-            plan = {"calls": calls, "input": {"n": n}, "output": {"value": f"†state.v{len(tools) - 1}.value"}}
+            plan = {
+                "calls": calls,
+                "input": {"n": n},
+                "output": {"value": f"†state.v{len(tools) - 1}.value"},
+            }
             result = await client.call("run_plan", plan)
             if "change" in tools and result["structuredContent"]["status"] == "needs_approval":
                 await _skip(client, result["structuredContent"])
@@ -139,7 +153,12 @@ class Load:
         return ask
 
     async def _task(self, client: Client, n: int) -> None:
-        task = {"task": f"Look at {n}.", "tools": ["look"], "output_schema": OBJECT, "mind": "turns"}
+        task = {
+            "task": f"Look at {n}.",
+            "tools": ["look"],
+            "output_schema": OBJECT,
+            "mind": "turns",
+        }
         begun = (await client.call("solve", task))["structuredContent"]
         if begun["status"] != "needs_solution":
             raise CallError(f"solve is {begun['status']}: {begun}")
@@ -166,7 +185,10 @@ def _expect(result: dict[str, Any], value: object) -> None:
 def _expect_done(result: dict[str, Any], output: object) -> None:
     run = result["structuredContent"]
     if run["status"] != "done" or run["errors"] or run.get("output") != output:
-        raise CallError(f"run is {run['status']}: {run.get('reason')} {[one['error'] for one in run['errors']][:1]}")
+        raise CallError(
+            f"run is {run['status']}: {run.get('reason')} "
+            f"{[one['error'] for one in run['errors']][:1]}"
+        )
 
 
 class Modules:
@@ -208,7 +230,8 @@ class Watch:
     """What the server holds, once a second.
 
     Attributes:
-        seen: (share of the time that has passed, bytes of memory, open files, processes of modules).
+        seen: (share of the time that has passed, bytes of memory, open files,
+            processes of modules).
     """
 
     def __init__(self, server: Server, modules: Modules, seconds: float) -> None:
@@ -225,16 +248,28 @@ class Watch:
             self.seen.append((share, *held))
 
     def median(self, what: int, first: float, last: float) -> float:
-        """The median of one figure (1: memory, 2: files, 3: processes) between two shares of the time."""
+        """The median of one figure (1: memory, 2: files, 3: processes) between two
+        shares of the time.
+        """
         return statistics.median([one[what] for one in self.seen if first <= one[0] <= last] or [0])
 
 
 async def measure(folder: Path, seconds: float, clients: int, every: float) -> dict[str, Any]:
-    """Put the load on a server. Returns the rows, how often each error came, and the memory by tenths of the time."""
+    """Put the load on a server. Returns the rows, how often each error came, and the memory by
+    tenths of the time.
+    """
     log, noise, config = folder / "modules", folder / "noise", folder / "ideabridge.json"
-    servers = {kind: {"command": sys.executable, "args": ["-I", "-S", str(MODULE), kind, str(log)]} for kind in KINDS}
+    servers = {
+        kind: {"command": sys.executable, "args": ["-I", "-S", str(MODULE), kind, str(log)]}
+        for kind in KINDS
+    }
     store = folder / "store.sqlite"
-    told = {"store": str(store), "approval": "allow_all", "expose": ["modules"], "mcpServers": servers}
+    told = {
+        "store": str(store),
+        "approval": "allow_all",
+        "expose": ["modules"],
+        "mcpServers": servers,
+    }
     config.write_text(json.dumps(told))
     server, load, modules = Server(config, noise), Load(), Modules(log)
     watch = Watch(server, modules, seconds)
@@ -263,8 +298,14 @@ async def measure(folder: Path, seconds: float, clients: int, every: float) -> d
     rows.append(row("load: processes of modules that are left", len(modules.alive()), target=0))
     rows.append(row("load: exit code of the server after SIGTERM", code, target=0))
     rows.append(row("load: CPU time of the server (% of one core)", 100 * worked / seconds))
-    rows += [row("load: unknown outcomes, told or asked", load.asked), row("load: modules killed", modules.killed)]
-    rows += [row("load: lines printed", len(lines)), row("load: bytes of the store", bytes_of(store))]
+    rows += [
+        row("load: unknown outcomes, told or asked", load.asked),
+        row("load: modules killed", modules.killed),
+    ]
+    rows += [
+        row("load: lines printed", len(lines)),
+        row("load: bytes of the store", bytes_of(store)),
+    ]
     memory = [round(watch.median(1, tenth / 10, (tenth + 1) / 10) / 1e6, 1) for tenth in range(10)]
     return {"rows": rows, "errors": load.errors, "memory": memory}
 
@@ -277,10 +318,15 @@ def bytes_of(store: Path) -> int:
 def rates(load: Load) -> list[Row]:
     """The rows of errors and of latencies."""
     failed = sum(load.errors.values())
-    rows = [row("load: requests", load.requests), row("load: errors (%)", 100 * failed / load.requests, target=ERRORS)]
+    rows = [
+        row("load: requests", load.requests),
+        row("load: errors (%)", 100 * failed / load.requests, target=ERRORS),
+    ]
     for kind, taken in load.seconds.items():
         ordered = sorted(taken)
-        rows += [row(f"load: {kind}, p{share} (ms)", 1000 * at(ordered, share)) for share in (50, 99)]
+        rows += [
+            row(f"load: {kind}, p{share} (ms)", 1000 * at(ordered, share)) for share in (50, 99)
+        ]
     direct = at(sorted(load.seconds["direct, fast"]), 99)
     planned = at(sorted(load.seconds["plan of four"]), 99) / CHAIN
     what = "load: p99 of a direct call beside a call in a plan (ms)"
@@ -299,7 +345,11 @@ def held(watch: Watch) -> list[Row]:
             ratio=after / before,
             target=GROWTH,
         ),
-        row("load: open files at the end beside the middle", watch.median(2, 0.8, 1.1), peer=watch.median(2, 0.3, 0.5)),
+        row(
+            "load: open files at the end beside the middle",
+            watch.median(2, 0.8, 1.1),
+            peer=watch.median(2, 0.3, 0.5),
+        ),
         row("load: processes of modules, at most", max(one[3] for one in watch.seen)),
     ]
 
@@ -310,11 +360,20 @@ def at(ordered: list[float], share: int) -> float:
 
 
 def row(
-    what: str, ours: float, *, peer: float | None = None, ratio: float | None = None, target: float | None = None
+    what: str,
+    ours: float,
+    *,
+    peer: float | None = None,
+    ratio: float | None = None,
+    target: float | None = None,
 ) -> Row:
-    """One row of `benchmarks/README.md`: the target bounds the ratio, or the figure itself where there is none."""
+    """One row of `benchmarks/README.md`: the target bounds the ratio, or the figure itself
+    where there is none.
+    """
     figures = {"ours": ours, "peer": peer, "floor": None, "ratio": ratio}
-    rounded = {name: None if figure is None else round(figure, 3) for name, figure in figures.items()}
+    rounded = {
+        name: None if figure is None else round(figure, 3) for name, figure in figures.items()
+    }
     met = None if target is None else (ours if ratio is None else ratio) <= target
     return {"what": what, **rounded, "target": target, "met": met}
 
@@ -335,9 +394,13 @@ def main() -> int:
         for one in told["rows"]:
             met = {True: "yes", False: "NO", None: ""}[one["met"]]
             figures = [
-                f"{one[name]:,}" if one[name] is not None else "" for name in ("ours", "peer", "ratio", "target")
+                f"{one[name]:,}" if one[name] is not None else ""
+                for name in ("ours", "peer", "ratio", "target")
             ]
-            print(f"{one['what']:<55} {figures[0]:>12} {figures[1]:>9} {figures[2]:>7} {figures[3]:>5} {met}")
+            print(
+                f"{one['what']:<55} {figures[0]:>12} {figures[1]:>9} "
+                f"{figures[2]:>7} {figures[3]:>5} {met}"
+            )
         print(f"memory by tenths of the time (MB): {' '.join(map(str, told['memory']))}")
         for error, count in told["errors"].most_common(10):
             print(f"{count:>6} x {error}", file=sys.stderr)

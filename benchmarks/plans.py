@@ -2,8 +2,10 @@
 
     python benchmarks/plans.py [--json]
 
-A plan's time is compared with the theoretical critical path: the longest chain of calls that wait for each other.
-Tools sleep 500 ms; the journal is a file of SQLite. The overhead is measured with tools that return at once.
+A plan's time is compared with the theoretical critical path: the longest chain of calls that wait
+for each other.
+Tools sleep 500 ms; the journal is a file of SQLite. The overhead is measured with tools that
+return at once.
 """
 
 from __future__ import annotations
@@ -86,17 +88,28 @@ async def measure(folder: Path) -> list[dict[str, object]]:
     """The rows of the benchmark."""
     rows: list[dict[str, object]] = []
     configuration = Configuration(limits=Limits(parallel_calls=64))
-    async with Bridge(configuration, toolbox=Toolbox(work, instant, triple), store=folder / "ideas.sqlite") as bridge:
+    async with Bridge(
+        configuration, toolbox=Toolbox(work, instant, triple), store=folder / "ideas.sqlite"
+    ) as bridge:
         for name, (calls, length) in shapes().items():
             best = min([await timed(bridge, calls) for _ in range(2 if length < 10 else 1)])
             floor = length * SECONDS
             ratio = best / floor
             rows.append(
-                {"what": name, "ours": best, "floor": floor, "ratio": ratio, "target": 1.03, "met": ratio <= 1.03}
+                {
+                    "what": name,
+                    "ours": best,
+                    "floor": floor,
+                    "ratio": ratio,
+                    "target": 1.03,
+                    "met": ratio <= 1.03,
+                }
             )
         fifty: list[JSON] = [{"_tool": "instant", "x": n} for n in range(50)]
         seconds = statistics.median([await timed(bridge, fifty) for _ in range(20)])
-        rows.append({"what": "ms a call, 50 at once, journaled in SQLite", "ours": seconds / 50 * 1e3})
+        rows.append(
+            {"what": "ms a call, 50 at once, journaled in SQLite", "ours": seconds / 50 * 1e3}
+        )
         one: list[JSON] = [{"_tool": "instant", "x": 1}]
         seconds = statistics.median([await timed(bridge, one) for _ in range(100)])
         rows.append({"what": "ms a plan of one call, journaled, idea saved", "ours": seconds * 1e3})
@@ -106,8 +119,12 @@ async def measure(folder: Path) -> list[dict[str, object]]:
 
 
 async def replayed(bridge: Bridge) -> dict[str, object]:
-    """A published plan of 10 calls, each with the result of the one before, beside the tool called directly."""
-    calls: list[JSON] = [{"_tool": "instant", "x": "†input.x" if n == 0 else f"†results.{n - 1}"} for n in range(10)]
+    """A published plan of 10 calls, each with the result of the one before, beside the tool
+    called directly.
+    """
+    calls: list[JSON] = [
+        {"_tool": "instant", "x": "†input.x" if n == 0 else f"†results.{n - 1}"} for n in range(10)
+    ]
     run = await bridge.run_plan(Plan(calls, input={"x": 7}, output="†results.9"))
     await run.result()
     await bridge.publish(run.id, "chain", answer="plan", description="A chain.")
@@ -129,7 +146,9 @@ async def replayed(bridge: Bridge) -> dict[str, object]:
             await work(number)
             taken.append(time.perf_counter() - begin)
     fast, least = statistics.median(ours) * 1e3, statistics.median(floor) * 1e3
-    what = f"ms a replay of a plan of 10 calls, journaled, idea saved (called directly: {least:.3f})"
+    what = (
+        f"ms a replay of a plan of 10 calls, journaled, idea saved (called directly: {least:.3f})"
+    )
     return {"what": what, "ours": fast, "floor": least}
 
 
@@ -140,7 +159,8 @@ LENGTH = 10
 async def chain_with_references(bridge: Bridge) -> str:
     """Run a chain in which each call refers to the result of the one before."""
     calls: list[JSON] = [
-        {"_tool": "triple", "x": f"†results.{number - 1}" if number else "†input.x"} for number in range(LENGTH)
+        {"_tool": "triple", "x": f"†results.{number - 1}" if number else "†input.x"}
+        for number in range(LENGTH)
     ]
     run = await bridge.run_plan(Plan(calls, input={"x": 7}, output=f"†results.{LENGTH - 1}"))
     await run.result()
@@ -149,7 +169,9 @@ async def chain_with_references(bridge: Bridge) -> str:
 
 async def chain_with_copies(bridge: Bridge) -> str:
     """Carry out the same chain by hand: each call has a copy of the result of the one before."""
-    run = await bridge.solve("A chain", input={"x": 7}, output_schema={"type": "integer"}, mind="turns")
+    run = await bridge.solve(
+        "A chain", input={"x": 7}, output_schema={"type": "integer"}, mind="turns"
+    )
     x = 7
     for turn in range(LENGTH):
         run.submit(turn, {"calls": [{"_tool": "triple", "x": x}]})
@@ -162,7 +184,9 @@ async def chain_with_copies(bridge: Bridge) -> str:
 
 
 async def replayed_copies(bridge: Bridge) -> dict[str, object]:
-    """A published chain whose values were copied beside the same chain with references, in turns."""
+    """A published chain whose values were copied beside the same chain with
+    references, in turns.
+    """
     taken: dict[str, list[float]] = {}
     for name, made in (("copies", chain_with_copies), ("references", chain_with_references)):
         published = await bridge.publish(
@@ -182,7 +206,15 @@ async def replayed_copies(bridge: Bridge) -> dict[str, object]:
     ours, peer = (statistics.median(seconds[5:]) * 1e3 for seconds in taken.values())
     what = f"ms a replay of {LENGTH} calls with copied values, beside one with references"
     ratio = ours / peer
-    return {"what": what, "ours": ours, "peer": peer, "floor": peer, "ratio": ratio, "target": 1.3, "met": ratio <= 1.3}
+    return {
+        "what": what,
+        "ours": ours,
+        "peer": peer,
+        "floor": peer,
+        "ratio": ratio,
+        "target": 1.3,
+        "met": ratio <= 1.3,
+    }
 
 
 def main() -> int:

@@ -1,11 +1,13 @@
-"""The store in PostgreSQL: saving and journaling, side by side with bare psycopg and with engines that journal there.
+"""The store in PostgreSQL: saving and journaling, side by side with bare psycopg and with engines
+that journal there.
 
     python benchmarks/postgres.py [--json] [--rounds N]
 
-It starts a server of its own, durable as by default, from the programs that are installed (`initdb`, `pg_ctl`).
-The peer of saving and journaling is one INSERT in a transaction of its own by psycopg. Where they are installed,
-LangGraph's checkpointer for PostgreSQL (`langgraph-checkpoint-postgres`) stores the same value as one step, and DBOS
-(`dbos`) runs steps that return it.
+It starts a server of its own, durable as by default, from the programs that are installed
+(`initdb`, `pg_ctl`).
+The peer of saving and journaling is one INSERT in a transaction of its own by psycopg. Where they
+are installed, LangGraph's checkpointer for PostgreSQL (`langgraph-checkpoint-postgres`) stores the
+same value as one step, and DBOS (`dbos`) runs steps that return it.
 """
 
 from __future__ import annotations
@@ -61,13 +63,17 @@ def saving(address: str, bare: psycopg.Connection[Any], *, fresh: bool, rounds: 
     sql = f"INSERT INTO {table} VALUES (%s, %s)".encode()
 
     def insert(idea: Idea) -> None:
-        text = encode_text({"context": idea.context, "schema": idea.schema, "solution": idea.solution})
+        text = encode_text(
+            {"context": idea.context, "schema": idea.schema, "solution": idea.solution}
+        )
         bare.execute(sql, (hashlib.sha256(text.encode()).hexdigest(), text))
 
     with Store.open(address) as store:
         ours, peer = alternating(
             rounds,
-            lambda number: store.ideas.save(ideas[number], IdeaMeta(run=f"run_{number}", step=1, title="benchmark")),
+            lambda number: store.ideas.save(
+                ideas[number], IdeaMeta(run=f"run_{number}", step=1, title="benchmark")
+            ),
             lambda number: insert(ideas[number]),
         )
     what = f"save an idea of 8 KB, {'all of it new' if fresh else 'tools and schema shared'} (us)"
@@ -75,8 +81,14 @@ def saving(address: str, bare: psycopg.Connection[Any], *, fresh: bool, rounds: 
 
 
 def journaling(address: str, bare: psycopg.Connection[Any], *, batch: int, rounds: int) -> Row:
-    event: JSONObject = {"event": "call_finished", "call": 12, "result": {"text": "x" * 230, "count": 3}}
-    bare.execute(f"CREATE TABLE events_{batch}(id BIGSERIAL PRIMARY KEY, body TEXT NOT NULL)".encode())
+    event: JSONObject = {
+        "event": "call_finished",
+        "call": 12,
+        "result": {"text": "x" * 230, "count": 3},
+    }
+    bare.execute(
+        f"CREATE TABLE events_{batch}(id BIGSERIAL PRIMARY KEY, body TEXT NOT NULL)".encode()
+    )
     sql = f"INSERT INTO events_{batch}(body) VALUES (%s)".encode()
 
     def insert(_: int) -> None:
@@ -127,7 +139,9 @@ def with_kilobyte(name: str, state: JSONObject) -> JSONObject:
 
 
 def langgraph_steps(address: str, steps: int) -> float | None:
-    """Seconds for each step of a LangGraph that is checkpointed in PostgreSQL; None: it is not installed."""
+    """Seconds for each step of a LangGraph that is checkpointed in PostgreSQL; None: it
+    is not installed.
+    """
     try:
         savers: Any = importlib.import_module("langgraph.checkpoint.postgres")
         graphs: Any = importlib.import_module("langgraph.graph")
@@ -183,7 +197,9 @@ def dbos_steps(address: str, steps: int) -> float | None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--rounds", type=int, default=400, help="how often each thing is done (400)")
+    parser.add_argument(
+        "--rounds", type=int, default=400, help="how often each thing is done (400)"
+    )
     options = parser.parse_args()
     server = PostgresServer(durable=True)
     try:
@@ -197,21 +213,51 @@ def main() -> int:
             ]
         steps = max(20, options.rounds // 4)
         ours = anyio.run(partial(stepping, server.address(), steps))
-        for name, peer in (("LangGraph", langgraph_steps(plain, steps)), ("DBOS", dbos_steps(plain, steps))):
+        for name, peer in (
+            ("LangGraph", langgraph_steps(plain, steps)),
+            ("DBOS", dbos_steps(plain, steps)),
+        ):
             if peer is not None:
-                rows.append(row(f"a step of 1 KB in a chain; peer: {name} (us)", ours, peer, f"ahead of {name}", 1.0))
+                rows.append(
+                    row(
+                        f"a step of 1 KB in a chain; peer: {name} (us)",
+                        ours,
+                        peer,
+                        f"ahead of {name}",
+                        1.0,
+                    )
+                )
         if not any("chain" in one.what for one in rows):
             rows.append(
-                Row("a step of 1 KB in a chain (us)", ours * 1e6, None, None, None, "no peer is installed", True)
+                Row(
+                    "a step of 1 KB in a chain (us)",
+                    ours * 1e6,
+                    None,
+                    None,
+                    None,
+                    "no peer is installed",
+                    True,
+                )
             )
     finally:
         server.close()
     if options.json:
-        print(json.dumps({"benchmark": "postgres", "rounds": options.rounds, "rows": [asdict(one) for one in rows]}))
+        print(
+            json.dumps(
+                {
+                    "benchmark": "postgres",
+                    "rounds": options.rounds,
+                    "rows": [asdict(one) for one in rows],
+                }
+            )
+        )
     else:
         for one in rows:
             peer = "" if one.peer is None else f" peer {one.peer:.0f} ratio {one.ratio:.2f}"
-            print(f"{'ok  ' if one.met else 'MISS'} {one.what}: {one.ours:.0f}{peer}; target {one.target}")
+            print(
+                f"{'ok  ' if one.met else 'MISS'} {one.what}: "
+                f"{one.ours:.0f}{peer}; target {one.target}"
+            )
     return 0 if all(one.met for one in rows) else 1
 
 

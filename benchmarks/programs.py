@@ -3,8 +3,9 @@
     pip install '.[bench]'      (for the peer)
     python benchmarks/programs.py [--json]
 
-Each measure is the median of several runs in one process, and the measures take turns. Our journal is a file of SQLite;
-FastMCP's code mode keeps none. Both servers are called by a client of MCP in the same process.
+Each measure is the median of several runs in one process, and the measures take turns. Our journal
+is a file of SQLite; FastMCP's code mode keeps none. Both servers are called by a client of MCP in
+the same process.
 """
 
 from __future__ import annotations
@@ -42,7 +43,10 @@ SECONDS = 0.5
 
 ONE = "import tools\nawait tools.instant(x=input['x'])"
 LOOP = f"import tools\nx = 0\nwhile x < {CALLS}:\n    x = await tools.instant(x=x)\nx"
-BOTH = f"import asyncio, tools\nlen(await asyncio.gather(*[tools.work(x=x) for x in range({TOGETHER})]))"
+BOTH = (
+    "import asyncio, tools\nlen(await asyncio.gather(*[tools.work(x=x) for "
+    f"x in range({TOGETHER})]))"
+)
 
 
 @tool(read_only=True)
@@ -105,7 +109,9 @@ def interpreter() -> Callable[[], Awaitable[float]]:
 
 @asynccontextmanager
 async def code_mode() -> AsyncGenerator[Callable[[str], Awaitable[object]] | None]:
-    """Runs code in FastMCP's code mode, with the same tools; None where FastMCP is not installed."""
+    """Runs code in FastMCP's code mode, with the same tools; None where FastMCP is not
+    installed.
+    """
     if importlib.util.find_spec("fastmcp") is None:
         yield None
         return
@@ -134,7 +140,8 @@ async def code_mode() -> AsyncGenerator[Callable[[str], Awaitable[object]] | Non
 async def measure(folder: Path) -> list[Row]:
     """All rows."""
     configuration = Configuration(
-        limits=Limits(calls=10 * CALLS, parallel_calls=TOGETHER), store=str(folder / "programs.sqlite")
+        limits=Limits(calls=10 * CALLS, parallel_calls=TOGETHER),
+        store=str(folder / "programs.sqlite"),
     )
     rows: list[Row] = []
     async with (
@@ -158,17 +165,31 @@ async def measure(folder: Path) -> list[Row]:
 
         given: JSONObject = {"x": 1}
         one: JSONObject = {"program": ONE, "input": given}
-        single: JSONObject = {"calls": [{"_tool": "instant", "x": "†input.x"}], "output": "†results.0", "input": given}
-        chain: list[JSON] = [{"_tool": "instant", "x": f"†results.{n - 1}" if n else 0} for n in range(CALLS)]
+        single: JSONObject = {
+            "calls": [{"_tool": "instant", "x": "†input.x"}],
+            "output": "†results.0",
+            "input": given,
+        }
+        chain: list[JSON] = [
+            {"_tool": "instant", "x": f"†results.{n - 1}" if n else 0} for n in range(CALLS)
+        ]
         computed: list[JSON] = [
-            {"_tool": "compute", "code": "x + 1", "x": f"†results.{n - 1}" if n else 0} for n in range(COMPUTED)
+            {"_tool": "compute", "code": "x + 1", "x": f"†results.{n - 1}" if n else 0}
+            for n in range(COMPUTED)
         ]
         cold = await took(lambda: plan(one))
         found = await medians({"program": lambda: plan(one), "plan": lambda: plan(single)}, 51)
         more = found["program"] - found["plan"]
         what = "ms, a program of one call; peer: a plan of one call"
         row: Row = {"what": what, "ours": found["program"], "peer": found["plan"]}
-        rows.append({**row, "ratio": found["program"] / found["plan"], "target": "2 ms more", "met": more <= 2})
+        rows.append(
+            {
+                **row,
+                "ratio": found["program"] / found["plan"],
+                "target": "2 ms more",
+                "met": more <= 2,
+            }
+        )
         rows.append({"what": "ms, the first program of a process: its worker starts", "ours": cold})
         found = await medians(
             {
@@ -179,20 +200,40 @@ async def measure(folder: Path) -> list[Row]:
         )
         alone = statistics.median([await interpreter()() for _ in range(3)])
         each = {name: taken / CALLS for name, taken in {**found, "alone": alone}.items()}
-        what = f"ms a call, a loop of {CALLS:,}, journaled; peer: a plan of as many; floor: the interpreter"
+        what = (
+            f"ms a call, a loop of {CALLS:,}, journaled; peer: a plan of as "
+            "many; floor: the interpreter"
+        )
         row = {"what": what, "ours": each["program"], "peer": each["plan"], "floor": each["alone"]}
-        rows.append({**row, "ratio": each["program"] / each["plan"], "target": 0.2, "met": each["program"] <= 0.2})
+        rows.append(
+            {
+                **row,
+                "ratio": each["program"] / each["plan"],
+                "target": 0.2,
+                "met": each["program"] <= 0.2,
+            }
+        )
         found = await medians(
-            {"compute": lambda: plan({"calls": computed}), "plan": lambda: plan({"calls": chain[:COMPUTED]})}, 21
+            {
+                "compute": lambda: plan({"calls": computed}),
+                "plan": lambda: plan({"calls": chain[:COMPUTED]}),
+            },
+            21,
         )
         each = {name: taken / COMPUTED for name, taken in found.items()}
         more = each["compute"] - each["plan"]
-        row = {"what": "ms a call, compute in a plan; peer: a tool of ours", "ours": each["compute"]}
+        row = {
+            "what": "ms a call, compute in a plan; peer: a tool of ours",
+            "ours": each["compute"],
+        }
         row |= {"peer": each["plan"], "ratio": each["compute"] / each["plan"]}
         rows.append({**row, "target": "0.2 ms more", "met": more <= 0.2})
         step: JSONObject = {"calls": [{"_tool": "run_program", "program": ONE, "input": given}]}
         found = await medians({"step": lambda: plan(step), "program": lambda: plan(one)}, 21)
-        row = {"what": "ms, a plan whose one call is that program; peer: the program", "ours": found["step"]}
+        row = {
+            "what": "ms, a plan whose one call is that program; peer: the program",
+            "ours": found["step"],
+        }
         rows.append({**row, "peer": found["program"], "ratio": found["step"] / found["program"]})
         found = await medians({"program": lambda: plan({"program": BOTH})}, 3)
         ratio = found["program"] / (SECONDS * 1e3)
@@ -203,25 +244,46 @@ async def measure(folder: Path) -> list[Row]:
             rows.append({"what": "(peer not installed: FastMCP; pip install '.[bench]')"})
         else:
             their_loop = (
-                f"x = 0\nwhile x < {CALLS}:\n    x = (await call_tool('instant', {{'x': x}}))['result']\nreturn x"
+                f"x = 0\nwhile x < {CALLS}:\n    "
+                "x = (await call_tool('instant', {'x': x}))['result']\nreturn x"
             )
             their_both = (
                 "import asyncio\n"
-                f"return len(await asyncio.gather(*[call_tool('work', {{'x': x}}) for x in range({TOGETHER})]))"
+                "return len(await asyncio.gather(*[call_tool('work', "
+                f"{{'x': x}}) for x in range({TOGETHER})]))"
             )
             pairs: list[tuple[str, JSONObject, str, float, int]] = [
                 ("ms, one call", one, "return await call_tool('instant', {'x': 1})", 1, 21),
-                (f"ms a call, a loop of {CALLS:,}", {"program": LOOP, "wait_s": 60}, their_loop, CALLS, 3),
-                (f"ms, {TOGETHER} calls of {SECONDS * 1e3:g} ms at once", {"program": BOTH}, their_both, 1, 3),
+                (
+                    f"ms a call, a loop of {CALLS:,}",
+                    {"program": LOOP, "wait_s": 60},
+                    their_loop,
+                    CALLS,
+                    3,
+                ),
+                (
+                    f"ms, {TOGETHER} calls of {SECONDS * 1e3:g} ms at once",
+                    {"program": BOTH},
+                    their_both,
+                    1,
+                    3,
+                ),
             ]
             for what, ours, theirs, divisor, times in pairs:
                 runs: dict[str, Run] = {
                     "ours": lambda ours=ours: over_mcp(ours),
                     "theirs": lambda theirs=theirs: peer(theirs),
                 }
-                found = {name: taken / divisor for name, taken in (await medians(runs, times)).items()}
-                row = {"what": f"{what}, over MCP; peer: FastMCP's code mode", "ours": found["ours"]}
-                rows.append({**row, "peer": found["theirs"], "ratio": found["ours"] / found["theirs"]})
+                found = {
+                    name: taken / divisor for name, taken in (await medians(runs, times)).items()
+                }
+                row = {
+                    "what": f"{what}, over MCP; peer: FastMCP's code mode",
+                    "ours": found["ours"],
+                }
+                rows.append(
+                    {**row, "peer": found["theirs"], "ratio": found["ours"] / found["theirs"]}
+                )
         group.cancel_scope.cancel()
     return rows
 
@@ -237,7 +299,11 @@ def main() -> int:
         print(json.dumps({"benchmark": "programs", "rows": rows}))
     else:
         for row in rows:
-            cells = [f"{name} {row[name]:.3g}" for name in ("ours", "peer", "floor", "ratio") if name in row]
+            cells = [
+                f"{name} {row[name]:.3g}"
+                for name in ("ours", "peer", "floor", "ratio")
+                if name in row
+            ]
             missed = f"  MISSED: {row['target']}" if not row.get("met", True) else ""
             print(f"{row['what']}: {', '.join(cells)}{missed}")
     return 0 if all(row.get("met", True) for row in rows) else 1

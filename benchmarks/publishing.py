@@ -2,15 +2,16 @@
 
     python benchmarks/publishing.py [--json]
 
-Runs are published from a file of SQLite, as a server does. One run is a plan of 10,000 calls that returned 10 MB, and
-each call reads the result of the one before. The others are sessions: a mind searches, opens what it found and writes
-a note about it, one call after the other, and copies each value. They have 245 calls, as the longest real session that
-was measured, and 1,600.
+Runs are published from a file of SQLite, as a server does. One run is a plan of 10,000 calls that
+returned 10 MB, and each call reads the result of the one before. The others are sessions: a mind
+searches, opens what it found and writes a note about it, one call after the other, and copies each
+value. They have 245 calls, as the longest real session that was measured, and 1,600.
 
-Processor time counts all processes. Its floor is that of reading the run once, which is what publishing at least does;
-the targets are bounds in seconds. Processor time and memory also have to be linear: a row compares what a call takes in
-a run of 1,600 calls with what it takes in one of 245. While a run is published, a task of the event loop wakes up every
-millisecond; the row of the loop is its longest delay. Memory is the peak of all processes beyond what they had before.
+Processor time counts all processes. Its floor is that of reading the run once, which is what
+publishing at least does; the targets are bounds in seconds. Processor time and memory also have to
+be linear: a row compares what a call takes in a run of 1,600 calls with what it takes in one
+of 245. While a run is published, a task of the event loop wakes up every millisecond; the row of
+the loop is its longest delay. Memory is the peak of all processes beyond what they had before.
 """
 
 from __future__ import annotations
@@ -87,31 +88,51 @@ def note(issue: str, text: str) -> str:
 async def by_plan(bridge: Bridge) -> str:
     """Run one plan of many calls, and return the id of its run."""
     calls: list[JSON] = [
-        {"_tool": "record", "number": number, "after": f"†results.{number - 1}.id" if number else "†input.first"}
+        {
+            "_tool": "record",
+            "number": number,
+            "after": f"†results.{number - 1}.id" if number else "†input.first",
+        }
         for number in range(PLANNED)
     ]
-    run = await bridge.run_plan(Plan(calls, input={"first": "none"}, output=f"†results.{PLANNED - 1}.id"))
+    run = await bridge.run_plan(
+        Plan(calls, input={"first": "none"}, output=f"†results.{PLANNED - 1}.id")
+    )
     await run.result()
     return run.id
 
 
 def by_hand(bridge: Bridge, calls: int) -> str:
-    """Store a session with this number of calls, three for each issue, and return the id of its run."""
+    """Store a session with this number of calls, three for each issue, and return
+    the id of its run.
+    """
     tools = {one.name: one for one in Toolbox(search, read_issue, note).tools.values()}
     made: list[EndedCall] = []
     for step in range(calls):
         page, kind = divmod(step, 3)
         issue = f"crash-{page}-{page % 20}"
         if kind == 0:
-            made.append(EndedCall(tools["search"], {"text": "crash", "page": page}, step, search("crash", page)))
+            made.append(
+                EndedCall(
+                    tools["search"], {"text": "crash", "page": page}, step, search("crash", page)
+                )
+            )
         elif kind == 1:
-            made.append(EndedCall(tools["read_issue"], {"issue": issue}, step, dict[str, JSON](read_issue(issue))))
+            made.append(
+                EndedCall(
+                    tools["read_issue"], {"issue": issue}, step, dict[str, JSON](read_issue(issue))
+                )
+            )
         else:
             text = f"owner of {issue}"
-            made.append(EndedCall(tools["note"], {"issue": issue, "text": text}, step, note(issue, text)))
+            made.append(
+                EndedCall(tools["note"], {"issue": issue, "text": text}, step, note(issue, text))
+            )
     run_id = f"run_session{calls}"
     ended = ended_run(made, Settings(), "Write notes about crashes", "it is a session")
-    keep_ended(bridge.store, run_id, ended, caller=LOCAL, title="Notes", fingerprint="benchmark", origin={})
+    keep_ended(
+        bridge.store, run_id, ended, caller=LOCAL, title="Notes", fingerprint="benchmark", origin={}
+    )
     return run_id
 
 
@@ -191,7 +212,9 @@ async def published(bridge: Bridge, run: str, name: str, calls: int) -> Measured
         await bridge.publish(run, name, answer="plan", description="A large run.", program=False)
         group.cancel_scope.cancel()
     cpu_after, memory_after = used()
-    return Measured(calls, cpu_after - cpu, floor_of(bridge, run), max(delays), memory_after - memory)
+    return Measured(
+        calls, cpu_after - cpu, floor_of(bridge, run), max(delays), memory_after - memory
+    )
 
 
 def floor_of(bridge: Bridge, run: str) -> float:
@@ -210,7 +233,9 @@ def rows_of(what: str, measured: Measured, bound: float) -> list[JSONObject]:
     ]
 
 
-def row(what: str, ours: float, target: float, *, floor: float | None = None, peer: float | None = None) -> JSONObject:
+def row(
+    what: str, ours: float, target: float, *, floor: float | None = None, peer: float | None = None
+) -> JSONObject:
     """One row; with a peer, the target bounds the ratio to it, and otherwise the figure itself."""
     ratio = ours if peer is None else ours / peer
     return {
@@ -264,7 +289,9 @@ def main() -> int:
         print(json.dumps({"rows": rows}))
     else:
         for measured in rows:
-            floor = "" if measured["floor"] is None else f" (reading it once: {measured['floor']:.3f})"
+            floor = (
+                "" if measured["floor"] is None else f" (reading it once: {measured['floor']:.3f})"
+            )
             bound = f"ratio {measured['ratio']:.3f}, at most {measured['target']:g}"
             print(f"{measured['what']:<70} {measured['ours']:10.3f}{floor}, {bound}")
     return 0 if all(measured["met"] for measured in rows) else 1

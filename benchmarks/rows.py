@@ -1,9 +1,10 @@
 """Runs every benchmark and shows the rows of all of them in one table (`make bench`).
 
-Each other script in this folder is a benchmark: it runs by itself, takes `--json`, prints one object with `rows`, and
-exits 1 where a target is missed. A row has `what`, `ours`, `peer`, `floor`, `ratio`, `target`, `met` (and more, which
-is not shown). A benchmark that lacks something to measure prints no rows and `skipped`, the reason, which is shown.
-Benchmarks run one after the other: two at once would measure each other.
+Each other script in this folder is a benchmark: it runs by itself, takes `--json`, prints one
+object with `rows`, and exits 1 where a target is missed. A row has `what`, `ours`, `peer`, `floor`,
+`ratio`, `target`, `met` (and more, which is not shown). A benchmark that lacks something to measure
+prints no rows and `skipped`, the reason, which is shown. Benchmarks run one after the other: two at
+once would measure each other.
 """
 
 from __future__ import annotations
@@ -67,11 +68,16 @@ def table(rows: list[Row]) -> str:
 def run(script: Path) -> tuple[list[Row], str | None]:
     """Run one benchmark: its rows, and why it failed where it did."""
     print(f"{script.name} ...", file=sys.stderr, flush=True)
-    done = subprocess.run([sys.executable, str(script), "--json"], stdout=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, str(script), "--json"], stdout=subprocess.PIPE, text=True, check=False
+    )
     try:
         rows, skipped = rows_of(done.stdout)
     except ValueError as error:
-        return [], f"{script.name}: exit {done.returncode}, and what it printed cannot be read: {error}"
+        return (
+            [],
+            f"{script.name}: exit {done.returncode}, and what it printed cannot be read: {error}",
+        )
     if skipped is not None:
         print(f"{script.name}: skipped: {skipped}", file=sys.stderr)
     missed = [str(row.get("what")) for row in rows if row.get("met") is False]
@@ -83,14 +89,21 @@ def run(script: Path) -> tuple[list[Row], str | None]:
 def main() -> int:
     """Run them all; 1 where one failed or missed a target."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("names", nargs="*", help="benchmarks by name, for example: ideas (default: all)")
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
+    parser.add_argument(
+        "names", nargs="*", help="benchmarks by name, for example: ideas (default: all)"
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON object instead of a table"
+    )
     options = parser.parse_args()
     names = cast("list[str]", options.names)
     found = scripts(Path(__file__).parent)
     unknown = sorted(set(names) - {path.stem for path in found})
     if unknown:
-        parser.error(f"no benchmark {unknown[0]!r}; there are {', '.join(path.stem for path in found) or 'none'}")
+        parser.error(
+            f"no benchmark {unknown[0]!r}; there are "
+            f"{', '.join(path.stem for path in found) or 'none'}"
+        )
     rows: list[Row] = []
     faults: list[str] = []
     for script in found:
@@ -100,7 +113,11 @@ def main() -> int:
         rows.extend({**row, "script": script.stem} for row in measured)
         if fault is not None:
             faults.append(fault)
-    print(json.dumps({"rows": rows, "faults": faults}, ensure_ascii=False) if options.json else table(rows))
+    print(
+        json.dumps({"rows": rows, "faults": faults}, ensure_ascii=False)
+        if options.json
+        else table(rows)
+    )
     for fault in faults:
         print(fault, file=sys.stderr)
     return 1 if faults else 0

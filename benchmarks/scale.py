@@ -1,20 +1,22 @@
-"""Several workers on one store in PostgreSQL: what a further worker adds, what saturates first, and where one server of
-PostgreSQL ends.
+"""Several workers on one store in PostgreSQL: what a further worker adds, what saturates first, and
+where one server of PostgreSQL ends.
 
     python benchmarks/scale.py [--json] [--seconds S]
 
-It starts a server of PostgreSQL, durable as by default, two `ideabridge serve --http --workers`, and 1, 2 and 4
-`ideabridge worker`. Clients call `run_plan` with a chain of calls, each of which reads the result of the one before.
+It starts a server of PostgreSQL, durable as by default, two `ideabridge serve --http --workers`,
+and 1, 2 and 4 `ideabridge worker`. Clients call `run_plan` with a chain of calls, each of which
+reads the result of the one before.
 
-1. Tools that wait 50 ms. Each worker has at most 4 runs at once, so that it makes at most 80 calls a second: the floor.
-   With this little work per process, the machine has room for four of them, and the rows say whether the processes
-   hinder each other.
-2. Tools that take no time, with two workers: as many calls as this machine makes. CPU time, commits and bytes of the
-   log of PostgreSQL are counted per call, for each kind of process.
-3. A simulation with the figures of 2: servers, workers and PostgreSQL on machines of their own, with as many workers as
-   are needed. A write waits for a core of PostgreSQL; a run that begins waits for the one lock under which runs leave
-   the queue. The rows are the calls a second at which 95% of the writes still take less than `SLOW`, and 95% of the
-   runs leave the queue in `SLOW_QUEUE`. A simulation is no measurement: disks and the network have no limit in it.
+1. Tools that wait 50 ms. Each worker has at most 4 runs at once, so that it makes at most 80 calls
+   a second: the floor. With this little work per process, the machine has room for four of them,
+   and the rows say whether the processes hinder each other.
+2. Tools that take no time, with two workers: as many calls as this machine makes. CPU time, commits
+   and bytes of the log of PostgreSQL are counted per call, for each kind of process.
+3. A simulation with the figures of 2: servers, workers and PostgreSQL on machines of their own,
+   with as many workers as are needed. A write waits for a core of PostgreSQL; a run that begins
+   waits for the one lock under which runs leave the queue. The rows are the calls a second at which
+   95% of the writes still take less than `SLOW`, and 95% of the runs leave the queue in
+   `SLOW_QUEUE`. A simulation is no measurement: disks and the network have no limit in it.
 """
 
 from __future__ import annotations
@@ -55,12 +57,13 @@ LINEAR = 0.9
 """The target: the calls a second of four workers, beside four times those of one."""
 
 SLOW, SLOW_QUEUE = 0.005, 0.25
-"""Seconds that 95% of the writes, and 95% of the runs in the queue, take at most in the simulation, before PostgreSQL
-counts as saturated.
+"""Seconds that 95% of the writes, and 95% of the runs in the queue, take at most in the simulation,
+before PostgreSQL counts as saturated.
 """
 
 TOGETHER = 16
-"""Runs that a worker takes from the queue at once, if as many wait, in the simulation: half of those it may have."""
+"""Runs that a worker takes from the queue at once, if as many wait, in the simulation: half of
+those it may have."""
 
 SIMULATED = 6.0
 """Seconds that are simulated; a run lasts one."""
@@ -85,7 +88,15 @@ Row = dict[str, Any]
 def row(what: str, ours: float, *, floor: float | None = None, target: float | None = None) -> Row:
     ratio = None if floor is None else ours / floor
     met = True if target is None or ratio is None else ratio >= target
-    return {"what": what, "ours": ours, "peer": None, "floor": floor, "ratio": ratio, "target": target, "met": met}
+    return {
+        "what": what,
+        "ours": ours,
+        "peer": None,
+        "floor": floor,
+        "ratio": ratio,
+        "target": target,
+        "met": met,
+    }
 
 
 def cpu(pid: int) -> float:
@@ -119,12 +130,18 @@ class Cluster:
 
     def __init__(self, folder: Path, database: PostgresServer, workers: int, runs: int) -> None:
         self.store = database.address()
-        self._postmaster = int((database.folder / "data" / "postmaster.pid").read_text().splitlines()[0])
+        self._postmaster = int(
+            (database.folder / "data" / "postmaster.pid").read_text().splitlines()[0]
+        )
         (folder / "tools.py").write_text(TOOLS)
         config = folder / "ideabridge.json"
-        config.write_text(json.dumps({"store": self.store, "tools": ["tools.py"], "approval": "allow_all"}))
+        config.write_text(
+            json.dumps({"store": self.store, "tools": ["tools.py"], "approval": "allow_all"})
+        )
         self._ending = ExitStack()
-        self.servers = [Server(config, folder / f"server{number}.log", "--workers") for number in range(2)]
+        self.servers = [
+            Server(config, folder / f"server{number}.log", "--workers") for number in range(2)
+        ]
         for server in self.servers:
             self._ending.callback(server.kill)
         self.workers: list[subprocess.Popen[str]] = []
@@ -186,8 +203,12 @@ def cluster(database: PostgresServer, workers: int, runs: int) -> Generator[Clus
             made.close()
 
 
-async def load(made: Cluster, tool: str, clients: int, seconds: float) -> tuple[int, float, dict[str, float]]:
-    """(calls, seconds, CPU time and counters) of clients, each of which calls one plan after another."""
+async def load(
+    made: Cluster, tool: str, clients: int, seconds: float
+) -> tuple[int, float, dict[str, float]]:
+    """(calls, seconds, CPU time and counters) of clients, each of which calls one
+    plan after another.
+    """
     calls: list[dict[str, Any]] = []
     for place in range(CHAIN):
         n = f"†state.v{place - 1}" if place else "†input.n"
@@ -221,7 +242,9 @@ async def load(made: Cluster, tool: str, clients: int, seconds: float) -> tuple[
 
 
 def claiming(database: PostgresServer, together: int) -> float:
-    """Seconds for which the lock of the queue is held when `together` runs leave it, of 100 that wait."""
+    """Seconds for which the lock of the queue is held when `together` runs leave it,
+    of 100 that wait.
+    """
     rounds = 20
     with Store.open(database.address()) as store:
         for number in range(100 + rounds * together):
@@ -238,8 +261,9 @@ def claiming(database: PostgresServer, together: int) -> float:
 
 @dataclass(frozen=True)
 class Figures:
-    """What the simulation is made from, measured: seconds of a core of PostgreSQL for a write, writes per call, and
-    seconds for which the queue is locked when one run, or `TOGETHER`, leave it.
+    """What the simulation is made from, measured: seconds of a core of PostgreSQL for a
+    write, writes per call, and seconds for which the queue is locked when one run, or
+    `TOGETHER`, leave it.
     """
 
     write: float
@@ -253,8 +277,8 @@ class Figures:
 
 
 def simulate(figures: Figures, cores: int, rate: float) -> tuple[float, float]:
-    """Simulate runs that arrive at random, `rate` calls a second in all; returns the seconds within which 95% of their
-    writes are done, and 95% of them leave the queue.
+    """Simulate runs that arrive at random, `rate` calls a second in all; returns the seconds within
+    which 95% of their writes are done, and 95% of them leave the queue.
     """
     draw = random.Random(1)
     arrivals: list[float] = []
@@ -262,7 +286,8 @@ def simulate(figures: Figures, cores: int, rate: float) -> tuple[float, float]:
     while at < SIMULATED:
         arrivals.append(at)
         at += draw.expovariate(rate / CHAIN)
-    # (time, kind, writes that are left): kinds are 0, a run arrives; 1, the queue is unlocked; 2, a run writes.
+    # (time, kind, writes that are left): kinds are 0, a run arrives; 1, the queue is unlocked;
+    # 2, a run writes.
     events = [(at, 0, 0) for at in arrivals]
     free = [0.0] * cores
     waiting: deque[float] = deque()
@@ -277,7 +302,9 @@ def simulate(figures: Figures, cores: int, rate: float) -> tuple[float, float]:
             heapq.heappush(free, ends)
             took.append(ends - now)
             if left > 1:
-                heapq.heappush(events, (ends + draw.expovariate(total / CHAIN / WAITS), 2, left - 1))
+                heapq.heappush(
+                    events, (ends + draw.expovariate(total / CHAIN / WAITS), 2, left - 1)
+                )
             continue
         if kind == 0:
             waiting.append(now)
@@ -299,7 +326,9 @@ def _late(seconds: list[float]) -> float:
 
 
 def most(figures: Figures, cores: int) -> tuple[float, str]:
-    """(the most calls a second, to 2%, of one PostgreSQL with `cores` cores, what saturates first)."""
+    """(the most calls a second, to 2%, of one PostgreSQL with `cores` cores, what
+    saturates first).
+    """
     low, high, why = 1.0, 2.0 * cores / (figures.write * figures.writes), "its cores"
     while high > 1.02 * low:
         middle = (low + high) / 2
@@ -318,8 +347,16 @@ def measure(database: PostgresServer, seconds: float) -> list[Row]:
         with cluster(database, workers, RUNS) as made:
             calls, spent, _ = asyncio.run(load(made, "wait", 2 * RUNS * workers, seconds))
         rates[workers] = calls / spent
-        rows.append(row(f"{workers} workers, calls of 50 ms (calls/s)", rates[workers], floor=workers * RUNS / WAITS))
-    rows.append(row("4 workers beside 4 times one (calls/s)", rates[4], floor=4 * rates[1], target=LINEAR))
+        rows.append(
+            row(
+                f"{workers} workers, calls of 50 ms (calls/s)",
+                rates[workers],
+                floor=workers * RUNS / WAITS,
+            )
+        )
+    rows.append(
+        row("4 workers beside 4 times one (calls/s)", rates[4], floor=4 * rates[1], target=LINEAR)
+    )
     with cluster(database, 2, 32) as made:
         calls, spent, used = asyncio.run(load(made, "count", 32, seconds))
     rows.append(row("2 workers, calls without time (calls/s)", calls / spent))
@@ -334,12 +371,16 @@ def measure(database: PostgresServer, seconds: float) -> list[Row]:
     figures = Figures(used["PostgreSQL"] / used["commits"], writes, one, many)
     for cores in (2, 8, 32):
         rate, why = most(figures, cores)
-        rows.append(row(f"simulated: PostgreSQL with {cores} cores, limited by {why} (calls/s)", rate))
+        rows.append(
+            row(f"simulated: PostgreSQL with {cores} cores, limited by {why} (calls/s)", rate)
+        )
     return rows
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--seconds", type=float, default=10.0, help="how long each load lasts (10)")
     options = parser.parse_args()
@@ -352,7 +393,9 @@ def main() -> int:
         print(json.dumps({"benchmark": "scale", "rows": rows}))
     else:
         for one in rows:
-            floor = "" if one["floor"] is None else f" of {one['floor']:.0f}, ratio {one['ratio']:.2f}"
+            floor = (
+                "" if one["floor"] is None else f" of {one['floor']:.0f}, ratio {one['ratio']:.2f}"
+            )
             print(f"{'ok  ' if one['met'] else 'MISS'} {one['what']}: {one['ours']:.3g}{floor}")
     return 0 if all(one["met"] for one in rows) else 1
 

@@ -2,8 +2,9 @@
 
     python benchmarks/search.py [--json]
 
-A run of 50 calls returned 10 MB. Its values are indexed once, and the explanations of four literals for each call are
-searched for. The peer is `json.loads` of the same data. Times are those of the processor, in seconds.
+A run of 50 calls returned 10 MB. Its values are indexed once, and the explanations of four literals
+for each call are searched for. The peer is `json.loads` of the same data. Times are those of the
+processor, in seconds.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ CALLS = 50
 SIZE = 200_000
 WORDS = ("fix", "login", "page", "crash", "slow", "report")
 TARGET = 20.0
-"""How many times as long as reading the data the search may take: reading takes 0.1 s, the search at most 2 s."""
+"""How many times as long as reading the data the search may take: reading takes 0.1 s, the
+search at most 2 s."""
 
 
 def record(chance: random.Random) -> JSONObject:
@@ -42,7 +44,8 @@ def line(chance: random.Random) -> str:
     """One line of a log."""
     words = " ".join(chance.choices(WORDS, k=8))
     return (
-        f"[{chance.randrange(9999)}] {words} ({chance.choice(('open', 'closed'))}) hash {chance.randrange(16**8):08x}"
+        f"[{chance.randrange(9999)}] {words} ({chance.choice(('open', 'closed'))}) hash "
+        f"{chance.randrange(16**8):08x}"
     )
 
 
@@ -50,7 +53,12 @@ def records(chance: random.Random) -> tuple[JSON, list[JSON]]:
     """A result with a list of records, and literals that a later call could take from it."""
     items = [record(chance) for _ in range(SIZE // 150)]
     chosen = chance.choice(items)
-    literals = [chosen["id"], f"Re: {chosen['title']} of {chosen['day']}", chosen["size"], chosen["day"]]
+    literals = [
+        chosen["id"],
+        f"Re: {chosen['title']} of {chosen['day']}",
+        chosen["size"],
+        chosen["day"],
+    ]
     return {"items": list[JSON](items), "total": len(items)}, literals
 
 
@@ -66,7 +74,9 @@ def measure(kind: Callable[[random.Random], tuple[JSON, list[JSON]]]) -> tuple[f
     """Return the seconds of the search, and of reading the data as JSON."""
     chance = random.Random(1)
     made = [kind(chance) for _ in range(CALLS)]
-    documents: dict[str, JSON] = {f"†results.{number}": result for number, (result, _) in enumerate(made)}
+    documents: dict[str, JSON] = {
+        f"†results.{number}": result for number, (result, _) in enumerate(made)
+    }
     text = json.dumps(documents)
     began = time.process_time()
     json.loads(text)

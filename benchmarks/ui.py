@@ -2,10 +2,11 @@
 
     python benchmarks/ui.py [--json]
 
-A browser (Chromium) opens the list over 5,000 runs and the page of a run of 10,000 calls; a figure is the time until
-the document is complete (`load`). Then the list is open while another process finishes 50 runs a second in the same
-store; the figure is the time in which the browser could not have answered a key (95th percentile of the delay of a
-timer, and the longest). Targets are bounds in seconds: there is no peer that shows the same.
+A browser (Chromium) opens the list over 5,000 runs and the page of a run of 10,000 calls; a figure
+is the time until the document is complete (`load`). Then the list is open while another process
+finishes 50 runs a second in the same store; the figure is the time in which the browser could not
+have answered a key (95th percentile of the delay of a timer, and the longest). Targets are bounds
+in seconds: there is no peer that shows the same.
 """
 
 from __future__ import annotations
@@ -53,7 +54,11 @@ async def fill(path: Path, runs: int) -> None:
 async def large(path: Path) -> str:
     """Make a run of many calls; returns its id."""
     calls = [
-        {"_tool": "compute", "code": "a + 1", "a": f"†results.{number - 100}" if number >= 100 else number}
+        {
+            "_tool": "compute",
+            "code": "a + 1",
+            "a": f"†results.{number - 100}" if number >= 100 else number,
+        }
         for number in range(CALLS)
     ]
     async with Bridge(Configuration(), store=path) as bridge:
@@ -82,7 +87,16 @@ async def finish(path: Path, seconds: float) -> int:
 @contextmanager
 def served(path: Path) -> Generator[str]:
     """The page over a store, in a process of its own; yields its URL."""
-    command = [sys.executable, "-m", "ideabridge.server", "ui", "127.0.0.1:0", "--no-browser", "--store", str(path)]
+    command = [
+        sys.executable,
+        "-m",
+        "ideabridge.server",
+        "ui",
+        "127.0.0.1:0",
+        "--no-browser",
+        "--store",
+        str(path),
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=path.parent) as process:
         assert process.stdout is not None
         try:
@@ -125,10 +139,18 @@ def measure(chromium: str) -> list[dict[str, Any]]:
             browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
             page = browser.new_page()
             opened(page, f"{url}runs")
-            rows.append(row(f"list over {RUNS:,} runs, s", opened(page, f"{url}runs"), MOST_SECONDS))
+            rows.append(
+                row(f"list over {RUNS:,} runs, s", opened(page, f"{url}runs"), MOST_SECONDS)
+            )
             filtered = opened(page, f"{url}runs?status=done&tool=compute&words=compute")
             rows.append(row("the same with three filters, s", filtered, MOST_SECONDS))
-            rows.append(row(f"a run of {CALLS:,} calls, s", opened(page, f"{url}runs/{run_id}"), MOST_SECONDS))
+            rows.append(
+                row(
+                    f"a run of {CALLS:,} calls, s",
+                    opened(page, f"{url}runs/{run_id}"),
+                    MOST_SECONDS,
+                )
+            )
             opened(page, f"{url}runs")
             page.evaluate(
                 """() => {
@@ -150,7 +172,13 @@ def measure(chromium: str) -> list[dict[str, Any]]:
             delays = sorted(page.evaluate("window.delays"))
             changes = int(page.evaluate("document.documentElement.dataset.changes || '0'"))
             what = f"delay while {count / SECONDS:.0f} runs/s finish ({changes} refreshes)"
-            rows.append(row(f"{what}, 95th percentile, s", delays[int(len(delays) * 0.95)] / 1000, MOST_DELAY))
+            rows.append(
+                row(
+                    f"{what}, 95th percentile, s",
+                    delays[int(len(delays) * 0.95)] / 1000,
+                    MOST_DELAY,
+                )
+            )
             rows.append(row(f"{what}, longest, s", delays[-1] / 1000, MOST_DELAY))
             browser.close()
     return rows
@@ -175,7 +203,10 @@ def main() -> int:
         print(json.dumps({"rows": rows}))
     else:
         for one in rows:
-            print(f"{one['what']:<70} {one['ours']:.3f}  at most {one['floor']}  {'yes' if one['met'] else 'NO'}")
+            print(
+                f"{one['what']:<70} {one['ours']:.3f}  at most {one['floor']}  "
+                f"{'yes' if one['met'] else 'NO'}"
+            )
     return 0 if all(one["met"] for one in rows) else 1
 
 

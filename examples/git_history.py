@@ -1,7 +1,8 @@
 """An example of a file of Python tools: they evaluate a git history as `mcp-server-git` returns it.
 
-A tool is a typed function with a docstring. Load the file with `ideabridge serve --tools examples/git_history.py`, or
-list it under "tools" in ideabridge.json. `ideabridge demo` runs these tools in a plan.
+A tool is a typed function with a docstring. Load the file with `ideabridge serve --tools
+examples/git_history.py`, or list it under "tools" in ideabridge.json. `ideabridge demo` runs these
+tools in a plan.
 """
 
 from __future__ import annotations
@@ -16,13 +17,17 @@ from ideabridge.tools import ActivityError, tool
 
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
-_COMMIT = re.compile(r"^Commit: ([0-9a-f]{40}|[0-9a-f]{64})\nAuthor: (.*)\nDate: (.+)\nMessage: ", re.MULTILINE)
+_COMMIT = re.compile(
+    r"^Commit: ([0-9a-f]{40}|[0-9a-f]{64})\nAuthor: (.*)\nDate: (.+)\nMessage: ", re.MULTILINE
+)
 _HUNK = re.compile(r"^@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
 
 
 @dataclass
 class Commit:
-    """One commit. `date` is ISO 8601 with the author's offset; `time` is HH:MM in `timezone`, which is UTC."""
+    """One commit. `date` is ISO 8601 with the author's offset; `time` is HH:MM in
+    `timezone`, which is UTC.
+    """
 
     sha: str
     author: str
@@ -75,7 +80,9 @@ def parse_git_log(log: str) -> list[Commit]:
         try:
             when = datetime.fromisoformat(match.group(3).strip())
         except ValueError:
-            raise ActivityError(f"commit {match.group(1)[:12]}: {match.group(3)!r} is not a date") from None
+            raise ActivityError(
+                f"commit {match.group(1)[:12]}: {match.group(3)!r} is not a date"
+            ) from None
         commits.append(
             Commit(
                 sha=match.group(1),
@@ -129,21 +136,31 @@ def measure_patch(patch: str) -> Size:
     lines = patch.split("\n")
     for number, line in enumerate(lines):
         if old > 0 or new > 0:
-            # Inside a hunk its own counts determine its end: a line "--- a" may be a removed "-- a".
+            # Inside a hunk its own counts determine its end: a line "--- a" may be a
+            # removed "-- a".
             added += line.startswith("+")
             removed += line.startswith("-")
             old -= not line.startswith(("+", "\\"))
             new -= not line.startswith(("-", "\\"))
         elif hunk := _HUNK.match(line):
             old, new = (int(count) if count is not None else 1 for count in hunk.groups())
-        elif line.startswith("--- ") and lines[number + 1 : number + 2] and lines[number + 1].startswith("+++ "):
+        elif (
+            line.startswith("--- ")
+            and lines[number + 1 : number + 2]
+            and lines[number + 1].startswith("+++ ")
+        ):
             files += 1
     return Size(files, added, removed, bytes=len(patch.encode("utf-8", "replace")))
 
 
 @tool(read_only=True)
 def activity_report(
-    summary: Summary, newest: Commit, newest_there: str, now: str, status: str, change: dict[str, int | str]
+    summary: Summary,
+    newest: Commit,
+    newest_there: str,
+    now: str,
+    status: str,
+    change: dict[str, int | str],
 ) -> str:
     """Write a report of a few lines for a person.
 

@@ -13,11 +13,24 @@ import sys
 
 import anyio
 
-from ideabridge.bridge import Bridge, CallFinished, CallProposed, Configuration, RunFailedError, SolutionClosed
+from ideabridge.bridge import (
+    Bridge,
+    CallFinished,
+    CallProposed,
+    Configuration,
+    RunFailedError,
+    SolutionClosed,
+)
 from ideabridge.tools import Toolbox, tool
 
-TEXTS = {"first": "The quick brown fox jumps over the lazy dog.", "second": "Pack my box with five dozen jugs."}
-TASK = "Read the texts 'first' and 'second', count the words of each, and say in one sentence which has more."
+TEXTS = {
+    "first": "The quick brown fox jumps over the lazy dog.",
+    "second": "Pack my box with five dozen jugs.",
+}
+TASK = (
+    "Read the texts 'first' and 'second', count the words of each, and say in one "
+    "sentence which has more."
+)
 
 
 @tool(read_only=True)
@@ -34,7 +47,9 @@ def count_words(text: str) -> int:
 
 async def main(model: str, task: str) -> int:
     """Solve the task, and print what happens."""
-    async with Bridge(Configuration(model=model), toolbox=Toolbox(read_text, count_words)) as bridge:
+    async with Bridge(
+        Configuration(model=model), toolbox=Toolbox(read_text, count_words)
+    ) as bridge:
         run = await bridge.solve(task, tools=["read_text", "count_words"], limits={"requests": 8})
         async for event in run:
             if isinstance(event, CallProposed) and isinstance(event.call, dict):
@@ -42,7 +57,11 @@ async def main(model: str, task: str) -> int:
             elif isinstance(event, CallFinished):
                 print("  ran" if event.error is None else f"  failed: {event.error}")
             elif isinstance(event, SolutionClosed):
-                print("end of the answer" if event.broken is None else f"the answer broke off: {event.broken}")
+                print(
+                    "end of the answer"
+                    if event.broken is None
+                    else f"the answer broke off: {event.broken}"
+                )
         try:
             print("output:", await run.result())
         except RunFailedError as error:
@@ -53,7 +72,9 @@ async def main(model: str, task: str) -> int:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--model", default="openai:gpt-5-mini", metavar="PROVIDER:MODEL")
     parser.add_argument("task", nargs="?", default=TASK)
     given = parser.parse_args()

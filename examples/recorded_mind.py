@@ -1,9 +1,10 @@
-"""A recording as the mind: a task that was solved once is solved again without a model, in tests and demos.
+"""A recording as the mind: a task that was solved once is solved again without a model, in
+tests and demos.
 
     python examples/recorded_mind.py
 
-The calls run again; only the solutions come from the recording. A Request that is not in the recording ends the run,
-and the reason shows how it differs from the nearest one.
+The calls run again; only the solutions come from the recording. A Request that is not in the
+recording ends the run, and the reason shows how it differs from the nearest one.
 """
 
 from __future__ import annotations

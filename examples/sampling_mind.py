@@ -1,9 +1,11 @@
-"""The agent loop with the client's own model: during one call of `solve`, the server asks the model.
+"""The agent loop with the client's own model: during one call of `solve`, the server
+asks the model.
 
     python examples/sampling_mind.py
 
-It runs twice: with MCP 2025-11-25 (the server sends a request to the client), and with 2026-07-28 (the call is answered
-with the Request and is repeated). The model is scripted; a real client passes the Request to its own model.
+It runs twice: with MCP 2025-11-25 (the server sends a request to the client), and with 2026-07-28
+(the call is answered with the Request and is repeated). The model is scripted; a real client passes
+the Request to its own model.
 """
 
 from __future__ import annotations
@@ -24,7 +26,10 @@ TASK = {
     "tools": ["count"],
 }
 SOLUTIONS: list[dict[str, Any]] = [
-    {"calls": [{"_tool": "count", "items": "†input.names", "_outputPath": "number"}], "output": None},
+    {
+        "calls": [{"_tool": "count", "items": "†input.names", "_outputPath": "number"}],
+        "output": None,
+    },
     {"calls": [], "output": "†state.number"},
 ]
 
@@ -32,20 +37,38 @@ SOLUTIONS: list[dict[str, Any]] = [
 async def solve(mode: str) -> None:
     solutions = iter(SOLUTIONS)
 
-    async def model(context: Any, params: types.CreateMessageRequestParams) -> types.CreateMessageResult:
-        print(f"  the model is asked: {len(params.messages)} message, at most {params.max_tokens} tokens")
+    async def model(
+        context: Any, params: types.CreateMessageRequestParams
+    ) -> types.CreateMessageResult:
+        print(
+            f"  the model is asked: {len(params.messages)} message, at most "
+            f"{params.max_tokens} tokens"
+        )
         text = json.dumps(next(solutions), ensure_ascii=False)
         content = types.TextContent(text=text)
-        return types.CreateMessageResult(role="assistant", content=content, model="scripted", stop_reason="endTurn")
+        return types.CreateMessageResult(
+            role="assistant", content=content, model="scripted", stop_reason="endTurn"
+        )
 
     with tempfile.TemporaryDirectory() as folder:
-        arguments = ["-m", "ideabridge.server", "serve", "--project", folder, "--store", str(Path(folder) / "s.sqlite")]
+        arguments = [
+            "-m",
+            "ideabridge.server",
+            "serve",
+            "--project",
+            folder,
+            "--store",
+            str(Path(folder) / "s.sqlite"),
+        ]
         server = StdioServerParameters(command=sys.executable, args=arguments)
         async with Client(server, mode=mode, sampling_callback=model) as client:
             print(f"MCP {client.protocol_version}")
             result = await client.call_tool("solve", TASK)
             answer: dict[str, Any] = result.structured_content or {}
-            print(f"  {answer['status']}: {answer['output']}, mind: {answer['mind']['name']} ({answer['mind']['why']})")
+            print(
+                f"  {answer['status']}: {answer['output']}, mind: {answer['mind']['name']} "
+                f"({answer['mind']['why']})"
+            )
 
 
 async def main() -> None:

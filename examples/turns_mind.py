@@ -1,9 +1,10 @@
-"""The agent loop by turns: an MCP client submits each solution, as an assistant does. This works in every host.
+"""The agent loop by turns: an MCP client submits each solution, as an assistant does. This
+works in every host.
 
     python examples/turns_mind.py
 
-The program starts `ideabridge serve` over stdio with its own store. Its solutions are fixed; an assistant's model
-writes them after reading the answers of `solve` and `submit_solution`.
+The program starts `ideabridge serve` over stdio with its own store. Its solutions are fixed; an
+assistant's model writes them after reading the answers of `solve` and `submit_solution`.
 """
 
 from __future__ import annotations
@@ -38,14 +39,25 @@ SOLUTIONS: list[Any] = [
         ],
         "output": None,
     },
-    {"calls": [{"_tool": "count", "items": "†input.names", "_outputPath": "number"}], "output": None},
+    {
+        "calls": [{"_tool": "count", "items": "†input.names", "_outputPath": "number"}],
+        "output": None,
+    },
     {"calls": [], "output": {"number": "†state.number", "line": "†state.line"}},
 ]
 
 
 async def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        arguments = ["-m", "ideabridge.server", "serve", "--project", folder, "--store", str(Path(folder) / "s.sqlite")]
+        arguments = [
+            "-m",
+            "ideabridge.server",
+            "serve",
+            "--project",
+            folder,
+            "--store",
+            str(Path(folder) / "s.sqlite"),
+        ]
         async with Client(StdioServerParameters(command=sys.executable, args=arguments)) as client:
             result = await client.call_tool("solve", TASK)
             answer: dict[str, Any] = result.structured_content or {}
@@ -56,7 +68,11 @@ async def main() -> None:
                 submission = {"run": run, "turn": answer["turn"], "solution": next(solutions)}
                 result = await client.call_tool("submit_solution", submission)
                 if result.is_error:
-                    texts = [block.text for block in result.content if isinstance(block, types.TextContent)]
+                    texts = [
+                        block.text
+                        for block in result.content
+                        if isinstance(block, types.TextContent)
+                    ]
                     print(f"turn {answer['turn']}: refused: {' '.join(texts)}")
                     continue
                 print(f"turn {answer['turn']}: taken")

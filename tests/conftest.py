@@ -29,16 +29,18 @@ LIMIT = pytest.StashKey[Any]()
 LONG_LIMIT = 3600
 """Seconds that a test with the marker `long` may take."""
 
-# The tests start hundreds of processes. Where Python is told to keep no bytecode, as containers often do, each of them
-# compiles all our sources again, and each worker all tests. It is kept in `__pycache__`, which git ignores.
+# The tests start hundreds of processes. Where Python is told to keep no bytecode, as containers
+# often do, each of them compiles all our sources again, and each worker all tests. It is kept in
+# `__pycache__`, which git ignores.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-# Every HTTP client of the tests and of the SDK would read the certificates of the system again, which takes 30 ms; most
-# tests talk to 127.0.0.1 without TLS.
+# Every HTTP client of the tests and of the SDK would read the certificates of the system again,
+# which takes 30 ms; most tests talk to 127.0.0.1 without TLS.
 httpcore2.default_ssl_context = cache(httpcore2.default_ssl_context)
 
-# The files of thousands of stores are kept in memory, if there is room: each waits for the disk otherwise.
+# The files of thousands of stores are kept in memory, if there is room: each waits for the
+# disk otherwise.
 if Path("/dev/shm").is_dir() and shutil.disk_usage("/dev/shm").free > 4 * 1024**3:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", "/dev/shm")
 
@@ -53,19 +55,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--writes",
         choices=("now", "later"),
         default="now",
-        help="later: the event loop writes nothing into the store at once, as where another program keeps it locked;"
-        " every write goes through the writer's thread",
+        help="later: the event loop writes nothing into the store at once, as where another "
+        "program keeps it locked; every write goes through the writer's thread",
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # Most of what is imported and collected stays: to look for garbage would take a tenth of the time.
+    # Most of what is imported and collected stays: to look for garbage would take a
+    # tenth of the time.
     gc.disable()
-    # A shell starts a command in the background with Ctrl-C ignored, and the programs under test would inherit that.
+    # A shell starts a command in the background with Ctrl-C ignored, and the programs under test
+    # would inherit that.
     # SIGHUP stays ignored under `nohup`, which the whole run is to survive.
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
         if signal.getsignal(number) is signal.SIG_IGN:
-            signal.signal(number, signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL)
+            signal.signal(
+                number, signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL
+            )
     if not hasattr(config, "workerinput"):
         os.environ.pop(preloaded.ADDRESS, None)
     if config.getoption("numprocesses", None):
@@ -101,13 +107,15 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> Generator[None
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_teardown(item: pytest.Item) -> None:
-    # The timer stops at the first failure. The end of a test that failed has the same limit, counted anew.
+    # The timer stops at the first failure. The end of a test that failed has the same
+    # limit, counted anew.
     if LIMIT in item.stash and signal.getitimer(signal.ITIMER_REAL)[0] == 0:
         item.ihook.pytest_timeout_set_timer(item=item, settings=item.stash[LIMIT])
 
 
 def pytest_collection_finish() -> None:
-    # What was imported and collected stays until the end: the collector of garbage need not look at it.
+    # What was imported and collected stays until the end: the collector of garbage need
+    # not look at it.
     gc.collect()
     gc.freeze()
     # Tests make much and keep little: by default, the collector takes a twentieth of their time.
@@ -117,7 +125,9 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def garbage() -> Generator[None]:
-    """Files and coroutines that were left in cycles warn in the last test of a process, which fails."""
+    """Files and coroutines that were left in cycles warn in the last test of a
+    process, which fails.
+    """
     yield
     gc.collect()
 
@@ -129,13 +139,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(autouse=True)
 def blocking(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give each test the seconds that slow checks may block a process, whatever the tests before it have used up."""
+    """Give each test the seconds that slow checks may block a process, whatever the tests before
+    it have used up.
+    """
     monkeypatch.setattr(schemas, "blocking", schemas.Blocking())
 
 
 @pytest.fixture(autouse=True)
 def writes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """When the event loop's small writes are done: `now`, or `later`, by the writer's thread (`mark.later`)."""
+    """When the event loop's small writes are done: `now`, or `later`, by the writer's thread
+    (`mark.later`).
+    """
     when = str(getattr(request, "param", request.config.getoption("--writes")))
     if when == "later":
         monkeypatch.setattr(SqliteDatabase, "at_once", _refuse)

@@ -1,10 +1,11 @@
 """Faults of the disk under the stores of a process, switched on and off while it runs.
 
-SQLite calls the operating system through a table that its interface can change (`xSetSystemCall` of its VFS). The
-functions put there ask a file what is wrong with the disk, so that another process can switch faults on. This needs
-neither root nor a compiler nor a preloaded library, and works in this process and in others, with Python's SQLite and
-with `pysqlite3`. It is not possible on Windows, whose table is another, and where SQLite is built into Python without
-its symbols: `REASON` says so then. `fsync` is not in the table: make writes slow instead.
+SQLite calls the operating system through a table that its interface can change (`xSetSystemCall` of
+its VFS). The functions put there ask a file what is wrong with the disk, so that another process
+can switch faults on. This needs neither root nor a compiler nor a preloaded library, and works in
+this process and in others, with Python's SQLite and with `pysqlite3`. It is not possible on
+Windows, whose table is another, and where SQLite is built into Python without its symbols: `REASON`
+says so then. `fsync` is not in the table: make writes slow instead.
 
 In this process:
 
@@ -116,7 +117,9 @@ class Disk:
         new.replace(self._state)
 
     def meet(self, name: str) -> int:
-        """Called for each system call of SQLite: waits where calls are slow; returns the number to fail with, or 0."""
+        """Called for each system call of SQLite: waits where calls are slow; returns the number to
+        fail with, or 0.
+        """
         try:
             code, delay_s, until, reads = json.loads(self._state.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -140,7 +143,10 @@ class _VFS(ctypes.Structure):
         ("name", ctypes.c_char_p),
         ("data", ctypes.c_void_p),
         ("methods", ctypes.c_void_p * 13),
-        ("set_call", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)),
+        (
+            "set_call",
+            ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p),
+        ),
         ("get_call", ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)),
         ("next_call", ctypes.c_void_p),
     ]
@@ -200,7 +206,8 @@ def replace(name: str, make: Callable[[Callable[..., int]], Callable[..., int]])
     """Put a function into SQLite's table, until this process ends or a `Disk` is left.
 
     Args:
-        name: of the system call, one of `_SHAPES`. One that this SQLite was built without is left alone.
+        name: of the system call, one of `_SHAPES`. One that this SQLite was built
+            without is left alone.
         make: gives the function, and gets the one that stands there.
     """
     assert not REASON, REASON

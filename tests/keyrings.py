@@ -56,5 +56,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> FakeKeyring:
 def without_backend(monkeypatch: pytest.MonkeyPatch) -> FakeKeyring:
     """A package that is installed and finds no backend, as on a machine without a desktop."""
     keyring = installed(monkeypatch)
-    keyring.failure = NoKeyringError("No recommended backend was available. Install a recommended 3rd party backend")
+    keyring.failure = NoKeyringError(
+        "No recommended backend was available. Install a recommended 3rd party backend"
+    )
     return keyring

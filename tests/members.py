@@ -15,7 +15,9 @@ PROGRAM = Path(sys.executable).parent / "ideabridge"
 
 
 class PreloadedMember(Member):
-    """A member whose `pid`, signals and end are those of the forked process, as soon as it is ready."""
+    """A member whose `pid`, signals and end are those of the forked process, as soon
+    as it is ready.
+    """
 
     def _command(self, *words: str) -> list[str]:
         return preloaded.python(PROGRAM, *words)

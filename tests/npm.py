@@ -1,6 +1,7 @@
 """Programs of npm that some tests drive: `make npm` installs what constraints-npm.txt names.
 
-A machine needs neither node nor npm for the tests: without, these are skipped, and the marker says why.
+A machine needs neither node nor npm for the tests: without, these are skipped, and the
+marker says why.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ def missing(package: str) -> str | None:
     node = shutil.which("node")
     if node is None:
         return f"{package} needs node, and there is none"
-    version = subprocess.run([node, "--version"], check=True, capture_output=True, text=True).stdout.strip()
+    version = subprocess.run(
+        [node, "--version"], check=True, capture_output=True, text=True
+    ).stdout.strip()
     if int(version.removeprefix("v").split(".")[0]) < OLDEST_NODE:
         return f"{package} needs node {OLDEST_NODE} or later, and this is {version}"
     return None

@@ -1,4 +1,6 @@
-"""A PostgreSQL server for tests, if its programs are installed: each process that asks starts one, and ends it."""
+"""A PostgreSQL server for tests, if its programs are installed: each process that asks starts
+one, and ends it.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ def server() -> PostgresServer:
     if programs() is None:
         pytest.skip("PostgreSQL's programs (initdb, pg_ctl, postgres) are not installed")
     pytest.importorskip("psycopg", reason="the extra ideabridge[postgres] is not installed")
-    found = PostgresServer(parent="/dev/shm" if os.environ.get("PYTEST_DEBUG_TEMPROOT") == "/dev/shm" else "/tmp")
+    found = PostgresServer(
+        parent="/dev/shm" if os.environ.get("PYTEST_DEBUG_TEMPROOT") == "/dev/shm" else "/tmp"
+    )
     atexit.register(found.close)
     return found
 
@@ -47,13 +51,19 @@ def run_sql(place: str, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[
 
 
 def check_server(place: str) -> None:
-    """Check that no row of a store in PostgreSQL refers to one that is gone, and that none is left of what is gone."""
+    """Check that no row of a store in PostgreSQL refers to one that is gone, and that none is left
+    of what is gone.
+    """
     for sql in (
         "SELECT count(*) FROM events WHERE id >> 32 NOT IN (SELECT number FROM runs)",
         "SELECT count(*) FROM ideas WHERE schema NOT IN (SELECT number FROM contents)",
-        "SELECT count(*) FROM ideas WHERE solved IS NOT NULL AND solved NOT IN (SELECT number FROM contents)",
         (
-            "SELECT count(*) FROM ideas CROSS JOIN LATERAL unnest(messages_of(context)) AS part(number) "
+            "SELECT count(*) FROM ideas WHERE solved IS NOT NULL AND solved NOT IN "
+            "(SELECT number FROM contents)"
+        ),
+        (
+            "SELECT count(*) FROM ideas CROSS "
+            "JOIN LATERAL unnest(messages_of(context)) AS part(number) "
             "WHERE part.number NOT IN (SELECT number FROM contents)"
         ),
         "SELECT count(*) FROM events WHERE whole_event(body, parts) IS NULL",

@@ -1,8 +1,9 @@
 """Scripts of the tests in processes that start in a twentieth of a second instead of one.
 
-Most of what the start of a server costs is `import mcp`. One process imports it, and forks for each script that a test
-runs. What a test starts is still a process: `preloaded_start.py` hands over its arguments, environment, folder and
-standard streams, passes signals on, and ends as the script ends. When it is killed, the script is killed.
+Most of what the start of a server costs is `import mcp`. One process imports it, and forks for each
+script that a test runs. What a test starts is still a process: `preloaded_start.py` hands over its
+arguments, environment, folder and standard streams, passes signals on, and ends as the script ends.
+When it is killed, the script is killed.
 
 Tests of the installed command and of the start or end of a process start the interpreter itself.
 """
@@ -81,8 +82,8 @@ def module(script: str | Path, *arguments: str, **keys: Any) -> dict[str, Any]:
 
 
 def interpreter(folder: Path) -> Path:
-    """A program to use in place of `sys.executable`, for scripts and `-m` modules. It starts them as `python` does, and
-    they start others by their `sys.executable` in the same way.
+    """A program to use in place of `sys.executable`, for scripts and `-m` modules. It starts them
+    as `python` does, and they start others by their `sys.executable` in the same way.
     """
     path = folder / "preloaded-python"
     words = shlex.join(python(START.with_name("preloaded_interpreter.py"), str(path)))
@@ -93,8 +94,8 @@ def interpreter(folder: Path) -> Path:
 
 @cache
 def address() -> str:
-    """Where the process listens that forks. It ends with the process of the tests. The workers of pytest-xdist, and
-    scripts that start others, find it in their `environment`.
+    """Where the process listens that forks. It ends with the process of the tests. The workers of
+    pytest-xdist, and scripts that start others, find it in their `environment`.
     """
     if ADDRESS in os.environ:
         return os.environ[ADDRESS]
@@ -108,7 +109,9 @@ def address() -> str:
 
 
 def environment() -> dict[str, str]:
-    """The environment of a script that starts others with `python`: they are forked by the process of these tests."""
+    """The environment of a script that starts others with `python`: they are forked by the process
+    of these tests.
+    """
     return {**os.environ, ADDRESS: address()}
 
 
@@ -117,17 +120,20 @@ def ignore(_number: int, _frame: FrameType | None) -> None:
 
 
 def number(process: subprocess.Popen[str] | subprocess.Popen[bytes]) -> int:
-    """The number of the process in which a script runs; `process` was started with the command of `python`.
+    """The number of the process in which a script runs; `process` was started with the
+    command of `python`.
 
     Raises:
-        ProcessLookupError: that process is not forked yet, or has ended. What has printed something is forked.
+        ProcessLookupError: that process is not forked yet, or has ended. What has printed
+            something is forked.
     """
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(address())
         connection.sendall(ASK + process.pid.to_bytes(4))
         found = int.from_bytes(connection.recv(4))
     if not found:
-        # As the number of a process, 0 stands for all of a group: a signal to it would end the tests.
+        # As the number of a process, 0 stands for all of a group: a signal to it
+        # would end the tests.
         raise ProcessLookupError(f"no process is forked for {process.args}")
     return found
 
@@ -155,7 +161,9 @@ class Forking:
             self.selector.register(one, selectors.EVENT_READ)
 
     def next(self) -> list[str] | None:
-        """In a forked process: the script and its arguments. In this one: None, when the tests have ended."""
+        """In a forked process: the script and its arguments. In this one: None, when the
+        tests have ended.
+        """
         while True:
             for key, _ in self.selector.select():
                 if key.fileobj is self.listener:
@@ -202,7 +210,14 @@ class Forking:
             return None
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        for one in (self.selector, self.listener, self.ended, self.wakeup, connection, *self.running.values()):
+        for one in (
+            self.selector,
+            self.listener,
+            self.ended,
+            self.wakeup,
+            connection,
+            *self.running.values(),
+        ):
             one.close()
         for number, stream in enumerate(streams):
             os.dup2(stream, number)
@@ -273,8 +288,8 @@ def load_modules() -> None:
 
 
 def leave(code: int) -> NoReturn:
-    """End this process as the interpreter does, but leave its memory to the system: to free every object of the modules
-    that were imported takes longer than most scripts.
+    """End this process as the interpreter does, but leave its memory to the system: to free every
+    object of the modules that were imported takes longer than most scripts.
     """
     for thread in threading.enumerate():
         if thread is not threading.current_thread() and not thread.daemon:

@@ -1,5 +1,6 @@
-"""preloaded_interpreter.py EXECUTABLE [-P] SCRIPT ARGUMENTS... or -m MODULE ARGUMENTS...: what `preloaded.interpreter`
-runs in a forked process, whose `sys.executable` starts others in the same way.
+"""preloaded_interpreter.py EXECUTABLE [-P] SCRIPT ARGUMENTS... or -m MODULE ARGUMENTS...:
+what `preloaded.interpreter` runs in a forked process, whose `sys.executable` starts others
+in the same way.
 """
 
 import runpy

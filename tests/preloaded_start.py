@@ -1,7 +1,8 @@
-"""preloaded_start.py SOCKET SCRIPT ARGUMENTS...: run a script in a process forked for it, and end as it ends.
+"""preloaded_start.py SOCKET SCRIPT ARGUMENTS...: run a script in a process forked for it, and
+end as it ends.
 
-Imports as little as it can: this is what remains of the cost of a start. `socket` and `signal` import `enum` and more,
-which doubles it; the modules beneath them are part of the interpreter.
+Imports as little as it can: this is what remains of the cost of a start. `socket` and `signal`
+import `enum` and more, which doubles it; the modules beneath them are part of the interpreter.
 """
 
 import _socket

@@ -12,10 +12,11 @@ from tests import preloaded
 
 
 def end_all() -> str:
-    """Kill every process below this one, also those that tests share: any of them may be what a test waits for. Return
-    their commands with their numbers, for people.
+    """Kill every process below this one, also those that tests share: any of them may be what a
+    test waits for. Return their commands with their numbers, for people.
 
-    The process that forks scripts stays. It ends a script when the process that asked for it has ended.
+    The process that forks scripts stays. It ends a script when the process that asked
+    for it has ended.
     """
     commands = _below(os.getpid(), _children())
     for pid in commands:
@@ -30,7 +31,9 @@ def _children() -> dict[int, list[int]]:
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
             # The name, in brackets, may contain brackets.
-            _, parent, *_ = path.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+            _, parent, *_ = (
+                path.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+            )
             children.setdefault(int(parent), []).append(int(path.parent.name))
     return children
 
@@ -40,7 +43,11 @@ def _below(parent: int, children: dict[int, list[int]]) -> dict[int, str]:
     for pid in children.get(parent, []):
         words: list[str] = []
         with suppress(OSError):
-            words = Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8", errors="replace").split("\0")[:-1]
+            words = (
+                Path(f"/proc/{pid}/cmdline")
+                .read_text(encoding="utf-8", errors="replace")
+                .split("\0")[:-1]
+            )
         if preloaded.__file__ in words:
             continue
         if words:

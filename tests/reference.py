@@ -1,5 +1,5 @@
-"""Writes the parts of the documents that come from the code: the schemas of `ideabridge.json` and of an idea, the pages
-of the reference, and the table of built-in tools in `docs/plans.md`.
+"""Writes the parts of the documents that come from the code: the schemas of `ideabridge.json` and
+of an idea, the pages of the reference, and the table of built-in tools in `docs/plans.md`.
 
 python -m tests.reference
 """
@@ -51,11 +51,17 @@ _VIEWS: Final = """# Every view of the store
 
 [The store](store.md#views) says what a row of each view is."""
 _EXAMPLES: Final[dict[str, JSONObject]] = {
-    "pick": {"data": {"commits": [{"author": "Ada"}, {"author": "Bo"}]}, "path": "commits[*].author"},
+    "pick": {
+        "data": {"commits": [{"author": "Ada"}, {"author": "Bo"}]},
+        "path": "commits[*].author",
+    },
     "filter": {"items": [{"stars": 3}, {"stars": 40}], "where": "stars > `10`"},
     "join": {"items": ["a", "b", 3], "separator": ", "},
     "count": {"items": ["open", "closed", "open"], "by": "@"},
-    "template": {"text": "{user}: {length(issues)} issues", "values": {"user": "Ada", "issues": [7, 9]}},
+    "template": {
+        "text": "{user}: {length(issues)} issues",
+        "values": {"user": "Ada", "issues": [7, 9]},
+    },
     "compute": {"code": "sum(hours) / len(hours)", "hours": [2, 4]},
     "sleep": {"seconds": 0},
 }
@@ -74,11 +80,16 @@ def configuration_schema() -> dict[str, Any]:
     for name in ("Layer", "Untrusted", "Variables"):
         schema["$defs"].pop(name, None)
     module = schema["$defs"]["ModuleConfiguration"]
-    module["description"] = "One MCP server: a program to start (command) or an address to call (url)."
+    module["description"] = (
+        "One MCP server: a program to start (command) or an address to call (url)."
+    )
     keys = module["properties"]
     keys["type"] = {**keys["type"], "anyOf": [{"enum": list(KINDS)}, {"type": "null"}]}
     keys |= {key: {"description": "Written by other hosts; ignored."} for key in sorted(IGNORED)}
-    keys |= {key: {"description": f"Another host's name for '{ours}'."} for key, ours in sorted(SYNONYMS.items())}
+    keys |= {
+        key: {"description": f"Another host's name for '{ours}'."}
+        for key, ours in sorted(SYNONYMS.items())
+    }
     keys["enabled"] = {"type": "boolean", "description": "false: the same as 'disabled': true."}
     schema |= {"title": "ideabridge.json", "description": "Configuration of ideabridge."}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
@@ -88,7 +99,9 @@ def commands() -> str:
     """Every command with its help."""
     with mock.patch.dict(os.environ, {"COLUMNS": _WIDTH}):
         helps = list(_helps(get_command(app), None, "ideabridge"))
-    return "\n\n".join([_COMMANDS, *(f"## `{path}`\n\n```text\n{text.rstrip()}\n```" for path, text in helps)])
+    return "\n\n".join(
+        [_COMMANDS, *(f"## `{path}`\n\n```text\n{text.rstrip()}\n```" for path, text in helps)]
+    )
 
 
 def _helps(command: Any, parent: Any, name: str) -> Iterator[tuple[str, str]]:
@@ -103,7 +116,9 @@ def settings() -> str:
     """Every key of `ideabridge.json`."""
     schema = configuration_schema()
     parts = [_SETTINGS, f"## The top level\n\n{_table(schema)}"]
-    parts += [f"## `{name}`\n\n{_first(one)}\n\n{_table(one)}" for name, one in schema["$defs"].items()]
+    parts += [
+        f"## `{name}`\n\n{_first(one)}\n\n{_table(one)}" for name, one in schema["$defs"].items()
+    ]
     return "\n\n".join(parts)
 
 
@@ -111,7 +126,9 @@ def tools() -> str:
     """The server's own tools with their parameters."""
     parts = [_TOOLS]
     for tool in OWN_TOOLS:
-        parts.append(f"## `{tool['name']}`\n\n{_cell(tool['description'])}\n\n{_table(tool['inputSchema'])}")
+        parts.append(
+            f"## `{tool['name']}`\n\n{_cell(tool['description'])}\n\n{_table(tool['inputSchema'])}"
+        )
     return "\n\n".join(parts)
 
 
@@ -122,7 +139,12 @@ def built_in_tools() -> str:
         what, _, _ = tool.description.partition("\n\n")
         example = _EXAMPLES[tool.name]
         result = anyio.run(builtin_toolbox().activity(tool.name).run, example, RecordingContext())
-        cells = [_code(tool_signature(tool)), what, _code(json.dumps(example)), _code(json.dumps(result))]
+        cells = [
+            _code(tool_signature(tool)),
+            what,
+            _code(json.dumps(example)),
+            _code(json.dumps(result)),
+        ]
         rows.append(f"| {' | '.join(map(_cell, cells))} |")
     return "\n".join(rows)
 
@@ -134,7 +156,13 @@ def _table(schema: JSONObject) -> str:
     for name, one in (properties if isinstance(properties, dict) else {}).items():
         about = one if isinstance(one, dict) else {}
         needed = isinstance(required, list) and name in required
-        default = "required" if needed else f"`{json.dumps(about['default'])}`" if "default" in about else ""
+        default = (
+            "required"
+            if needed
+            else f"`{json.dumps(about['default'])}`"
+            if "default" in about
+            else ""
+        )
         rows.append(f"| `{name}` | {_kind(about)} | {default} | {_first(about)} |")
     return "\n".join(rows) if len(rows) > 2 else "It has no parameters."
 
@@ -184,8 +212,12 @@ def python() -> str:
     for package in PACKAGES:
         module = importlib.import_module(package)
         parts.append(f"## `{package}`")
-        own = [name for name, one in vars(module).items() if getattr(one, "__module__", "") == package]
-        names: list[str] = getattr(module, "__all__", [name for name in own if not name.startswith("_")])
+        own = [
+            name for name, one in vars(module).items() if getattr(one, "__module__", "") == package
+        ]
+        names: list[str] = getattr(
+            module, "__all__", [name for name in own if not name.startswith("_")]
+        )
         for name in sorted(names, key=str.lower):
             value: Any = getattr(module, name)
             if not (inspect.isclass(value) or inspect.isroutine(value)):
@@ -201,13 +233,21 @@ def _methods(value: Any) -> Iterator[tuple[str, Any]]:
         return
     for key, one in vars(value).items():
         raw: Any = getattr(one, "__func__", one)
-        if not key.startswith("_") and (inspect.isfunction(raw) or isinstance(raw, property)) and raw.__doc__:
+        if (
+            not key.startswith("_")
+            and (inspect.isfunction(raw) or isinstance(raw, property))
+            and raw.__doc__
+        ):
             yield key, raw
 
 
 def _signed(name: str, value: Any) -> str:
     """A signature as code, and the docstring as it is written."""
-    doc = inspect.getdoc(value) if inspect.isroutine(value) or isinstance(value, property) else value.__doc__
+    doc = (
+        inspect.getdoc(value)
+        if inspect.isroutine(value) or isinstance(value, property)
+        else value.__doc__
+    )
     text = inspect.cleandoc(doc or "")
     if isinstance(value, property):
         getter: Callable[..., Any] | None = value.fget
@@ -216,7 +256,9 @@ def _signed(name: str, value: Any) -> str:
     elif inspect.isclass(value):
         # Of a protocol, an exception or a model of pydantic the signature says nothing.
         tells = (
-            "__init__" in vars(value) and not issubclass(value, Exception) and not getattr(value, "_is_protocol", False)
+            "__init__" in vars(value)
+            and not issubclass(value, Exception)
+            and not getattr(value, "_is_protocol", False)
         )
         signature = f"class {name}{_signature(value, returns=False) if tells else ''}"
     else:
@@ -238,15 +280,24 @@ def _signature(value: Any, *, returns: bool = True) -> str:
     """The parameters, one a line if they are many, and what is returned."""
     found = inspect.signature(value)
     shown = [one.replace(annotation=_text(one.annotation)) for one in found.parameters.values()]
-    returned = f" -> {found.return_annotation}" if returns and found.return_annotation is not found.empty else ""
+    returned = (
+        f" -> {found.return_annotation}"
+        if returns and found.return_annotation is not found.empty
+        else ""
+    )
     # A default without a literal prints its address.
     whole = re.sub(
-        r"<[^=]* at 0x[0-9a-f]+>", "...", str(found.replace(parameters=shown, return_annotation=found.empty))
+        r"<[^=]* at 0x[0-9a-f]+>",
+        "...",
+        str(found.replace(parameters=shown, return_annotation=found.empty)),
     )
     if len(whole) + len(returned) > 90:
         parts = [re.sub(r"<[^=]* at 0x[0-9a-f]+>", "...", str(one)) for one in shown]
         kinds = [one.kind for one in shown]
-        if inspect.Parameter.KEYWORD_ONLY in kinds and inspect.Parameter.VAR_POSITIONAL not in kinds:
+        if (
+            inspect.Parameter.KEYWORD_ONLY in kinds
+            and inspect.Parameter.VAR_POSITIONAL not in kinds
+        ):
             parts.insert(kinds.index(inspect.Parameter.KEYWORD_ONLY), "*")
         whole = "(\n    " + ",\n    ".join(parts) + ",\n)"
     return whole + returned
@@ -265,10 +316,14 @@ def views() -> str:
         with closing(sqlite3.connect(path)) as connection:
             names = [
                 str(name)
-                for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'view' ORDER BY name")
+                for (name,) in connection.execute(
+                    "SELECT name FROM sqlite_master WHERE type = 'view' ORDER BY name"
+                )
             ]
             for name in names:
-                columns = [f"`{row[1]}`" for row in connection.execute(f"PRAGMA table_info({name})")]
+                columns = [
+                    f"`{row[1]}`" for row in connection.execute(f"PRAGMA table_info({name})")
+                ]
                 parts.append(f"## `{name}`\n\n{', '.join(columns)}")
     return "\n\n".join(parts)
 

@@ -11,14 +11,23 @@ from typing import Any
 import pytest
 
 from ideabridge.server.demo.assistant import Bar, at_once, draw
-from ideabridge.server.demo.demo import PLAN, Checks, Repository, check_answer, example, find_repository
+from ideabridge.server.demo.demo import (
+    PLAN,
+    Checks,
+    Repository,
+    check_answer,
+    example,
+    find_repository,
+)
 from ideabridge.server.main import main
 from tests import preloaded
 
 EXECUTABLE = Path(sys.executable).parent / "ideabridge"
 
 
-def git(folder: Path, *words: str, when: str = "2026-03-01T23:30:00+00:00", who: str = "Ada") -> str:
+def git(
+    folder: Path, *words: str, when: str = "2026-03-01T23:30:00+00:00", who: str = "Ada"
+) -> str:
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("GIT_")},
         "GIT_CONFIG_GLOBAL": os.devnull,
@@ -30,7 +39,9 @@ def git(folder: Path, *words: str, when: str = "2026-03-01T23:30:00+00:00", who:
         "GIT_AUTHOR_DATE": when,
         "GIT_COMMITTER_DATE": when,
     }
-    done = subprocess.run(["git", *words], cwd=folder, env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["git", *words], cwd=folder, env=environment, capture_output=True, text=True, check=True
+    )
     return done.stdout
 
 
@@ -43,17 +54,48 @@ def commit(folder: Path, name: str, content: str | bytes, message: str, **told: 
 
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A repository with what breaks parsers: odd names, a merge, a rename, bytes, a message that looks like a log."""
+    """A repository with what breaks parsers: odd names, a merge, a rename, bytes, a message that
+    looks like a log.
+    """
     folder = tmp_path_factory.mktemp("repository") / "with space"
     folder.mkdir()
     git(folder, "init", "-q", "-b", "main")
-    commit(folder, "a.txt", "one\ntwo\n-- three\n", "First", who="Zoë O'Neil-Ünal 🦊", when="2026-03-01T23:30:00-08:00")
-    commit(folder, "b.bin", b"\x00\xff\xfe\n\x00", "Bytes\n\nCommit: not one\nAuthor: nobody\n", who="Ada: Lovelace")
+    commit(
+        folder,
+        "a.txt",
+        "one\ntwo\n-- three\n",
+        "First",
+        who="Zoë O'Neil-Ünal 🦊",
+        when="2026-03-01T23:30:00-08:00",
+    )
+    commit(
+        folder,
+        "b.bin",
+        b"\x00\xff\xfe\n\x00",
+        "Bytes\n\nCommit: not one\nAuthor: nobody\n",
+        who="Ada: Lovelace",
+    )
     git(folder, "checkout", "-q", "-b", "side")
-    commit(folder, "side.txt", "side\n", "†input.repo", who="†state.log", when="2026-03-04T10:00:00+05:45")
+    commit(
+        folder,
+        "side.txt",
+        "side\n",
+        "†input.repo",
+        who="†state.log",
+        when="2026-03-04T10:00:00+05:45",
+    )
     git(folder, "checkout", "-q", "main")
     commit(folder, "c.txt", "c" * 30 + "\n", "On main", when="2026-03-05T10:00:00+00:00")
-    git(folder, "merge", "-q", "--no-ff", "-m", "Merge side", "side", when="2026-03-06T10:00:00+00:00")
+    git(
+        folder,
+        "merge",
+        "-q",
+        "--no-ff",
+        "-m",
+        "Merge side",
+        "side",
+        when="2026-03-06T10:00:00+00:00",
+    )
     (folder / "c.txt").rename(folder / "d.txt")
     commit(folder, "a.txt", "one\n++ two\n", "Rename and remove", when="2026-03-07T01:02:00+02:00")
     return folder
@@ -89,7 +131,13 @@ def test_the_demo_on_a_shallow_clone(repository: Path, tmp_path: Path) -> None:
     interpreter = preloaded.interpreter(tmp_path)
     done = demo(interpreter, "-P", "-m", "ideabridge.server", "demo", "--repo", tmp_path / "clone")
     assert done.returncode == 0, done.stderr + done.stdout
-    for part in ("What ran when", "Tokens used by ideabridge: 0", "checks hold", "cannot be read here", "█"):
+    for part in (
+        "What ran when",
+        "Tokens used by ideabridge: 0",
+        "checks hold",
+        "cannot be read here",
+        "█",
+    ):
         assert part in done.stdout
     assert "✗" not in done.stdout
     assert git(tmp_path / "clone", "status", "--porcelain=v2", "--branch") == before
@@ -129,7 +177,7 @@ def test_the_default_is_this_project() -> None:
     assert find_repository(None).root == Path(__file__).resolve().parents[1]
 
 
-# -- the example -----------------------------------------------------------------------------------------------------
+# -- the example -----------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -168,7 +216,7 @@ def test_parsing_logs(tools: ModuleType) -> None:
         tools.parse_git_log("Commit history:\n")
 
 
-# -- the timeline ----------------------------------------------------------------------------------------------------
+# -- the timeline ----------------------------------------------------------------------------------
 
 
 def test_timelines() -> None:

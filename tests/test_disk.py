@@ -1,4 +1,6 @@
-"""The faults of `tests/disk.py` reach SQLite, here and in another process, and what was committed stays."""
+"""The faults of `tests/disk.py` reach SQLite, here and in another process, and what was
+committed stays.
+"""
 
 import errno
 import subprocess
@@ -39,7 +41,14 @@ def test_faults_come_and_go(tmp_path: Path) -> None:
 
 def test_faults_reach_another_process(tmp_path: Path) -> None:
     disk = Disk(tmp_path / "disk")
-    words = ["store", "backup", str(tmp_path / "copy"), "--store", str(tmp_path / "ideas.db"), "--project"]
+    words = [
+        "store",
+        "backup",
+        str(tmp_path / "copy"),
+        "--store",
+        str(tmp_path / "ideas.db"),
+        "--project",
+    ]
     Store.open(tmp_path / "ideas.db").close()
     with disk.failing(errno.ENOSPC):
         failed = subprocess.run(disk.command(*words, str(tmp_path)), capture_output=True, text=True)

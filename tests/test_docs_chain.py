@@ -1,10 +1,12 @@
-"""The tests run or validate every JSON block of docs/chain.md; docs/ru-chain.md has the same blocks.
+"""The tests run or validate every JSON block of docs/chain.md; docs/ru-chain.md has
+the same blocks.
 
-A block `json message` is a list of spellings of one message. `json context` begins an example of `solve`: blocks
-`json solution` are the answers of its mind in order, `json output schema` is the wanted output, `json schema` a schema
-that admits the next Solution, `json next context` the context of the Request after the last Solution. `json plan`
-begins an example of `run_plan`; its Solutions are those of the minds in its rooms. `json result` has members of the
-answer and ends either. The blocks named after tools of the server, such as `json run_plan`, are calls over MCP.
+A block `json message` is a list of spellings of one message. `json context` begins an example of
+`solve`: blocks `json solution` are the answers of its mind in order, `json output schema` is the
+wanted output, `json schema` a schema that admits the next Solution, `json next context` the context
+of the Request after the last Solution. `json plan` begins an example of `run_plan`; its Solutions
+are those of the minds in its rooms. `json result` has members of the answer and ends either. The
+blocks named after tools of the server, such as `json run_plan`, are calls over MCP.
 """
 
 from __future__ import annotations
@@ -74,7 +76,9 @@ def examples(begin: str) -> list[list[Block]]:
     found: list[list[Block]] = []
     for number, block in enumerate(BLOCKS):
         if block.kind == begin:
-            end = next(place for place in range(number, len(BLOCKS)) if BLOCKS[place].kind == "result")
+            end = next(
+                place for place in range(number, len(BLOCKS)) if BLOCKS[place].kind == "result"
+            )
             found.append(BLOCKS[number : end + 1])
     return found
 
@@ -89,7 +93,9 @@ def values(blocks: list[Block], kind: str) -> list[Any]:
 
 def tools_text() -> str:
     text = (ROOT / PAGE).read_text(encoding="utf-8")
-    [program] = [match.group(2) for match in FENCE.finditer(text) if match.group(1) == "python tools"]
+    [program] = [
+        match.group(2) for match in FENCE.finditer(text) if match.group(1) == "python tools"
+    ]
     return program
 
 
@@ -203,14 +209,21 @@ async def test_over_mcp_an_idea_becomes_a_tool_and_a_call(tmp_path: Path) -> Non
                 idea = await exported(client, block.value["name"])
                 assert {name: idea[name] for name in shown} == shown
                 listed = (await all_tools(client))[block.value["name"]].model_dump(by_alias=True)
-                assert {name: _within(listed[name], part) for name, part in block.value.items()} == block.value
+                assert {
+                    name: _within(listed[name], part) for name, part in block.value.items()
+                } == block.value
             elif block.kind == "result":
                 assert {name: answer.get(name) for name in block.value} == block.value
             else:
-                arguments = {name: answer["run"] if value == "RUN" else value for name, value in block.value.items()}
+                arguments = {
+                    name: answer["run"] if value == "RUN" else value
+                    for name, value in block.value.items()
+                }
                 result = await client.call_tool(block.kind, arguments)
                 assert not result.is_error, result.content
-                answer = structured(result) | {"run": structured(result).get("run", answer.get("run"))}
+                answer = structured(result) | {
+                    "run": structured(result).get("run", answer.get("run"))
+                }
 
 
 async def exported(client: Client, name: str) -> Any:

@@ -1,7 +1,8 @@
 """The tests run the programs in the documents and compare their output with the documents.
 
-A fenced block `python` in docs/embedding.md, docs/lifting.md, docs/minds.md or docs/programs.md is a whole program. The
-block `text` after it is its output. A block `python FILE` is a file that later programs find in the current folder.
+A fenced block `python` in docs/embedding.md, docs/lifting.md, docs/minds.md or docs/programs.md is
+a whole program. The block `text` after it is its output. A block `python FILE` is a file that later
+programs find in the current folder.
 """
 
 import json
@@ -55,7 +56,10 @@ EMBEDDING = [
 
 @pytest.mark.parametrize("program", EMBEDDING, ids=[program.place for program in EMBEDDING])
 def test_a_program_prints_what_the_document_says(
-    program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    program: Program,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for name, text in program.files.items():
@@ -76,7 +80,11 @@ def blocks(name: str, kind: str) -> list[str]:
 
 def test_what_the_start_page_lets_people_copy_is_right(tmp_path: Path) -> None:
     found: list[Any] = [json.loads(text) for text in blocks("docs/start.md", "json")]
-    hosts = [value for value in found if "ideabridge" in (value.get("mcpServers") or value.get("servers") or {})]
+    hosts = [
+        value
+        for value in found
+        if "ideabridge" in (value.get("mcpServers") or value.get("servers") or {})
+    ]
     assert len(hosts) == 5
     (codex,) = (tomllib.loads(text) for text in blocks("docs/start.md", "toml"))
     entries = [*((value.get("mcpServers") or value["servers"])["ideabridge"] for value in hosts)]
@@ -103,8 +111,14 @@ def test_the_page_of_the_command_line_lists_every_command() -> None:
         first, *others = re.findall(r"`([^`]+)`", row.split("|")[1])
         name, *below = first.split()
         # `users token add`, `list`: the commands of a group in a group.
-        following = [] if len(below) > 1 and re.fullmatch("[a-z]+", below[1]) else [one.split()[0] for one in others]
-        told.setdefault(name, set()).update(word for word in [*below[:1], *following] if re.fullmatch("[a-z]+", word))
+        following = (
+            []
+            if len(below) > 1 and re.fullmatch("[a-z]+", below[1])
+            else [one.split()[0] for one in others]
+        )
+        told.setdefault(name, set()).update(
+            word for word in [*below[:1], *following] if re.fullmatch("[a-z]+", word)
+        )
     assert set(told) == set(known)
     for name, below in told.items():
         assert below == set(getattr(known[name], "commands", {}))
@@ -112,7 +126,9 @@ def test_the_page_of_the_command_line_lists_every_command() -> None:
 
 def anchors(path: Path) -> set[str]:
     """The anchors of the headings of a page, as GitHub makes them."""
-    headings = re.findall(r"^#+ (.*)$", FENCE.sub("", path.read_text(encoding="utf-8")), re.MULTILINE)
+    headings = re.findall(
+        r"^#+ (.*)$", FENCE.sub("", path.read_text(encoding="utf-8")), re.MULTILINE
+    )
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 

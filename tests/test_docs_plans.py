@@ -1,8 +1,9 @@
 """The tests run the plans in docs/plans.md and compare the results with the page.
 
-A fenced block `json plan` is a plan. The block after it contains the expected result. `json result` has members of the
-answer, exactly as `Run.answer(whole=True)` returns them. `json dry run` is the result of `Bridge.dry_run`. `text
-refused` is the message of the `PlanError`. `text drawing` and `mermaid` are drawings by `Bridge.draw`.
+A fenced block `json plan` is a plan. The block after it contains the expected result. `json result`
+has members of the answer, exactly as `Run.answer(whole=True)` returns them. `json dry run` is the
+result of `Bridge.dry_run`. `text refused` is the message of the `PlanError`. `text drawing` and
+`mermaid` are drawings by `Bridge.draw`.
 """
 
 import json

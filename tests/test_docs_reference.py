@@ -1,4 +1,6 @@
-"""docs/reference.md lists every public name, and the documents and examples import only public names."""
+"""docs/reference.md lists every public name, and the documents and examples import
+only public names.
+"""
 
 import ast
 import importlib
@@ -36,7 +38,9 @@ def imported(text: str) -> list[tuple[str, str]]:
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("ideabridge"):
             found.extend((node.module or "", name.name) for name in node.names)
         elif isinstance(node, ast.Import):
-            found.extend((name.name, "") for name in node.names if name.name.startswith("ideabridge"))
+            found.extend(
+                (name.name, "") for name in node.names if name.name.startswith("ideabridge")
+            )
     return found
 
 
@@ -58,7 +62,10 @@ def test_every_listed_name_is_there() -> None:
 
 def test_documents_and_examples_import_only_public_names() -> None:
     programs = {
-        **{path.name: path.read_text(encoding="utf-8") for path in sorted((ROOT / "examples").glob("*.py"))},
+        **{
+            path.name: path.read_text(encoding="utf-8")
+            for path in sorted((ROOT / "examples").glob("*.py"))
+        },
         **{
             f"{path.name}:{match.start()}": match.group(1)
             for path in DOCUMENTS
@@ -117,7 +124,9 @@ def defined(path: str) -> set[str]:
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             names.add(node.name)
         if isinstance(node, ast.ClassDef):
-            methods = (one for one in node.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef))
+            methods = (
+                one for one in node.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)
+            )
             names.update(f"{node.name}.{method.name}" for method in methods)
     return names
 

@@ -22,12 +22,17 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
             ],
         ),
         ("sampling_mind.py", ["MCP 2025-11-25", "MCP 2026-07-28", "done: 3, mind: sampling"]),
-        ("recorded_mind.py", ["recorded: 2", "failed: nothing recorded answers", '+        "Alan"']),
+        (
+            "recorded_mind.py",
+            ["recorded: 2", "failed: nothing recorded answers", '+        "Alan"'],
+        ),
     ],
 )
 def test_an_example_does_what_it_says(name: str, lines: list[str], tmp_path: Path) -> None:
     command = [preloaded.interpreter(tmp_path), EXAMPLES / name]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
+    )
     assert done.returncode == 0, done.stderr
     for line in lines:
         assert line in done.stdout

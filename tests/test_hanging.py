@@ -72,7 +72,16 @@ def test_signals_have_their_defaults(tmp_path):
 def run(folder: Path, source: str, *options: str, before: str = "") -> str:
     """What pytest says about tests that are run as ours are, after a command of the shell."""
     (folder / "test_inner.py").write_text(source, encoding="utf-8")
-    command = [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), "-p", "tests.conftest", *options]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-c",
+        str(ROOT / "pyproject.toml"),
+        "-p",
+        "tests.conftest",
+        *options,
+    ]
     done = subprocess.run(
         ["sh", "-c", f'{before}\nexec "$@"', "sh", *command, str(folder)],
         cwd=ROOT,
@@ -94,7 +103,9 @@ def has_ended(pid: int) -> bool:
 
 
 @pytest.mark.parametrize("workers", ["0", "2"])
-def test_a_test_that_hangs_ends_with_its_processes_and_names_them(tmp_path: Path, workers: str) -> None:
+def test_a_test_that_hangs_ends_with_its_processes_and_names_them(
+    tmp_path: Path, workers: str
+) -> None:
     said = run(tmp_path, HANGING, "-n", workers, "--timeout", "1")
     assert "crashed" not in said
     assert re.search(r"^4 failed, 1 passed, 1 error in ", said, re.M), said

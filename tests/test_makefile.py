@@ -1,4 +1,6 @@
-"""What each target of the Makefile installs, in a folder where Python only notes what pip is to install."""
+"""What each target of the Makefile installs, in a folder where Python only notes what
+pip is to install.
+"""
 
 from __future__ import annotations
 
@@ -49,11 +51,15 @@ def make(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     # The tests may run under make themselves.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
     command = ["make", "-f", str(ROOT / "Makefile"), f"PYTHON={folder / 'python'}", *words]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
 
 
 def installed(folder: Path, *words: str) -> list[str]:
-    """What a command of make gives pip to install: the extras of ideabridge, or the names of packages."""
+    """What a command of make gives pip to install: the extras of ideabridge, or the
+    names of packages.
+    """
     notes = folder / "pip.txt"
     notes.unlink(missing_ok=True)
     done = make(folder, *words)
@@ -79,11 +85,17 @@ def test_the_order_of_targets_makes_no_difference(folder: Path) -> None:
 def test_targets_at_once_install_one_after_the_other(folder: Path) -> None:
     everything = installed(folder, "-j", "lint", "demo", "docs", "format")
     assert sorted(everything) == [".[demo]", ".[dev]", ".[postgres]", "zensical"]
-    assert [name for name in everything if name != "zensical"] == [".[demo]", ".[postgres]", ".[dev]"]
+    assert [name for name in everything if name != "zensical"] == [
+        ".[demo]",
+        ".[postgres]",
+        ".[dev]",
+    ]
 
 
 @pytest.mark.parametrize("changed", ["pyproject.toml", "constraints.txt"])
-def test_changed_versions_are_installed_by_the_targets_that_need_them(folder: Path, changed: str) -> None:
+def test_changed_versions_are_installed_by_the_targets_that_need_them(
+    folder: Path, changed: str
+) -> None:
     installed(folder, "lint")
     hour_ago = time.time() - 3600
     for path in [*folder.iterdir(), *(folder / ".venv").iterdir()]:

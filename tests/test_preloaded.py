@@ -28,14 +28,22 @@ def test_it_has_its_arguments_folder_environment_streams_and_exit_code(tmp_path:
     environment = {**os.environ, "WORD": "wörd"}
     command = preloaded.python(script, "a", "†b")
     done = subprocess.run(
-        command, cwd=tmp_path, env=environment, input="typed", capture_output=True, text=True, check=False
+        command,
+        cwd=tmp_path,
+        env=environment,
+        input="typed",
+        capture_output=True,
+        text=True,
+        check=False,
     )
     told = f'[["a", "\\u2020b"], "{tmp_path}", "w\\u00f6rd", "typed", "__main__", true]\n'
     assert (done.returncode, done.stdout, done.stderr) == (7, told, "and more\n")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_it_ends_by_the_signal_that_its_starter_gets(tmp_path: Path, number: signal.Signals) -> None:
+def test_it_ends_by_the_signal_that_its_starter_gets(
+    tmp_path: Path, number: signal.Signals
+) -> None:
     script = tmp_path / "waiting.py"
     script.write_text(WAITING, encoding="utf-8")
     with subprocess.Popen(preloaded.python(script), stdout=subprocess.PIPE, text=True) as process:

@@ -1,4 +1,6 @@
-"""Private names of other packages: each stands in one module, and a release without it is noticed here."""
+"""Private names of other packages: each stands in one module, and a release without it
+is noticed here.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def test_the_private_client_of_pydantic_ai_is_named_in_one_place() -> None:
     ],
 )
 def test_the_sdk_still_has_its_private_names(module: str, name: str) -> None:
-    assert hasattr(import_module(module), name), f"{module}.{name} is gone: adapt {SDK.relative_to(ROOT)}"
+    assert hasattr(import_module(module), name), (
+        f"{module}.{name} is gone: adapt {SDK.relative_to(ROOT)}"
+    )
 
 
 @pytest.mark.parametrize("kind", ["openai-compatible", "openai", "anthropic"])
@@ -54,11 +58,15 @@ def test_pydantic_ai_still_has_its_private_client(kind: str) -> None:
     providers = import_module("pydantic_ai.providers")
     try:
         made = providers.infer_provider_class(kind if kind != "openai-compatible" else "openai")
-        provider = made(api_key="none", base_url="http://127.0.0.1:9/v1") if "openai" in kind else made(api_key="none")
+        provider = (
+            made(api_key="none", base_url="http://127.0.0.1:9/v1")
+            if "openai" in kind
+            else made(api_key="none")
+        )
     except ImportError as error:
         pytest.skip(f"the package of {kind} is not installed: {error}")
     client = getattr(provider, "_own_http_client", None)
     assert isinstance(client, httpx.AsyncClient | httpx2.AsyncClient), (
-        f"the provider {kind} has no `_own_http_client` any more: without it the sizes of answers have no bound;"
-        f" adapt `bind` in {WIRE.relative_to(ROOT)}"
+        f"the provider {kind} has no `_own_http_client` any more: without it the sizes of answers "
+        f"have no bound; adapt `bind` in {WIRE.relative_to(ROOT)}"
     )

@@ -1,4 +1,6 @@
-"""What holds for the project as a whole: layout, directions of import, what is committed, what is shipped."""
+"""What holds for the project as a whole: layout, directions of import, what is committed,
+what is shipped.
+"""
 
 import ast
 import os
@@ -18,7 +20,11 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parent.parent
 PARTS = ("tools", "bridge", "server")
-MAY_IMPORT = {"tools": {"tools"}, "bridge": {"tools", "bridge"}, "server": {"tools", "bridge", "server"}}
+MAY_IMPORT = {
+    "tools": {"tools"},
+    "bridge": {"tools", "bridge"},
+    "server": {"tools", "bridge", "server"},
+}
 
 
 def modules(part: str) -> list[Path]:
@@ -48,7 +54,9 @@ def committed() -> list[Path]:
     except (OSError, subprocess.CalledProcessError):
         found: list[Path] = []
         for folder, below, names in os.walk(ROOT):
-            below[:] = [name for name in below if name == ".ci" or not name.startswith((".", "__pycache__"))]
+            below[:] = [
+                name for name in below if name == ".ci" or not name.startswith((".", "__pycache__"))
+            ]
             found.extend(Path(folder, name) for name in names)
     return [path for path in found if path.is_file()]
 
@@ -64,7 +72,7 @@ def project() -> dict[str, Any]:
     return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
-# -- layout ----------------------------------------------------------------------------------------------------
+# -- layout ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -93,15 +101,19 @@ def test_imports_are_absolute(part: str) -> None:
 def test_the_namespace_stays_open() -> None:
     # An __init__.py here would hide the other two parts from an editable install (PEP 420).
     assert [str(path) for part in PARTS for path in (ROOT / part).glob("__init__.py")] == []
-    assert [str(path) for part in PARTS for path in (ROOT / part / "ideabridge").glob("__init__.py")] == []
+    assert [
+        str(path) for part in PARTS for path in (ROOT / part / "ideabridge").glob("__init__.py")
+    ] == []
     for part in PARTS:
         package = ROOT / part / "ideabridge" / part
         assert (package / "__init__.py").is_file()
         assert (package / "py.typed").is_file()
-        assert [path.name for path in package.parent.iterdir() if path.name != "__pycache__"] == [part]
+        assert [path.name for path in package.parent.iterdir() if path.name != "__pycache__"] == [
+            part
+        ]
 
 
-# -- the rooms of the house --------------------------------------------------------------------------------------
+# -- the rooms of the house ------------------------------------------------------------------------
 
 LAYERS = (
     ("command_line", "errors", "secrets"),
@@ -121,9 +133,22 @@ LAYERS = (
     ("bridge",),
     ("sync",),
 )
-"""The folders and modules of `ideabridge.bridge`, the lowest first. Each imports of those before it only."""
+"""The folders and modules of `ideabridge.bridge`, the lowest first. Each imports of those
+before it only."""
 RANKS = {name: rank for rank, names in enumerate(LAYERS) for name in names}
-PURE = {"anyio", "asyncio", "time", "datetime", "random", "sqlite3", "os", "pathlib", "mcp", "httpx", "pydantic_ai"}
+PURE = {
+    "anyio",
+    "asyncio",
+    "time",
+    "datetime",
+    "random",
+    "sqlite3",
+    "os",
+    "pathlib",
+    "mcp",
+    "httpx",
+    "pydantic_ai",
+}
 """What the loop does without: its machine has no clock, no task, no file and no network."""
 
 
@@ -136,7 +161,9 @@ NAMES = {name_of(path): path for part in PARTS for path in modules(part)}
 
 
 def imports_of(path: Path) -> set[str]:
-    """The modules of ours that one imports, anywhere in it: at its head, in functions and under `TYPE_CHECKING`."""
+    """The modules of ours that one imports, anywhere in it: at its head, in functions and under
+    `TYPE_CHECKING`.
+    """
     return {name for _, name in imported(path) if name in NAMES} - {name_of(path)}
 
 
@@ -183,22 +210,41 @@ def test_the_folders_of_the_bridge_import_one_way() -> None:
             continue
         for other in imports_of(path):
             there = other.split(".")[2:3]
-            if other.split(".")[1] == "bridge" and there and there != here and RANKS[there[0]] >= RANKS[here[0]]:
+            if (
+                other.split(".")[1] == "bridge"
+                and there
+                and there != here
+                and RANKS[there[0]] >= RANKS[here[0]]
+            ):
                 wrong.append(f"{name} imports {other}")
     assert wrong == []
 
 
-BEHIND_THE_PROTOCOL = {"copied", "earlier", "explanations", "items", "plan_literals", "removed", "seen", "steps"}
-"""The modules of `context` that compute literals; the loop knows `context/computed.py`, and who reads a plan."""
+BEHIND_THE_PROTOCOL = {
+    "copied",
+    "earlier",
+    "explanations",
+    "items",
+    "plan_literals",
+    "removed",
+    "seen",
+    "steps",
+}
+"""The modules of `context` that compute literals; the loop knows `context/computed.py`, and
+who reads a plan."""
 
 
 def test_the_loop_knows_computed_literals_by_one_protocol() -> None:
     known = [
-        f"{name.removeprefix('ideabridge.bridge.')} imports {other.removeprefix('ideabridge.bridge.context.')}"
+        (
+            f"{name.removeprefix('ideabridge.bridge.')} imports "
+            f"{other.removeprefix('ideabridge.bridge.context.')}"
+        )
         for name, path in NAMES.items()
         if name.startswith("ideabridge.bridge.loop.")
         for other in sorted(imports_of(path))
-        if other.startswith("ideabridge.bridge.context.") and other.split(".")[3] in BEHIND_THE_PROTOCOL
+        if other.startswith("ideabridge.bridge.context.")
+        and other.split(".")[3] in BEHIND_THE_PROTOCOL
     ]
     assert known == ["loop.graph imports plan_literals"]
 
@@ -226,12 +272,16 @@ def test_public_classes_have_names_of_their_own() -> None:
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
 
 
-# -- what is committed -----------------------------------------------------------------------------------------
+# -- what is committed -----------------------------------------------------------------------------
 
 HERE = [re.escape(str(path)) for path in (ROOT, Path.home()) if len(path.parts) > 1]
 FOREIGN = {
-    "a path of somebody's machine": re.compile(rf"(?<![\w.$}}~-])(?:{'|'.join([*HERE, '/work', '/root'])})/[\w.-]+"),
-    "a host of a package registry": re.compile(r"pypi\.org/simple|files\.pythonhosted\.org|index-url|find-links", re.I),
+    "a path of somebody's machine": re.compile(
+        rf"(?<![\w.$}}~-])(?:{'|'.join([*HERE, '/work', '/root'])})/[\w.-]+"
+    ),
+    "a host of a package registry": re.compile(
+        r"pypi\.org/simple|files\.pythonhosted\.org|index-url|find-links", re.I
+    ),
 }
 FOREIGN_ALLOWED = {"tests/test_project.py"}
 """Files that must name what they look for."""
@@ -250,13 +300,17 @@ def test_nothing_of_one_machine_is_committed(what: str) -> None:
 
 def test_nothing_made_is_committed() -> None:
     made = re.compile(r"(^|/)(__pycache__|\.venv|dist|build)/|\.(pyc|sqlite(-wal|-shm)?)$")
-    assert [name for path in committed() if made.search(name := path.relative_to(ROOT).as_posix())] == []
+    assert [
+        name for path in committed() if made.search(name := path.relative_to(ROOT).as_posix())
+    ] == []
 
 
 def test_ci_runs_the_command_of_the_readme() -> None:
     script = ROOT / ".ci" / "run"
     assert os.access(script, os.X_OK)
-    commands = [line for line in script.read_text(encoding="utf-8").splitlines() if line.startswith("make ")]
+    commands = [
+        line for line in script.read_text(encoding="utf-8").splitlines() if line.startswith("make ")
+    ]
     # pytest's closing line stands at the end of the output.
     assert commands[-1].endswith(" test")
     assert "make test" in (ROOT / "README.md").read_text(encoding="utf-8")
@@ -270,7 +324,7 @@ def test_long_tests_are_left_out_unless_they_are_asked_for() -> None:
     assert any(marker.startswith("long:") for marker in options["markers"])
 
 
-# -- dependencies ----------------------------------------------------------------------------------------------
+# -- dependencies ----------------------------------------------------------------------------------
 
 
 STANDS_ON = ("mcp", "pydantic", "jsonschema", "anyio", "httpx", "sqlite-utils")
@@ -304,7 +358,9 @@ def imported_when_run(path: Path) -> set[str]:
 
 @pytest.mark.parametrize("package", STANDS_ON)
 def test_the_product_runs_on_the_packages_that_it_is_built_on(package: str) -> None:
-    required = {canonicalize_name(Requirement(text).name) for text in project()["project"]["dependencies"]}
+    required = {
+        canonicalize_name(Requirement(text).name) for text in project()["project"]["dependencies"]
+    }
     assert package in required
     name = package.replace("-", "_")
     users = [path for part in PARTS for path in modules(part) if name in imported_when_run(path)]
@@ -313,13 +369,21 @@ def test_the_product_runs_on_the_packages_that_it_is_built_on(package: str) -> N
 
 def test_httpx2_is_used_only_where_the_client_is_that_of_a_library() -> None:
     users = {name for name, path in NAMES.items() if "httpx2" in imported_when_run(path)}
-    foreign = {name for name in users if imported_when_run(NAMES[name]) & {"mcp", "mcp_types", "pydantic_ai"}}
-    assert users - foreign == set(), "httpx is our HTTP client; httpx2 is that of mcp and of pydantic-ai"
+    foreign = {
+        name
+        for name in users
+        if imported_when_run(NAMES[name]) & {"mcp", "mcp_types", "pydantic_ai"}
+    }
+    assert users - foreign == set(), (
+        "httpx is our HTTP client; httpx2 is that of mcp and of pydantic-ai"
+    )
 
 
 def test_only_the_command_line_queries_the_store_by_sql_of_somebody() -> None:
     query = "ideabridge.bridge.store.sqlite.query"
-    assert {name for name, path in NAMES.items() if query in imports_of(path)} == {"ideabridge.server.cli.stores"}
+    assert {name for name, path in NAMES.items() if query in imports_of(path)} == {
+        "ideabridge.server.cli.stores"
+    }
 
 
 @pytest.mark.parametrize("file", CONSTRAINTS)
@@ -339,7 +403,8 @@ def test_constraints_name_every_dependency_of_the_project() -> None:
     build = project()["build-system"]["requires"]
     pinned = {canonicalize_name(pin.name): pin for pin in pins("constraints.txt")}
     own = canonicalize_name(meta["name"])
-    # Peers are measured as their users get them; one that an extra of ours needs is pinned like any dependency.
+    # Peers are measured as their users get them; one that an extra of ours needs is pinned like
+    # any dependency.
     needed = {canonicalize_name(Requirement(text).name) for text in extras}
     assert not (peers - needed) & pinned.keys()
     for text in [*meta["dependencies"], *extras, *build]:
@@ -349,7 +414,9 @@ def test_constraints_name_every_dependency_of_the_project() -> None:
             continue
         assert name in pinned, f"{name} is a dependency, and constraints.txt does not name it"
         version = str(pinned[name].specifier).removeprefix("==")
-        assert wanted.specifier.contains(version, prereleases=True), f"{name}: {version} does not satisfy {wanted}"
+        assert wanted.specifier.contains(version, prereleases=True), (
+            f"{name}: {version} does not satisfy {wanted}"
+        )
 
 
 @pytest.mark.parametrize("file", CONSTRAINTS)
@@ -368,7 +435,7 @@ def test_packages_of_npm_are_exact(file: str) -> None:
         assert re.fullmatch(exact, line), f"{line}: expected NAME@VERSION"
 
 
-# -- what is shipped -------------------------------------------------------------------------------------------
+# -- what is shipped -------------------------------------------------------------------------------
 
 
 def test_the_wheel_holds_the_three_packages(tmp_path: Path) -> None:
@@ -378,13 +445,24 @@ def test_the_wheel_holds_the_three_packages(tmp_path: Path) -> None:
         shutil.copy(ROOT / name, copy / name)
     for part in (*PARTS, "examples", "docs"):
         shutil.copytree(ROOT / part, copy / part, ignore=shutil.ignore_patterns("__pycache__"))
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path / "dist")]
+    command = [
+        sys.executable,
+        "-m",
+        "hatchling",
+        "build",
+        "-t",
+        "wheel",
+        "-d",
+        str(tmp_path / "dist"),
+    ]
     built = subprocess.run(command, cwd=copy, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
     (wheel,) = (tmp_path / "dist").glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
-        entry_points = archive.read(next(name for name in names if name.endswith("entry_points.txt"))).decode()
+        entry_points = archive.read(
+            next(name for name in names if name.endswith("entry_points.txt"))
+        ).decode()
         metadata = archive.read(next(name for name in names if name.endswith("/METADATA"))).decode()
     here = {
         path.relative_to(ROOT / part).as_posix()

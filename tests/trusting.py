@@ -1,4 +1,6 @@
-"""Project files that a test has written itself and trusts, as a person would with `ideabridge trust`."""
+"""Project files that a test has written itself and trusts, as a person would with
+`ideabridge trust`.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from ideabridge.bridge.trust import FILE_NAME, trust_file
 
 
 def write_trusted(folder: Path, content: str | dict[str, Any]) -> Path:
-    """Write `ideabridge.json` into a folder and trust it, with the files it names as they are now."""
+    """Write `ideabridge.json` into a folder and trust it, with the files it names as they are
+    now.
+    """
     path = folder / FILE_NAME
     path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
     trust_file(path)

@@ -1,6 +1,8 @@
-"""A model that is a script, behind the wire formats of OpenAI (Responses, Chat Completions), Anthropic and Gemini.
+"""A model that is a script, behind the wire formats of OpenAI (Responses, Chat Completions),
+Anthropic and Gemini.
 
-A host asks it like any model. It answers with the calls that a generator yields, and sends the generator their results.
+A host asks it like any model. It answers with the calls that a generator yields, and sends the
+generator their results.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ class ScriptedModel:
     """Plays a script to one host.
 
     Attributes:
-        offered: the tools in the latest request that has any, by the names the host gives them: the wire form of each.
+        offered: the tools in the latest request that has any, by the names the host gives them: the
+            wire form of each.
         failure: what ended the script before its end.
         finished: whether the script came to its end.
     """
@@ -40,7 +43,9 @@ class ScriptedModel:
 
     def named(self, tool: str) -> str | None:
         """The name a host has given to a tool of ideabridge; None: it does not offer the tool."""
-        found = [name for name in self.offered if name == tool or name.endswith((f"_{tool}", f"/{tool}"))]
+        found = [
+            name for name in self.offered if name == tool or name.endswith((f"_{tool}", f"/{tool}"))
+        ]
         return min(found, key=len, default=None)
 
     def step(self, results: list[str], offered: dict[str, dict[str, Any]]) -> Step | None:
@@ -113,7 +118,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _stream(self, events: list[dict[str, Any]], *, named: bool = False) -> None:
         names = [f"event: {one['type']}\n" if named else "" for one in events]
-        lines = [f"{name}data: {json.dumps(one)}\n\n" for name, one in zip(names, events, strict=True)]
+        lines = [
+            f"{name}data: {json.dumps(one)}\n\n" for name, one in zip(names, events, strict=True)
+        ]
         self._send("text/event-stream", "".join(lines))
 
     def _send(self, kind: str, text: str) -> None:
@@ -137,7 +144,9 @@ def _text(value: Any) -> str:
 
 def _responses(model: ScriptedModel, body: dict[str, Any]) -> list[dict[str, Any]]:
     """OpenAI's Responses; tools stand in namespaces or directly."""
-    results = [_text(one["output"]) for one in body["input"] if one.get("type") == "function_call_output"]
+    results = [
+        _text(one["output"]) for one in body["input"] if one.get("type") == "function_call_output"
+    ]
     offered: dict[str, dict[str, Any]] = {}
     places: dict[str, dict[str, str]] = {}
     for tool in body.get("tools", []):
@@ -146,7 +155,10 @@ def _responses(model: ScriptedModel, body: dict[str, Any]) -> list[dict[str, Any
                 within = "tools" in tool
                 name = f"{tool['name']}__{one['name']}" if within else one["name"]
                 offered[name] = one
-                places[name] = {"name": one["name"], **({"namespace": tool["name"]} if within else {})}
+                places[name] = {
+                    "name": one["name"],
+                    **({"namespace": tool["name"]} if within else {}),
+                }
     step = model.step(results, offered)
     number = f"{len(results)}"
     item: dict[str, Any] = {"id": f"item_{number}", "status": "completed"}
@@ -155,11 +167,19 @@ def _responses(model: ScriptedModel, body: dict[str, Any]) -> list[dict[str, Any
         item |= {"type": "message", "role": "assistant", "content": [words]}
     else:
         place = places.get(step[0], {"name": step[0]})
-        item |= {"type": "function_call", "call_id": f"call_{number}", **place, "arguments": json.dumps(step[1])}
+        item |= {
+            "type": "function_call",
+            "call_id": f"call_{number}",
+            **place,
+            "arguments": json.dumps(step[1]),
+        }
     usage = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
     response = {"id": f"resp_{number}", "object": "response", "created_at": 0, "model": "scripted"}
     return [
-        {"type": "response.created", "response": {**response, "status": "in_progress", "output": []}},
+        {
+            "type": "response.created",
+            "response": {**response, "status": "in_progress", "output": []},
+        },
         {"type": "response.output_item.done", "output_index": 0, "item": item},
         {
             "type": "response.completed",
@@ -171,7 +191,9 @@ def _responses(model: ScriptedModel, body: dict[str, Any]) -> list[dict[str, Any
 def _completions(model: ScriptedModel, body: dict[str, Any]) -> list[dict[str, Any]]:
     """OpenAI's Chat Completions, streamed."""
     results = [_text(one["content"]) for one in body["messages"] if one["role"] == "tool"]
-    step = model.step(results, {one["function"]["name"]: one["function"] for one in body.get("tools", [])})
+    step = model.step(
+        results, {one["function"]["name"]: one["function"] for one in body.get("tools", [])}
+    )
     delta: dict[str, Any] = {"role": "assistant", "content": "Done."}
     if step is not None:
         function = {"name": step[0], "arguments": json.dumps(step[1])}
@@ -190,7 +212,9 @@ def _messages(model: ScriptedModel, body: dict[str, Any]) -> list[dict[str, Any]
     contents = [one["content"] for one in body["messages"] if isinstance(one["content"], list)]
     blocks = [block for content in contents for block in content]
     results = [_text(one.get("content", "")) for one in blocks if one.get("type") == "tool_result"]
-    offered = {one["name"]: {**one, "parameters": one.get("input_schema")} for one in body.get("tools", [])}
+    offered = {
+        one["name"]: {**one, "parameters": one.get("input_schema")} for one in body.get("tools", [])
+    }
     step = model.step(results, offered)
     block: dict[str, Any] = {"type": "text", "text": ""}
     delta = {"type": "text_delta", "text": "Done."}
@@ -199,13 +223,25 @@ def _messages(model: ScriptedModel, body: dict[str, Any]) -> list[dict[str, Any]
         delta = {"type": "input_json_delta", "partial_json": json.dumps(step[1])}
     reason = "end_turn" if step is None else "tool_use"
     usage = {"input_tokens": 1, "output_tokens": 1}
-    answer = {"id": f"msg_{len(results)}", "type": "message", "role": "assistant", "model": body.get("model")}
+    answer = {
+        "id": f"msg_{len(results)}",
+        "type": "message",
+        "role": "assistant",
+        "model": body.get("model"),
+    }
     return [
-        {"type": "message_start", "message": {**answer, "content": [], "stop_reason": None, "usage": usage}},
+        {
+            "type": "message_start",
+            "message": {**answer, "content": [], "stop_reason": None, "usage": usage},
+        },
         {"type": "content_block_start", "index": 0, "content_block": block},
         {"type": "content_block_delta", "index": 0, "delta": delta},
         {"type": "content_block_stop", "index": 0},
-        {"type": "message_delta", "delta": {"stop_reason": reason, "stop_sequence": None}, "usage": usage},
+        {
+            "type": "message_delta",
+            "delta": {"stop_reason": reason, "stop_sequence": None},
+            "usage": usage,
+        },
         {"type": "message_stop"},
     ]
 

@@ -1,7 +1,7 @@
 """Hosts of npm, started with a scripted model and ideabridge as their only MCP server.
 
-`make test-hosts` installs what constraints-hosts.txt names. None needs an account, and none is left to reach further
-than this machine: the model they ask is on the loopback address.
+`make test-hosts` installs what constraints-hosts.txt names. None needs an account, and none is left
+to reach further than this machine: the model they ask is on the loopback address.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ MODULES: Final = Path(__file__).parent.parent / ".node-hosts" / "node_modules"
 _PATIENCE: Final = 120.0
 
 Host = Callable[[Path, list[str], str], None]
-"""Runs one session in a folder, with the server's command and the model's address, until the model has finished."""
+"""Runs one session in a folder, with the server's command and the model's address, until the
+model has finished."""
 
 
 def missing(package: str) -> str | None:
@@ -49,7 +50,9 @@ def _run(program: list[str], folder: Path, environment: dict[str, str]) -> None:
 
 
 def codex(folder: Path, server: list[str], model: str) -> None:
-    """Codex, through the app server that its editors speak to, with a person who accepts every form."""
+    """Codex, through the app server that its editors speak to, with a person who
+    accepts every form.
+    """
     environment = _environment(folder, SCRIPTED_KEY="x")
     configuration = folder / "home" / ".codex" / "config.toml"
     configuration.parent.mkdir()
@@ -74,7 +77,12 @@ default_tools_approval_mode = "approve"
     )
     program = [str(MODULES / ".bin" / "codex"), "app-server"]
     with subprocess.Popen(
-        program, env=environment, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        program,
+        env=environment,
+        cwd=folder,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as process:
         try:
             _converse(process, folder)
@@ -114,7 +122,9 @@ def _converse(process: subprocess.Popen[str], folder: Path) -> None:
 
 def opencode(folder: Path, server: list[str], model: str) -> None:
     """opencode, without a terminal."""
-    environment = _environment(folder, OPENCODE_DISABLE_AUTOUPDATE="1", OPENCODE_DISABLE_MODELS_FETCH="1")
+    environment = _environment(
+        folder, OPENCODE_DISABLE_AUTOUPDATE="1", OPENCODE_DISABLE_MODELS_FETCH="1"
+    )
     configuration = {
         "model": "scripted/scripted",
         "small_model": "scripted/scripted",
@@ -123,15 +133,20 @@ def opencode(folder: Path, server: list[str], model: str) -> None:
             "scripted": {
                 "npm": "@ai-sdk/openai-compatible",
                 "options": {"baseURL": f"{model}/v1", "apiKey": "x"},
-                "models": {"scripted": {"tool_call": True, "limit": {"context": 200_000, "output": 8000}}},
+                "models": {
+                    "scripted": {"tool_call": True, "limit": {"context": 200_000, "output": 8000}}
+                },
             }
         },
         "mcp": {"ideabridge": {"type": "local", "command": server, "enabled": True}},
     }
     (folder / "opencode.json").write_text(json.dumps(configuration))
-    # Its package picks the program of this machine in a script of its installation, which does not run here.
+    # Its package picks the program of this machine in a script of its installation, which
+    # does not run here.
     program = min(MODULES.glob("opencode-*/bin/opencode"))
-    _run([str(program), "run", "--pure", "--auto", "--dir", str(folder), "Go."], folder, environment)
+    _run(
+        [str(program), "run", "--pure", "--auto", "--dir", str(folder), "Go."], folder, environment
+    )
 
 
 def gemini(folder: Path, server: list[str], model: str) -> None:
@@ -146,7 +161,15 @@ def gemini(folder: Path, server: list[str], model: str) -> None:
     place = folder / "home" / ".gemini" / "settings.json"
     place.parent.mkdir()
     place.write_text(json.dumps(settings))
-    program = [str(MODULES / ".bin" / "gemini"), "--yolo", "--skip-trust", "-m", "gemini-2.5-flash", "-p", "Go."]
+    program = [
+        str(MODULES / ".bin" / "gemini"),
+        "--yolo",
+        "--skip-trust",
+        "-m",
+        "gemini-2.5-flash",
+        "-p",
+        "Go.",
+    ]
     _run(program, folder, environment)
 
 
@@ -163,9 +186,18 @@ def claude_code(folder: Path, server: list[str], model: str) -> None:
     settings = {"mcpServers": {"ideabridge": {"command": server[0], "args": server[1:]}}}
     place = folder / "mcp.json"
     place.write_text(json.dumps(settings))
-    # Its package picks the program of this machine in a script of its installation, which does not run here.
+    # Its package picks the program of this machine in a script of its installation, which
+    # does not run here.
     program = min(MODULES.glob("@anthropic-ai/claude-code-*/claude"))
-    words = ["-p", "Go.", "--mcp-config", str(place), "--strict-mcp-config", "--allowedTools", "mcp__ideabridge"]
+    words = [
+        "-p",
+        "Go.",
+        "--mcp-config",
+        str(place),
+        "--strict-mcp-config",
+        "--allowedTools",
+        "mcp__ideabridge",
+    ]
     _run([str(program), *words], folder, environment)
 
 

@@ -1,4 +1,6 @@
-"""The log of a session that a host itself has written: an import takes its calls as they were made."""
+"""The log of a session that a host itself has written: an import takes its calls as
+they were made.
+"""
 
 from __future__ import annotations
 
@@ -47,10 +49,15 @@ async def taken(host: str, home: Path) -> tuple[HistoryReport, Function]:
 
 
 def hosts() -> list[Any]:
-    known: dict[str, tuple[str, Host]] = {"codex": HOSTS["codex"], "claude-code": (CLAUDE_CODE, claude_code)}
+    known: dict[str, tuple[str, Host]] = {
+        "codex": HOSTS["codex"],
+        "claude-code": (CLAUDE_CODE, claude_code),
+    }
     why = {name: missing(package) for name, (package, _) in known.items()}
     return [
-        pytest.param(name, host, marks=pytest.mark.skipif(why[name] is not None, reason=why[name] or ""))
+        pytest.param(
+            name, host, marks=pytest.mark.skipif(why[name] is not None, reason=why[name] or "")
+        )
         for name, (_, host) in known.items()
     ]
 
@@ -68,7 +75,9 @@ def test_a_log(name: str, host: Host, tmp_path: Path, monkeypatch: pytest.Monkey
     report, function = anyio.run(taken, name, tmp_path / "home")
     assert (report.logs, report.unread, report.others, report.failed) == (1, {}, {}, [])
     assert report.runs[0].title == "Go."
-    calls = [(one.call.name, one.items[0].parameters, one.value) for one in function.run.machine.history]
+    calls = [
+        (one.call.name, one.items[0].parameters, one.value) for one in function.run.machine.history
+    ]
     assert calls == [
         ("find_orders", {"customer": "ann"}, ["o-17", "o-23"]),
         ("describe", {"order": "o-17"}, "Order o-17: 12 EUR"),

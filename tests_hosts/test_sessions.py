@@ -1,4 +1,6 @@
-"""One session of each host: find tools, plan, solve by turns, approve, publish, and call what was published."""
+"""One session of each host: find tools, plan, solve by turns, approve, publish, and call
+what was published.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,16 @@ from .hosts import HOSTS, Host, missing
 
 BIN = Path(sys.executable).parent
 LATER = 30
-"""How often a model looks whether a host has listed the tools again; one that does not looks once."""
+"""How often a model looks whether a host has listed the tools again; one that does
+not looks once."""
 
 
 def hosts() -> list[Any]:
     marks = {name: missing(package) for name, (package, _) in HOSTS.items()}
     return [
-        pytest.param(name, host, marks=pytest.mark.skipif(marks[name] is not None, reason=marks[name] or ""))
+        pytest.param(
+            name, host, marks=pytest.mark.skipif(marks[name] is not None, reason=marks[name] or "")
+        )
         for name, (_, host) in HOSTS.items()
     ]
 
@@ -40,8 +45,14 @@ def repository(folder: Path) -> Path:
 
 def served(folder: Path, root: Path) -> list[str]:
     servers = {
-        "git": {"command": sys.executable, "args": ["-m", "mcp_server_git", "--repository", str(root)]},
-        "time": {"command": sys.executable, "args": ["-m", "mcp_server_time", "--local-timezone", "UTC"]},
+        "git": {
+            "command": sys.executable,
+            "args": ["-m", "mcp_server_git", "--repository", str(root)],
+        },
+        "time": {
+            "command": sys.executable,
+            "args": ["-m", "mcp_server_time", "--local-timezone", "UTC"],
+        },
     }
     path = folder / "ideabridge.json"
     path.write_text(json.dumps({"mcpServers": servers, "store": "ideas.sqlite"}))
@@ -54,7 +65,9 @@ def run_in(text: str) -> str:
     return found[0]
 
 
-def session(model: ScriptedModel, root: Path, *, forms: bool, lists_again: bool) -> Generator[Step, str]:
+def session(
+    model: ScriptedModel, root: Path, *, forms: bool, lists_again: bool
+) -> Generator[Step, str]:
     repo = {"repo": str(root)}
     found = yield "search_tools", {"words": "git log", "limit": 3}
     assert "git_log" in found, found
@@ -72,7 +85,10 @@ def session(model: ScriptedModel, root: Path, *, forms: bool, lists_again: bool)
         {"_tool": "count", "items": "†state.log", "_outputPath": "size"},
     ]
     output = {"noon": "†state.noon.target.datetime", "size": "†state.size"}
-    planned = yield "run_plan", {"calls": calls, "input": {**repo, "zone": "Asia/Tokyo"}, "output": output}
+    planned = yield (
+        "run_plan",
+        {"calls": calls, "input": {**repo, "zone": "Asia/Tokyo"}, "output": output},
+    )
     assert "T03:00:00+00:00" in planned, planned
 
     asked = yield "solve", {"task": "Which branch is it?", "input": repo, "tools": ["git_status"]}
@@ -94,7 +110,12 @@ def session(model: ScriptedModel, root: Path, *, forms: bool, lists_again: bool)
         made = yield "decide_approval", {"run": run_in(made), "decisions": decisions}
     assert "Created branch 'made'" in made, made
 
-    publish = {"idea": run_in(planned), "name": "noon_there", "description": "Noon.", "choices": {"accept": True}}
+    publish = {
+        "idea": run_in(planned),
+        "name": "noon_there",
+        "description": "Noon.",
+        "choices": {"accept": True},
+    }
     published = yield "publish_idea", publish
     assert "noon_there" in published, published
     for number in range(LATER if lists_again else 1):
@@ -107,7 +128,10 @@ def session(model: ScriptedModel, root: Path, *, forms: bool, lists_again: bool)
         called = yield "noon_there", arguments
     else:
         assert model.named("noon_there") is None
-        called = yield "run_plan", {"calls": [{"_tool": "noon_there", "_module": "idea:noon_there", **arguments}]}
+        called = yield (
+            "run_plan",
+            {"calls": [{"_tool": "noon_there", "_module": "idea:noon_there", **arguments}]},
+        )
     assert "T06:30:00+00:00" in called, called
 
 

@@ -24,10 +24,15 @@ def anyio_backend() -> str:
 
 @contextmanager
 def serving(*options: str) -> Generator[str]:
-    """The base URL of a server that runs while the block does, and ends with this process however that ends."""
-    python = os.environ.get("IDEABRIDGE_MODEL_PYTHON", str(Path(__file__).parent.parent / ".venv-model/bin/python"))
+    """The base URL of a server that runs while the block does, and ends with this process
+    however that ends.
+    """
+    python = os.environ.get(
+        "IDEABRIDGE_MODEL_PYTHON", str(Path(__file__).parent.parent / ".venv-model/bin/python")
+    )
     command = [python, str(_SERVE), *options]
-    # It says on standard error what it refuses, each time; what matters of that comes back to us in answers.
+    # It says on standard error what it refuses, each time; what matters of that comes back
+    # to us in answers.
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as server:
@@ -38,7 +43,9 @@ def serving(*options: str) -> Generator[str]:
             url = f"http://127.0.0.1:{port}/v1"
             began = time.monotonic()
             # It listens already; it answers once it is up.
-            assert httpx.get(f"{url}/models", timeout=_PATIENCE).status_code == 200, time.monotonic() - began
+            assert httpx.get(f"{url}/models", timeout=_PATIENCE).status_code == 200, (
+                time.monotonic() - began
+            )
             yield url
         finally:
             server.kill()

@@ -42,12 +42,21 @@ def count_references(solutions: Sequence[JSON], given: JSON, results: Sequence[J
         results: of all calls of the run that were done.
     """
     # As text with its type: true is not 1.
-    known = {repr(leaf) for value in (given, *results) for leaf in _leaves(value) if leaf not in (None, "")}
+    known = {
+        repr(leaf)
+        for value in (given, *results)
+        for leaf in _leaves(value)
+        if leaf not in (None, "")
+    }
     written = copied = guessed = 0
     for solution in solutions:
         calls = calls_of(solution)
         of_calls = [
-            leaf for call in calls for name, value in call.items() if name[:1] != "_" for leaf in _leaves(value)
+            leaf
+            for call in calls
+            for name, value in call.items()
+            if name[:1] != "_"
+            for leaf in _leaves(value)
         ]
         output = solution.get("output") if isinstance(solution, dict) else None
         of_output = [leaf for leaf in _leaves(output) if leaf is not None]
@@ -55,7 +64,9 @@ def count_references(solutions: Sequence[JSON], given: JSON, results: Sequence[J
             written += _is_reference(leaf)
             copied += not _is_reference(leaf) and repr(leaf) in known
         if calls:
-            guessed += sum(not _is_reference(leaf) and repr(leaf) not in known for leaf in of_output)
+            guessed += sum(
+                not _is_reference(leaf) and repr(leaf) not in known for leaf in of_output
+            )
     return References(written, copied, guessed)
 
 

@@ -23,8 +23,8 @@ class Score:
     """What came of one task.
 
     Attributes:
-        faults: for each answer, whether anything of it was wrong: it could not be read, a call or the output was
-            refused or failed, or it held neither.
+        faults: for each answer, whether anything of it was wrong: it could not be read, a call or
+            the output was refused or failed, or it held neither.
         picked: the tools of the first answer's calls, in order.
         references: how the answers gave what tools or the input had to give.
         written: characters of the Solutions; llama-cpp-python counts no tokens of what it streams.
@@ -50,7 +50,9 @@ class Score:
 
     @property
     def valid_after_repair(self) -> bool:
-        """Also where a later answer was valid: one that was told what was wrong with an earlier one."""
+        """Also where a later answer was valid: one that was told what was wrong with
+        an earlier one.
+        """
         return not all(self.faults)
 
     @property
@@ -68,13 +70,18 @@ async def score(bridge: Bridge, task: Task, tools: Sequence[str] = OFFERED) -> S
     """Have the bridge's mind solve a task."""
     began = time.monotonic()
     run = await bridge.solve(
-        task.text, input=task.input, output_schema=task.output, tools=tools, limits={"requests": REQUESTS}
+        task.text,
+        input=task.input,
+        output_schema=task.output,
+        tools=tools,
+        limits={"requests": REQUESTS},
     )
     status = await run.wait()
     seconds = time.monotonic() - began
     answer = run.answer()
     solutions = [
-        bridge.store.ideas.get(record.id, caller=SEES_ALL).idea.solution for record in bridge.store.ideas.of_run(run.id)
+        bridge.store.ideas.get(record.id, caller=SEES_ALL).idea.solution
+        for record in bridge.store.ideas.of_run(run.id)
     ]
     return Score(
         task,
@@ -82,14 +89,20 @@ async def score(bridge: Bridge, task: Task, tools: Sequence[str] = OFFERED) -> S
         answer.get("output"),
         _faults(run, bridge),
         tuple(str(call.get("_tool")) for call in calls_of(solutions[0])) if solutions else (),
-        count_references(solutions, task.input, [one.value for one in run.calls() if one.status is CallStatus.DONE]),
+        count_references(
+            solutions,
+            task.input,
+            [one.value for one in run.calls() if one.status is CallStatus.DONE],
+        ),
         sum(len(encode_text(one)) for one in solutions),
         seconds,
     )
 
 
 def _faults(run: Run, bridge: Bridge) -> tuple[bool, ...]:
-    """Whether each answer had a fault: the next Request tells of it; after the last one, the run does."""
+    """Whether each answer had a fault: the next Request tells of it; after the last
+    one, the run does.
+    """
     told: list[bool] = []
     for record in bridge.store.ideas.of_run(run.id)[1:]:
         context = bridge.store.ideas.get(record.id, caller=SEES_ALL).idea.context
@@ -99,7 +112,10 @@ def _faults(run: Run, bridge: Bridge) -> tuple[bool, ...]:
 
 def table(scores: Sequence[Score]) -> str:
     """The table of all tasks, and what they come to."""
-    head = f"{'task':<68} {'calls':>5} {'solved':>6} {'first':>5} {'later':>5} {'tool':>4} {'tools':>5}"
+    head = (
+        f"{'task':<68} {'calls':>5} {'solved':>6} {'first':>5} {'later':>5} "
+        f"{'tool':>4} {'tools':>5}"
+    )
     lines = [f"{head} {'refs':>5} {'req':>3} {'chars':>5} {'s':>5}  output"]
     for one in scores:
         marks = " ".join(
@@ -115,8 +131,8 @@ def table(scores: Sequence[Score]) -> str:
         shown = encode_text(one.output)[:40] if one.status == "done" else f"({one.status})"
         used = f"{one.references.written}/{one.references.possible}"
         lines.append(
-            f"{one.task.text[:68]:<68} {one.task.calls:>5} {marks} {used:>5} {len(one.faults):>3} {one.written:>5}"
-            f" {one.seconds:>5.1f}  {shown}"
+            f"{one.task.text[:68]:<68} {one.task.calls:>5} {marks} {used:>5} {len(one.faults):>3} "
+            f"{one.written:>5} {one.seconds:>5.1f}  {shown}"
         )
     lines.append(summary(scores))
     return "\n".join(lines)
@@ -130,7 +146,10 @@ def summary(scores: Sequence[Score]) -> str:
         for calls in sorted({one.task.calls for one in scores})
     )
     seconds = sum(one.seconds for one in scores)
-    copied, guessed = sum(one.references.copied for one in scores), sum(one.references.guessed for one in scores)
+    copied, guessed = (
+        sum(one.references.copied for one in scores),
+        sum(one.references.guessed for one in scores),
+    )
     return (
         f"solved {sum(one.solved for one in scores)} of {len(scores)} ({by_calls});"
         f" valid at the first try {sum(one.valid_first for one in scores)},"

@@ -1,8 +1,10 @@
-"""Serves SmolLM2 on loopback with llama-cpp-python; runs in `.venv-model`, where ideabridge is not installed.
+"""Serves SmolLM2 on loopback with llama-cpp-python; runs in `.venv-model`, where ideabridge
+is not installed.
 
     .venv-model/bin/python tests_model/serve.py --threads 2 --context 4096
 
-The first line it writes is its port. It ends when its standard input does: however its parent dies, nothing is left.
+The first line it writes is its port. It ends when its standard input does: however its parent dies,
+nothing is left.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ def main() -> None:
     """Serve until standard input ends."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--context", type=int, default=4096, help="tokens of a Request and its answer")
+    parser.add_argument(
+        "--context", type=int, default=4096, help="tokens of a Request and its answer"
+    )
     given = parser.parse_args()
     threading.Thread(target=_end_with_parent, daemon=True).start()
     # This environment is none the type checker sees.

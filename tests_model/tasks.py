@@ -95,7 +95,13 @@ class Task:
 TASKS: Final = (
     Task("Add 17 and 25.", ("add",), 42, _NUMBER),
     Task("What is 120 plus 7?", ("add",), 127, _NUMBER),
-    Task("Add the numbers first and second of the input.", ("add",), 1234, _NUMBER, {"first": 1200, "second": 34}),
+    Task(
+        "Add the numbers first and second of the input.",
+        ("add",),
+        1234,
+        _NUMBER,
+        {"first": 1200, "second": 34},
+    ),
     Task("Count the words of the text 'the quick brown fox'.", ("count_words",), 4, _NUMBER),
     Task(
         "How many words are in the text of the input?",
@@ -111,13 +117,37 @@ TASKS: Final = (
     Task("In which city does Grace live?", ("home",), "Lima"),
     Task("Write 'hello' in capital letters.", ("upper",), "HELLO"),
     Task("Write the text 'stressed' backwards.", ("reverse",), "desserts"),
-    Task("Join the items of the input with '-'.", ("join",), "a-b-c", input={"items": ["a", "b", "c"]}),
+    Task(
+        "Join the items of the input with '-'.",
+        ("join",),
+        "a-b-c",
+        input={"items": ["a", "b", "c"]},
+    ),
     Task("Add 5 and 6, then add 10 to the result.", ("add", "add"), 21, _NUMBER),
-    Task("Count the words of 'one two three', then add 100 to that.", ("count_words", "add"), 103, _NUMBER),
-    Task("Get the weather in Rome, then write it in capital letters.", ("weather", "upper"), "DRIZZLE"),
-    Task("Find the phone number of Grace, then write it backwards.", ("phone", "reverse"), "2910-555"),
-    Task("Find the city where Ada lives, then tell the weather in that city.", ("home", "weather"), "dust"),
-    Task("Write the text 'abc' backwards, then write that in capital letters.", ("reverse", "upper"), "CBA"),
+    Task(
+        "Count the words of 'one two three', then add 100 to that.",
+        ("count_words", "add"),
+        103,
+        _NUMBER,
+    ),
+    Task(
+        "Get the weather in Rome, then write it in capital letters.",
+        ("weather", "upper"),
+        "DRIZZLE",
+    ),
+    Task(
+        "Find the phone number of Grace, then write it backwards.", ("phone", "reverse"), "2910-555"
+    ),
+    Task(
+        "Find the city where Ada lives, then tell the weather in that city.",
+        ("home", "weather"),
+        "dust",
+    ),
+    Task(
+        "Write the text 'abc' backwards, then write that in capital letters.",
+        ("reverse", "upper"),
+        "CBA",
+    ),
     Task(
         "Tell the weather in Oslo and the weather in Rome.",
         ("weather", "weather"),

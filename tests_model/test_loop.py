@@ -31,7 +31,9 @@ async def bridged(url: str, **how: Any) -> AsyncGenerator[Bridge]:
     settings: dict[str, bool | int | float | str] = {"temperature": 0, "seed": 1, "max_tokens": 160}
     # The prompt is that of the table in docs/minds.md.
     bridge = Bridge(Configuration(programs=False), toolbox=toolbox())
-    configuration = ModelConfiguration(name="openai:smollm2", base_url=url, settings=settings, **how)
+    configuration = ModelConfiguration(
+        name="openai:smollm2", base_url=url, settings=settings, **how
+    )
     bridge.mind = ModelMind(configuration, bridge.secrets)
     async with bridge:
         yield bridge
@@ -39,22 +41,29 @@ async def bridged(url: str, **how: Any) -> AsyncGenerator[Bridge]:
 
 async def test_a_call_runs_while_the_model_still_writes(url: str) -> None:
     async with bridged(url) as bridge:
-        run = await bridge.solve("What is 120 plus 7?", output_schema=NUMBER, tools=OFFERED, limits={"requests": 1})
+        run = await bridge.solve(
+            "What is 120 plus 7?", output_schema=NUMBER, tools=OFFERED, limits={"requests": 1}
+        )
         kinds = [type(event) async for event in run]
         await run.wait()
     assert CallFinished in kinds
-    assert kinds.index(CallFinished) < kinds.index(SolutionClosed), "it ran before the answer had ended"
+    assert kinds.index(CallFinished) < kinds.index(SolutionClosed), (
+        "it ran before the answer had ended"
+    )
 
 
 @pytest.mark.parametrize("output", ["auto", "prompted"])
 async def test_a_run_ends_whatever_the_model_writes(url: str, output: str) -> None:
     async with bridged(url, output=output) as bridge:
-        run = await bridge.solve("What is 120 plus 7?", output_schema=NUMBER, tools=OFFERED, limits={"requests": 2})
+        run = await bridge.solve(
+            "What is 120 plus 7?", output_schema=NUMBER, tools=OFFERED, limits={"requests": 2}
+        )
         with anyio.fail_after(300):
             status = await run.wait()
     assert status in ("done", "limit", "stalled"), run.answer()
     if output == "auto":
-        # Held to the schema, it begins with the right tool and the right numbers; what it adds to that is its own.
+        # Held to the schema, it begins with the right tool and the right numbers; what it adds to
+        # that is its own.
         first = run.calls()[0]
         assert (first.call.raw, first.value) == ({"_tool": "add", "a": 120, "b": 7}, 127)
 
@@ -62,13 +71,22 @@ async def test_a_run_ends_whatever_the_model_writes(url: str, output: str) -> No
 async def test_an_error_of_a_call_is_told_and_the_model_asked_again(url: str) -> None:
     async with bridged(url) as bridge:
         # Nobody lives there: the tool fails, and no output can come of it.
-        run = await bridge.solve("What is the phone number of Zoe?", tools=["phone"], limits={"requests": 2})
+        run = await bridge.solve(
+            "What is the phone number of Zoe?", tools=["phone"], limits={"requests": 2}
+        )
         asked = [event async for event in run if isinstance(event, RequestMade)]
-        ideas = [bridge.store.ideas.get(record.id, caller=SEES_ALL) for record in bridge.store.ideas.of_run(run.id)]
+        ideas = [
+            bridge.store.ideas.get(record.id, caller=SEES_ALL)
+            for record in bridge.store.ideas.of_run(run.id)
+        ]
     assert len(asked) == len(ideas) == 2
     failed = calls_of(ideas[0].idea.solution)[0]
     assert failed["_tool"] == "phone"
-    told = [one["error"] for one in ideas[1].idea.context if isinstance(one, dict) and one.get("type") == "error"]
+    told = [
+        one["error"]
+        for one in ideas[1].idea.context
+        if isinstance(one, dict) and one.get("type") == "error"
+    ]
     message = f"KeyError: {failed['name']!r}"
     assert told[0] == {"call": failed, "place": 0, "error": {"kind": "runtime", "message": message}}
 
@@ -77,7 +95,9 @@ async def test_a_pattern_that_would_kill_the_server_never_reaches_it(url: str) -
     schema: JSONObject = {"type": "string", "pattern": r"^\d{3}-\d{4}$"}
     async with bridged(url) as bridge:
         task = "What is the phone number of Ada?"
-        run = await bridge.solve(task, output_schema=schema, tools=["phone"], limits={"requests": 2})
+        run = await bridge.solve(
+            task, output_schema=schema, tools=["phone"], limits={"requests": 2}
+        )
         await run.wait()
     assert run.calls()
     async with httpx.AsyncClient(timeout=60) as client:
@@ -85,7 +105,8 @@ async def test_a_pattern_that_would_kill_the_server_never_reaches_it(url: str) -
 
 
 async def test_a_request_too_long_for_the_model_ends_with_an_error_that_says_so() -> None:
-    # The server says so by an answer without a word, or by hanging up: after the latter it is asked again.
+    # The server says so by an answer without a word, or by hanging up: after the latter it
+    # is asked again.
     with serving("--context", "512") as url:
         async with bridged(url) as bridge:
             run = await bridge.solve("What is 120 plus 7?", output_schema=NUMBER, tools=OFFERED)

@@ -16,8 +16,8 @@ from tests_model.tasks import TASKS, toolbox
 pytestmark = pytest.mark.anyio
 
 SOLVED = 6
-"""Of 20. It picks the right tool more often than that, but adds calls nobody asked for; without references and tools
-at work it would solve none, for no model can know what the tools give."""
+"""Of 20. It picks the right tool more often than that, but adds calls nobody asked for; without
+references and tools at work it would solve none, for no model can know what the tools give."""
 VALID = 10
 """Of 20, at the first try: the schema leaves little room for a fault."""
 
@@ -30,7 +30,9 @@ async def test_a_small_model_solves_small_tasks(url: str) -> None:
     # The prompt is that of the table in docs/minds.md.
     bridge = Bridge(Configuration(programs=False), toolbox=toolbox())
     settings: dict[str, bool | int | float | str] = {"temperature": 0, "seed": 1, "max_tokens": 160}
-    bridge.mind = ModelMind(ModelConfiguration(name="openai:smollm2", base_url=url, settings=settings), bridge.secrets)
+    bridge.mind = ModelMind(
+        ModelConfiguration(name="openai:smollm2", base_url=url, settings=settings), bridge.secrets
+    )
     async with bridge:
         scores = [await score(bridge, task) for task in TASKS]
     print(f"\n{table(scores)}\n{await _speed(url)}")

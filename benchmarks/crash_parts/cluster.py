@@ -1,8 +1,9 @@
-"""A cluster: two servers and two workers on one store in PostgreSQL, with clients that reach them through a balancer.
+"""A cluster: two servers and two workers on one store in PostgreSQL, with clients that reach them
+through a balancer.
 
-One of the processes is killed again and again, or connections to PostgreSQL are cut, or PostgreSQL itself crashes. The
-clients ask again, answer every question about an unknown outcome with `skip`, and take the turns of tasks. A process
-that was killed starts again while the others go on.
+One of the processes is killed again and again, or connections to PostgreSQL are cut, or PostgreSQL
+itself crashes. The clients ask again, answer every question about an unknown outcome with `skip`,
+and take the turns of tasks. A process that was killed starts again while the others go on.
 """
 
 from __future__ import annotations
@@ -45,15 +46,17 @@ SLOWNESS: Final = 150
 """Most milliseconds that a call takes."""
 
 SETTLES: Final = 30.0
-"""Seconds within which a run settles after its client has begun it, answered it or taken its turn. Time in which both
-servers, both workers, or PostgreSQL are starting does not count: then nobody can go on with it.
+"""Seconds within which a run settles after its client has begun it, answered it or taken its turn.
+Time in which both servers, both workers, or PostgreSQL are starting does not count: then nobody
+can go on with it.
 """
 
 PAUSES: Final = (0.2, 2.0)
 """Least and most seconds between two events."""
 
 KINDS: Final = {"worker": 4, "server": 4, "connections": 4}
-"""What happens, and how often each is drawn. A fourth kind, `postgres`, lets PostgreSQL crash and start again."""
+"""What happens, and how often each is drawn. A fourth kind, `postgres`, lets PostgreSQL crash
+and start again."""
 
 _BEGINS: Final = ("plan", "plan", "program", "ideas", "solve")
 _ENDED: Final = ("done", "failed", "cancelled", "limit", "stalled")
@@ -97,7 +100,9 @@ class Cluster:
         slowest: most seconds until a run had settled.
     """
 
-    def __init__(self, folder: Path, seed: int, witness: Witness, postgres: PostgresServer, address: str) -> None:
+    def __init__(
+        self, folder: Path, seed: int, witness: Witness, postgres: PostgresServer, address: str
+    ) -> None:
         self._folder, self._seed, self._witness = folder, seed, witness
         self._postgres, self._address = postgres, address
         self._draw = random.Random(seed)
@@ -109,19 +114,29 @@ class Cluster:
         self.counts: Counter[str] = Counter()
         self.slowest = 0.0
         config = folder / "ideabridge.json"
-        entry = {"command": sys.executable, "args": ["-I", "-S", str(MODULE), str(folder / "log")], "parallel": 8}
+        entry = {
+            "command": sys.executable,
+            "args": ["-I", "-S", str(MODULE), str(folder / "log")],
+            "parallel": 8,
+        }
         told = {"store": address, "approval": "allow_all", "mcpServers": {"crash": entry}}
         config.write_text(json.dumps(told))
         self._members = [
-            PreloadedMember("server" if name.startswith("s") else "worker", config, folder / f"{name}.log")
+            PreloadedMember(
+                "server" if name.startswith("s") else "worker", config, folder / f"{name}.log"
+            )
             for name in ("s1", "s2", "w1", "w2")
         ]
         self._up = _Uptime()
         self._starting: dict[Member, asyncio.Task[None]] = {}
         self.refused: Counter[str] = Counter()
 
-    async def disturb(self, events: int, kinds: dict[str, int] = KINDS, clients: int = CLIENTS) -> None:
-        """Let clients drive runs while events happen, and then until all that they began have settled."""
+    async def disturb(
+        self, events: int, kinds: dict[str, int] = KINDS, clients: int = CLIENTS
+    ) -> None:
+        """Let clients drive runs while events happen, and then until all that they
+        began have settled.
+        """
         try:
             for member in self._members:
                 member.begin()
@@ -147,7 +162,9 @@ class Cluster:
                 for run, status in self._ended.items():
                     record = store.runs.get(run)
                     if record is None or record.status != status:
-                        self._witness.violations.append(f"run {run} was acknowledged as {status}, and is {record}")
+                        self._witness.violations.append(
+                            f"run {run} was acknowledged as {status}, and is {record}"
+                        )
                 self.counts["runs acknowledged as ended"] = len(self._ended)
         finally:
             for member in self._members:
@@ -168,7 +185,7 @@ class Cluster:
             self.unheard[run] = named_by(told_by(store, run).calls)
         self.counts["runs of whose beginning no client heard"] = len(unheard)
 
-    # -- what happens ------------------------------------------------------------------------------------------
+    # -- what happens ------------------------------------------------------------------------------
 
     async def _event(self, kind: str, store: Store) -> None:
         if kind == "connections":
@@ -189,12 +206,16 @@ class Cluster:
             while not alive:
                 # Both are starting.
                 await asyncio.wait(self._starting.values(), return_when=asyncio.FIRST_COMPLETED)
-                alive = [one for one in self._members if one.kind == kind and one not in self._starting]
+                alive = [
+                    one for one in self._members if one.kind == kind and one not in self._starting
+                ]
             self._kill(self._draw.choice(alive), store)
         self.counts[f"events: {kind}"] += 1
 
     def _kill(self, victim: Member, store: Store) -> None:
-        """Kill a process, and look at the store as it leaves it: the others are frozen meanwhile."""
+        """Kill a process, and look at the store as it leaves it: the others are
+        frozen meanwhile.
+        """
         others = [member for member in self._members if member is not victim and member.runs]
         for member in others:
             member.signal(signal.SIGSTOP)
@@ -212,7 +233,8 @@ class Cluster:
                 await asyncio.to_thread(member.start)
                 break
             except MemberError as error:
-                # A supervisor starts it again: others may have kept the store locked while they were frozen.
+                # A supervisor starts it again: others may have kept the store locked while
+                # they were frozen.
                 self.counts["starts that failed"] += 1
                 if again == _STARTS - 1:
                     self._witness.violations.append(str(error))
@@ -224,25 +246,32 @@ class Cluster:
         self._up.set(runs=len(ready) == len({member.kind for member in self._members}))
 
     def _wait_quiet(self) -> None:
-        """Wait until PostgreSQL has ended what the killed process had sent it. What waits for a lock was not sent to be
-        committed, and what waits for its client is a statement of a frozen process.
+        """Wait until PostgreSQL has ended what the killed process had sent it. What waits for a
+        lock was not sent to be committed, and what waits for its client is a statement of a
+        frozen process.
         """
         deadline = time.monotonic() + 5
         sql = (
-            "SELECT wait_event_type, wait_event, left(query, 100) FROM pg_stat_activity WHERE application_name = "
-            "'ideabridge' AND state = 'active' AND coalesce(wait_event_type, '') NOT IN ('Lock', 'Client')"
+            "SELECT wait_event_type, wait_event, left(query, 100) FROM pg_stat_activity "
+            "WHERE application_name = "
+            "'ideabridge' AND state = 'active' "
+            "AND coalesce(wait_event_type, '') NOT IN ('Lock', 'Client')"
         )
         while found := self._sql(sql):
             if time.monotonic() > deadline:
-                self._witness.violations.append(f"a statement of a killed process takes longer than 5 s: {found}")
+                self._witness.violations.append(
+                    f"a statement of a killed process takes longer than 5 s: {found}"
+                )
                 return
             time.sleep(0.002)
 
     def _sql(self, sql: str, *parameters: Any) -> list[Any]:
-        with psycopg.connect(host=str(self._postgres.folder), user=self._postgres.user, dbname="postgres") as own:
+        with psycopg.connect(
+            host=str(self._postgres.folder), user=self._postgres.user, dbname="postgres"
+        ) as own:
             return own.execute(sql.encode(), parameters).fetchall()
 
-    # -- clients -----------------------------------------------------------------------------------------------
+    # -- clients -----------------------------------------------------------------------------------
 
     async def _visit(self, url: str, place: int) -> None:
         """One client: it begins a run, follows it until it has settled, and begins the next one."""
@@ -252,10 +281,16 @@ class Cluster:
             kind, number = draw.choice(_BEGINS), next(self._numbers)
             try:
                 if kind == "solve":
-                    task = {"task": task_of(number, self._seed), "tools": TOOLS, "output_schema": OUTPUT}
+                    task = {
+                        "task": task_of(number, self._seed),
+                        "tools": TOOLS,
+                        "output_schema": OUTPUT,
+                    }
                     answer = await client.call("solve", {**task, "mind": "turns", "wait_s": 0})
                 else:
-                    answer = await client.call("run_plan", {**self._plan(kind, number), "wait_s": 0})
+                    answer = await client.call(
+                        "run_plan", {**self._plan(kind, number), "wait_s": 0}
+                    )
             except (OSError, EOFError, CallError) as error:
                 self._note_refused("a run", client, error)
                 await asyncio.sleep(_AGAIN)
@@ -275,7 +310,11 @@ class Cluster:
 
     def _note_refused(self, what: str, client: Client, error: Exception) -> None:
         client.close()
-        why = str(error).split("\n")[0][:160] if isinstance(error, CallError) else type(error).__name__
+        why = (
+            str(error).split("\n")[0][:160]
+            if isinstance(error, CallError)
+            else type(error).__name__
+        )
         self.refused[f"{what}: {why}"] += 1
 
     async def _follow(self, client: Client, run: str) -> None:
@@ -285,7 +324,9 @@ class Cluster:
         while True:
             if not is_late and self._up.now() - since > SETTLES:
                 is_late = True
-                self._witness.violations.append(f"run {run} has not settled within {SETTLES:g} s: {self._how(run)}")
+                self._witness.violations.append(
+                    f"run {run} has not settled within {SETTLES:g} s: {self._how(run)}"
+                )
             if is_late and self._left:
                 return
             try:
@@ -319,7 +360,9 @@ class Cluster:
             task = json.JSONDecoder().raw_decode(texts.split(TASK)[1])[0]
             done = [f"v{place}" for place in range(task["count"] // 2)] if told["turn"] else []
             solution = solution_of(task, done)
-            await client.call("solve", {"run": run, "turn": told["turn"], "solution": solution, "wait_s": 0})
+            await client.call(
+                "solve", {"run": run, "turn": told["turn"], "solution": solution, "wait_s": 0}
+            )
             self.counts["turns taken"] += 1
             return True
         return False

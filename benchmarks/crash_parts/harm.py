@@ -1,4 +1,6 @@
-"""What is done to a life besides killing it: the store's disk fails, or another program holds the store's lock."""
+"""What is done to a life besides killing it: the store's disk fails, or another program holds
+the store's lock.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ def fail_appends(life: Life, draw: random.Random) -> None:
 
 
 def hold_lock(life: Life, store: Path, draw: random.Random) -> None:
-    """Hold the store's write lock for some seconds, now and then for longer than a write waits for it."""
+    """Hold the store's write lock for some seconds, now and then for longer than a
+    write waits for it.
+    """
     with closing(sqlite3.connect(store, timeout=GRANTED, isolation_level=None)) as connection:
         connection.execute("BEGIN IMMEDIATE")
         life.hear_for(draw.uniform(5.2, 8) if draw.random() < 0.25 else draw.uniform(0.1, 2))

@@ -1,4 +1,6 @@
-"""Lives: processes that drive runs. Each takes up what the last one left, starts runs of its own, and is killed."""
+"""Lives: processes that drive runs. Each takes up what the last one left, starts runs of its
+own, and is killed.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,8 @@ from .rooms import OUTPUT, TOOLS, rooms_plan, task_of
 sys.path.insert(1, str(Path(__file__).parents[2]))
 from tests.disk import Disk
 
-# Before the fork: a life is to be killed at its work, not at its imports, which wait for the first module.
+# Before the fork: a life is to be killed at its work, not at its imports, which wait for
+# the first module.
 driver = importlib.import_module("ideabridge.bridge.driving.driver")
 importlib.import_module("ideabridge.bridge.modules.module")
 
@@ -45,7 +48,8 @@ BATCHES = 20
 """How often a life starts runs, each time when the last ones have ended."""
 
 RUNS_EACH = 2
-"""How many plans without rooms a life starts at a time; one with rooms and one run of a mind besides."""
+"""How many plans without rooms a life starts at a time; one with rooms and one run of
+a mind besides."""
 
 NUMBERS = BATCHES * RUNS_EACH
 """How many numbers of plans one life may use."""
@@ -58,8 +62,14 @@ Say = Callable[[str], None]
 
 def configured(log: Path) -> Configuration:
     """The configuration of every life: one module over stdio, nobody is asked."""
-    entry: JSON = {"command": sys.executable, "args": ["-I", "-S", str(MODULE), str(log)], "parallel": 8}
-    return parse_configuration({"mcpServers": {"crash": entry}, "approval": "allow_all"}, project=log.parent)
+    entry: JSON = {
+        "command": sys.executable,
+        "args": ["-I", "-S", str(MODULE), str(log)],
+        "parallel": 8,
+    }
+    return parse_configuration(
+        {"mcpServers": {"crash": entry}, "approval": "allow_all"}, project=log.parent
+    )
 
 
 def skip_unknown(run: Run) -> int:
@@ -71,8 +81,8 @@ def skip_unknown(run: Run) -> int:
 
 
 async def begin_run(bridge: Bridge, kind: str, number: int, seed: int, slowness: int = 25) -> Run:
-    """Start a run: a `plan`, a `program`, a plan with `rooms` (`ideas`: without that of a mind), or one that a mind has
-    to `solve`. Its title says which.
+    """Start a run: a `plan`, a `program`, a plan with `rooms` (`ideas`: without that of a mind), or
+    one that a mind has to `solve`. Its title says which.
 
     `slowness`: most milliseconds that a call of a plan takes.
     """
@@ -82,7 +92,11 @@ async def begin_run(bridge: Bridge, kind: str, number: int, seed: int, slowness:
     if kind in ("rooms", "ideas"):
         plan = rooms_plan(number, seed, minded=kind == "rooms")
     else:
-        plan = plan_of(number, seed, slowness) if kind == "plan" else program_of(number, seed, slowness)
+        plan = (
+            plan_of(number, seed, slowness)
+            if kind == "plan"
+            else program_of(number, seed, slowness)
+        )
     return await bridge.run_plan(read_plan(plan), title=f"{kind} {number}")
 
 
@@ -93,9 +107,10 @@ async def live(folder: Path, first: int, seed: int, say: Say) -> None:
         folder: holds the store and the log.
         first: number of the first plan to start.
         seed: of the plans.
-        say: reports to the parent: `run ID`, `resumed ID`, `late ID` where the store hinders that, `aside ID` where it
-            is set aside, `ended ID STATUS WHY`, `idea ID`, `asked REQUEST`, `refused KIND NUMBER` where the store did
-            not take a run, `skipped COUNT` for answered questions, or `trouble WORDS`.
+        say: reports to the parent: `run ID`, `resumed ID`, `late ID` where the store hinders that,
+            `aside ID` where it is set aside, `ended ID STATUS WHY`, `idea ID`, `asked REQUEST`,
+            `refused KIND NUMBER` where the store did not take a run, `skipped COUNT` for answered
+            questions, or `trouble WORDS`.
     """
 
     def tell(record: RunRecord, why: str) -> None:
@@ -109,7 +124,9 @@ async def live(folder: Path, first: int, seed: int, say: Say) -> None:
 
     log = folder / "log"
     async with (
-        Bridge(configured(log), store=folder / "store.sqlite", mind=SlowMind(say), lease_seconds=LEASE) as bridge,
+        Bridge(
+            configured(log), store=folder / "store.sqlite", mind=SlowMind(say), lease_seconds=LEASE
+        ) as bridge,
         anyio.create_task_group() as group,
     ):
 
@@ -118,7 +135,8 @@ async def live(folder: Path, first: int, seed: int, say: Say) -> None:
                 try:
                     say(f"skipped {skip_unknown(run)}")
                 except IdeabridgeError:
-                    # The store is failing, or another life has the run; then it is not needed here any more.
+                    # The store is failing, or another life has the run; then it is not
+                    # needed here any more.
                     if run.runner.lost is None:
                         await anyio.sleep(PAUSE)
             say(f"ended {run.id} {run.status} {run.runner.lost or ''}")
@@ -136,7 +154,11 @@ async def live(folder: Path, first: int, seed: int, say: Say) -> None:
             say(f"run {run.id}")
             say(f"began {kind}")
             if kind == "plan":
-                alone = Idea([{"role": "user", "content": f"alone {number}"}], {"type": "string"}, {"calls": []})
+                alone = Idea(
+                    [{"role": "user", "content": f"alone {number}"}],
+                    {"type": "string"},
+                    {"calls": []},
+                )
                 try:
                     say(f"idea {bridge.store.ideas.save(alone, IdeaMeta(title='alone'))}")
                 except StoreError:
@@ -165,11 +187,13 @@ class Life:
         first: number of the first plan it starts.
         seed: of the plans.
         hear: gets every line that it says.
-        elsewhere: it takes itself for a process of another machine: it cannot see whether the drivers of this one live.
+        elsewhere: it takes itself for a process of another machine: it cannot see whether the
+            drivers of this one live.
 
     Attributes:
         pid: its process id.
-        alive: whether it has not ended as far as is known. It never ends by itself but by a defect, which it says.
+        alive: whether it has not ended as far as is known. It never ends by itself but by a
+            defect, which it says.
         heard: whether it has said something: then it has opened the store.
         disk: on which it writes the store.
         open: runs that it drives as far as it has said.
@@ -180,7 +204,13 @@ class Life:
     """
 
     def __init__(
-        self, folder: Path, first: int, seed: int, hear: Callable[[str], None], *, elsewhere: bool = False
+        self,
+        folder: Path,
+        first: int,
+        seed: int,
+        hear: Callable[[str], None],
+        *,
+        elsewhere: bool = False,
     ) -> None:
         self._reading, writing = os.pipe()
         self._hear, self._rest, self.heard = hear, b"", False
@@ -212,7 +242,9 @@ class Life:
             os._exit(1)
 
     def hear(self, seconds: float = 0.0) -> bool:
-        """Wait for its next lines, at most `seconds`, and take them in. False where it has ended."""
+        """Wait for its next lines, at most `seconds`, and take them in. False where it has
+        ended.
+        """
         poll = select.poll()
         poll.register(self._reading, select.POLLIN | select.POLLHUP)
         if not poll.poll(max(seconds, 0) * 1000):
@@ -285,12 +317,21 @@ class Life:
 
 
 def _cause(error: BaseException) -> str:
-    """An exception in words, or the first of a group, with the places in our code that it came through."""
+    """An exception in words, or the first of a group, with the places in our code that
+    it came through.
+    """
     first = error
     while isinstance(first, BaseExceptionGroup):
         first = cast("BaseExceptionGroup[BaseException]", first).exceptions[0]
-    frames = [frame for frame in traceback.extract_tb(first.__traceback__) if "ideabridge" in frame.filename]
-    return f"{first!r} at {' < '.join(f'{Path(one.filename).name}:{one.lineno}' for one in reversed(frames))}"
+    frames = [
+        frame
+        for frame in traceback.extract_tb(first.__traceback__)
+        if "ideabridge" in frame.filename
+    ]
+    return (
+        f"{first!r} at "
+        f"{' < '.join(f'{Path(one.filename).name}:{one.lineno}' for one in reversed(frames))}"
+    )
 
 
 def _say(writing: int, line: str) -> None:

@@ -1,4 +1,6 @@
-"""The mind of the crash test: it writes slowly, in small pieces, and reports first what it was asked."""
+"""The mind of the crash test: it writes slowly, in small pieces, and reports first
+what it was asked.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,8 @@ PAUSE = 0.003
 
 
 class SlowMind:
-    """Answers the tasks of `task_text`: first half of the calls, then the rest with the output. After an answer that
-    broke off it writes the calls whose results are not in the state yet.
+    """Answers the tasks of `task_text`: first half of the calls, then the rest with the output.
+    After an answer that broke off it writes the calls whose results are not in the state yet.
 
     Args:
         say: gets `asked ID` with the id of each Request before the first piece of its answer.
@@ -81,7 +83,9 @@ def solution_of(task: dict[str, Any], done: Collection[str]) -> dict[str, Any]:
 def solution_for(request: Request) -> dict[str, Any]:
     """The Solution of a Request, by the state that it shows."""
     texts = [str(message["content"]) for message in request.texts]
-    [task] = [json.JSONDecoder().raw_decode(text.split(TASK)[1])[0] for text in texts if TASK in text]
+    [task] = [
+        json.JSONDecoder().raw_decode(text.split(TASK)[1])[0] for text in texts if TASK in text
+    ]
     state: dict[str, Any] = {}
     for message in request.context:
         if message.type == "state":

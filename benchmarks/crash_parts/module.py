@@ -1,10 +1,12 @@
-"""An MCP server on bare stdin and stdout whose tools write down each execution durably before they do their work.
+"""An MCP server on bare stdin and stdout whose tools write down each execution durably before
+they do their work.
 
     module.py LOG
 
-LOG gets a line `start PID` once, and for every execution `ran PID KEY N`, each synced to the disk before anything else
-happens; then `saying PID KEY N` before its answer is written, and `said PID KEY N` after that. `look` is read-only,
-`put` idempotent, `bump` and `fail` say nothing of the kind, and `fail` always answers with an error.
+LOG gets a line `start PID` once, and for every execution `ran PID KEY N`, each synced to the disk
+before anything else happens; then `saying PID KEY N` before its answer is written, and
+`said PID KEY N` after that. `look` is read-only, `put` idempotent, `bump` and `fail` say nothing of
+the kind, and `fail` always answers with an error.
 """
 
 import json
@@ -41,7 +43,9 @@ def note(line: str, *, sync: bool = True) -> None:
 
 
 def answer(number: Any, execution: str = "", **members: Any) -> None:
-    """Send one message to the client, and exit where the client is gone. `execution` is what the message answers."""
+    """Send one message to the client, and exit where the client is gone. `execution` is what the
+    message answers.
+    """
     data = json.dumps({"jsonrpc": "2.0", "id": number, **members}).encode() + b"\n"
     with WRITING:
         if execution:
@@ -84,7 +88,9 @@ def handle(message: dict[str, Any]) -> None:
         ]
         answer(number, result={"tools": tools})
     elif method == "tools/call":
-        threading.Thread(target=run, args=(number, params["name"], params["arguments"]), daemon=True).start()
+        threading.Thread(
+            target=run, args=(number, params["name"], params["arguments"]), daemon=True
+        ).start()
     elif number is not None:
         answer(number, error={"code": -32601, "message": "no such method"})
 

@@ -18,7 +18,9 @@ ONCE = ("bump", "fail")
 
 
 def is_steady(number: int) -> bool:
-    """Whether a plan holds only tools that may run twice: it must reach the output of an undisturbed run."""
+    """Whether a plan holds only tools that may run twice: it must reach the output of an
+    undisturbed run.
+    """
     return number % 2 == 0
 
 
@@ -26,8 +28,8 @@ def plan_of(number: int, seed: int, slowness: int = 25) -> Plan:
     """A plan with a chain, a fan-out and an `_each`.
 
     Args:
-        number: even: only read-only and idempotent tools, and an output. Odd: others too, no output, and a payment
-            whose failure is caught, with a refund that runs where it failed.
+        number: even: only read-only and idempotent tools, and an output. Odd: others too, no
+            output, and a payment whose failure is caught, with a refund that runs where it failed.
         seed: of the whole test.
         slowness: most milliseconds a call takes.
     """
@@ -38,11 +40,22 @@ def plan_of(number: int, seed: int, slowness: int = 25) -> Plan:
 
     def call(label: str, name: str, n: Any, **more: Any) -> None:
         key = f"{number}/{label}"
-        calls.append({"_tool": name, "key": key, "n": n, "ms": draw.randint(0, slowness), "_outputPath": label, **more})
+        calls.append(
+            {
+                "_tool": name,
+                "key": key,
+                "n": n,
+                "ms": draw.randint(0, slowness),
+                "_outputPath": label,
+                **more,
+            }
+        )
 
     links = draw.randint(2, 5)
     for link in range(links):
-        call(f"c{link}", draw.choice(names), "†input.n" if link == 0 else f"†state.c{link - 1}.value")
+        call(
+            f"c{link}", draw.choice(names), "†input.n" if link == 0 else f"†state.c{link - 1}.value"
+        )
     if not steady:
         call("pay", draw.choice(ONCE), "†input.n", _outputPath="pay || lost")
         call("refund", "put", 1, _imports=["†state.lost"])
@@ -55,11 +68,19 @@ def plan_of(number: int, seed: int, slowness: int = 25) -> Plan:
     plan: Plan = {
         "name": str(number),
         "calls": calls,
-        "input": {"n": number + 1, "items": [draw.randint(0, 999) * 10 + place for place in range(draw.randint(2, 6))]},
+        "input": {
+            "n": number + 1,
+            "items": [draw.randint(0, 999) * 10 + place for place in range(draw.randint(2, 6))],
+        },
     }
     if steady:
         fan_out = [f"†state.f{fan}.value" for fan in range(fans)]
-        plan["output"] = {"chain": f"†state.c{links - 1}.value", "each": "†state.e", "fan": fan_out, "join": "†state.j"}
+        plan["output"] = {
+            "chain": f"†state.c{links - 1}.value",
+            "each": "†state.e",
+            "fan": fan_out,
+            "join": "†state.j",
+        }
     return plan
 
 
@@ -67,8 +88,8 @@ def program_of(number: int, seed: int, slowness: int = 25) -> Plan:
     """A program with a chain, calls at once, tasks, a condition and a loop.
 
     Args:
-        number: even: only read-only and idempotent tools, and an output that depends on no moment. Odd: others too, and
-            what fails is caught.
+        number: even: only read-only and idempotent tools, and an output that depends on no moment.
+            Odd: others too, and what fails is caught.
         seed: of the whole test.
         slowness: most milliseconds a call takes.
     """
@@ -83,7 +104,9 @@ def program_of(number: int, seed: int, slowness: int = 25) -> Plan:
         key = f"f'program{number}/{count}/{{turn}}'"
         return f"crash.{draw.choice(names)}(key={key}, n={n}, ms={draw.randint(0, slowness)})"
 
-    first, one, other, looped, then, otherwise = map(call, ("input['n']", "n", "n + 1", "n + k", "n", "n % 7"))
+    first, one, other, looped, then, otherwise = map(
+        call, ("input['n']", "n", "n + 1", "n + k", "n", "n % 7")
+    )
     looped = looped.replace("{turn}", "{turn}-{k}")
     lines = [
         "import asyncio, crash",
@@ -109,7 +132,9 @@ def program_of(number: int, seed: int, slowness: int = 25) -> Plan:
 
 
 def execution(call: Plan, plan: Plan, item: int | None) -> Execution:
-    """How the log names an execution of a call: its key, and for an item of an `_each` the number it ran with."""
+    """How the log names an execution of a call: its key, and for an item of an `_each` the
+    number it ran with.
+    """
     key = call["key"]
     if key.startswith("†input."):
         found: Any = plan["input"]

@@ -56,7 +56,11 @@ class Told:
     def names(self, places: set[Place]) -> set[Execution]:
         """How the log names executions. Those that rooms answer are not in it."""
         plan = {"input": self.input}
-        return {execution(self.calls[call], plan, item) for call, item in places if "key" in self.calls[call]}
+        return {
+            execution(self.calls[call], plan, item)
+            for call, item in places
+            if "key" in self.calls[call]
+        }
 
     def rooms(self, places: set[Place]) -> set[str]:
         """What stands behind the id of the run in those of the rooms that answer executions."""
@@ -73,7 +77,9 @@ def told_by(store: Store, run_id: str) -> Told:
         match event["event"]:
             case "run_started":
                 messages = read_context(event["context"])
-                given = [cast("dict[str, Any]", one.value) for one in messages if one.type == "input"]
+                given = [
+                    cast("dict[str, Any]", one.value) for one in messages if one.type == "input"
+                ]
                 told.input = given[0] if given else {}
             case "solution_proposed":
                 told.calls.extend(event["calls"])

@@ -1,4 +1,6 @@
-"""Runs with rooms, for the crash test: a plan that calls ideas and a clean room, and a task for a mind."""
+"""Runs with rooms, for the crash test: a plan that calls ideas and a clean room, and a
+task for a mind.
+"""
 
 from __future__ import annotations
 
@@ -27,25 +29,57 @@ _NUMBER: JSON = {"type": "integer"}
 
 
 def publish_ideas(store: Store) -> None:
-    """Publish `chain`, a plan of three calls of tools, and `deep`, which calls `chain` and one tool."""
+    """Publish `chain`, a plan of three calls of tools, and `deep`, which calls
+    `chain` and one tool.
+    """
     chain: list[JSON] = [
-        {"_tool": "look", "key": "†input.keys.a", "n": "†input.n", "ms": "†input.ms", "_outputPath": "a"},
-        {"_tool": "put", "key": "†input.keys.b", "n": "†state.a.value", "ms": "†input.ms", "_outputPath": "b"},
-        {"_tool": "look", "key": "†input.keys.c", "n": "†state.a.value", "ms": "†input.ms", "_outputPath": "c"},
+        {
+            "_tool": "look",
+            "key": "†input.keys.a",
+            "n": "†input.n",
+            "ms": "†input.ms",
+            "_outputPath": "a",
+        },
+        {
+            "_tool": "put",
+            "key": "†input.keys.b",
+            "n": "†state.a.value",
+            "ms": "†input.ms",
+            "_outputPath": "b",
+        },
+        {
+            "_tool": "look",
+            "key": "†input.keys.c",
+            "n": "†state.a.value",
+            "ms": "†input.ms",
+            "_outputPath": "c",
+        },
     ]
     _publish(store, "chain", chain, {"value": "†state.b.value", "side": "†state.c.value"})
     given: JSONObject = {"keys": "†input.keys", "n": "†input.n", "ms": "†input.ms"}
     deep: list[JSON] = [
         {"_tool": "chain", "_module": "idea:chain", **given, "_outputPath": "i"},
-        {"_tool": "put", "key": "†input.keys.d", "n": "†state.i.value", "ms": "†input.ms", "_outputPath": "p"},
+        {
+            "_tool": "put",
+            "key": "†input.keys.d",
+            "n": "†state.i.value",
+            "ms": "†input.ms",
+            "_outputPath": "p",
+        },
     ]
     _publish(store, "deep", deep, {"value": "†state.p.value", "side": "†state.i.side"})
 
 
 def _publish(store: Store, name: str, calls: list[JSON], output: JSON) -> None:
     properties: JSONObject = {"keys": _KEYS, "n": _NUMBER, "ms": _NUMBER}
-    parameters: JSONObject = {"type": "object", "properties": properties, "required": ["keys", "n", "ms"]}
-    idea = store.ideas.save(Idea([name], {"type": "object"}, {"calls": calls, "output": output}), IdeaMeta(title=name))
+    parameters: JSONObject = {
+        "type": "object",
+        "properties": properties,
+        "required": ["keys", "n", "ms"],
+    }
+    idea = store.ideas.save(
+        Idea([name], {"type": "object"}, {"calls": calls, "output": output}), IdeaMeta(title=name)
+    )
     store.publications.publish(
         name,
         idea,
@@ -59,7 +93,8 @@ def _publish(store: Store, name: str, calls: list[JSON], output: JSON) -> None:
 
 
 def rooms_plan(number: int, seed: int, slowness: int = 15, *, minded: bool = True) -> Plan:
-    """A plan that calls a tool, ideas (one in another, and one for each item), and a clean room of the mind.
+    """A plan that calls a tool, ideas (one in another, and one for each item), and a clean
+    room of the mind.
 
     Args:
         number: of the plan.
@@ -71,7 +106,13 @@ def rooms_plan(number: int, seed: int, slowness: int = 15, *, minded: bool = Tru
 
     def idea(name: str, label: str, n: Any) -> dict[str, Any]:
         keys = {one: f"R{number}/{label}.{one}" for one in "abcd"}
-        return {"_tool": name, "_module": f"idea:{name}", "keys": keys, "n": n, "ms": draw.randint(0, slowness)}
+        return {
+            "_tool": name,
+            "_module": f"idea:{name}",
+            "keys": keys,
+            "n": n,
+            "ms": draw.randint(0, slowness),
+        }
 
     def item(place: int) -> dict[str, Any]:
         keys = {one: f"R{number}/m{place}.{one}" for one in "abcd"}
@@ -88,12 +129,28 @@ def rooms_plan(number: int, seed: int, slowness: int = 15, *, minded: bool = Tru
     }
     after = ["†state.s"] if minded else []
     calls = [
-        {"_tool": "look", "key": f"R{number}/first", "n": number, "ms": draw.randint(0, slowness), "_outputPath": "f"},
+        {
+            "_tool": "look",
+            "key": f"R{number}/first",
+            "n": number,
+            "ms": draw.randint(0, slowness),
+            "_outputPath": "f",
+        },
         {**idea("chain", "i", "†state.f.value"), "_outputPath": "i"},
         {"_tool": "deep", "_module": "idea:deep", **each, "_outputPath": "m"},
         *([{**said, "_outputPath": "s"}] if minded else []),
-        {**idea("deep", "j", "†state.i.value"), "_imports": ["†state.m", *after], "_outputPath": "j"},
-        {"_tool": "put", "key": f"R{number}/last", "n": "†state.j.value", "ms": 0, "_outputPath": "l"},
+        {
+            **idea("deep", "j", "†state.i.value"),
+            "_imports": ["†state.m", *after],
+            "_outputPath": "j",
+        },
+        {
+            "_tool": "put",
+            "key": f"R{number}/last",
+            "n": "†state.j.value",
+            "ms": 0,
+            "_outputPath": "l",
+        },
     ]
     output = {"i": "†state.i", "m": "†state.m", "j": "†state.j", "l": "†state.l.value"}
     output |= {"s": "†state.s"} if minded else {}

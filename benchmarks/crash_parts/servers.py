@@ -1,4 +1,6 @@
-"""Three servers on one store: when one of them is killed, the others take its runs up without being asked."""
+"""Three servers on one store: when one of them is killed, the others take its runs up
+without being asked.
+"""
 
 from __future__ import annotations
 
@@ -59,12 +61,22 @@ class Servers:
         self.counts: Counter[str] = Counter()
         self.slowest = self.slowest_answer = 0.0
         self._config = folder / "ideabridge.json"
-        entry = {"command": sys.executable, "args": ["-I", "-S", str(MODULE), str(folder / "log")], "parallel": 8}
-        told = {"store": str(folder / "store.sqlite"), "approval": "allow_all", "mcpServers": {"crash": entry}}
+        entry = {
+            "command": sys.executable,
+            "args": ["-I", "-S", str(MODULE), str(folder / "log")],
+            "parallel": 8,
+        }
+        told = {
+            "store": str(folder / "store.sqlite"),
+            "approval": "allow_all",
+            "mcpServers": {"crash": entry},
+        }
         self._config.write_text(json.dumps(told))
 
     async def disturb(self, kills: int) -> None:
-        """Kill one of the servers again and again, and start it anew. Before that, ask a server for others' runs."""
+        """Kill one of the servers again and again, and start it anew. Before that, ask a server
+        for others' runs.
+        """
         servers = [self._server() for _ in range(SERVERS)]
         try:
             await self._ask_elsewhere(servers)
@@ -73,7 +85,9 @@ class Servers:
         except OSError as error:
             ended = [f"{server.url}: {server.ended()}" for server in servers]
             printed = (self._folder / "noise").read_text()[-2000:]
-            self._witness.violations.append(f"a server does not answer ({error}); exit codes {ended}; {printed}")
+            self._witness.violations.append(
+                f"a server does not answer ({error}); exit codes {ended}; {printed}"
+            )
         finally:
             for server in servers:
                 server.kill()
@@ -106,12 +120,16 @@ class Servers:
             try:
                 result = await client.call("check_run", {"run": run_id, "wait_s": 30})
             except CallError as error:
-                self._witness.violations.append(f"run {run_id}: check_run at another server failed: {error}")
+                self._witness.violations.append(
+                    f"run {run_id}: check_run at another server failed: {error}"
+                )
                 return
             answered[run_id] = time.monotonic()
             status = result["structuredContent"]["status"]
             if status not in _SETTLED:
-                self._witness.violations.append(f"run {run_id}: check_run at another server answered {status}")
+                self._witness.violations.append(
+                    f"run {run_id}: check_run at another server answered {status}"
+                )
 
         answered: dict[str, float] = {}
         settled: dict[str, float] = {}
@@ -121,7 +139,9 @@ class Servers:
             while len(settled) < len(ids):
                 now = time.monotonic()
                 settled |= {
-                    one: now for one, how in self._statuses(ids).items() if how in _SETTLED and one not in settled
+                    one: now
+                    for one, how in self._statuses(ids).items()
+                    if how in _SETTLED and one not in settled
                 }
                 await asyncio.sleep(0.05)
         for run_id, moment in answered.items():
@@ -129,7 +149,8 @@ class Servers:
             self.slowest_answer = max(self.slowest_answer, late)
             if late > ANSWERS:
                 self._witness.violations.append(
-                    f"run {run_id}: check_run at another server answered {late:.1f} s after it had ended"
+                    f"run {run_id}: check_run at another server answered "
+                    f"{late:.1f} s after it had ended"
                 )
 
     async def _kill_one(self, servers: list[Server]) -> None:
@@ -155,7 +176,9 @@ class Servers:
         else:
             for one, how in open_.items():
                 whose = "the killed" if one in ids[victim] else "another"
-                self._witness.violations.append(f"run {one} of {whose} server is {how} {WITHIN:g} s after the kill")
+                self._witness.violations.append(
+                    f"run {one} of {whose} server is {how} {WITHIN:g} s after the kill"
+                )
         self.slowest = max(self.slowest, taken)
         self.counts["servers: killed"] += 1
         await self._skip(servers[victim - 1], every)
@@ -170,10 +193,14 @@ class Servers:
                 asked: list[dict[str, Any]] = result["structuredContent"].get("approvals", [])
                 self.counts["servers: asked about"] += len(asked)
                 decisions = [{"approval": one["approval"], "decision": "skip"} for one in asked]
-                await client.call("decide_approval", {"run": run_id, "decisions": decisions, "wait_s": 30})
+                await client.call(
+                    "decide_approval", {"run": run_id, "decisions": decisions, "wait_s": 30}
+                )
         client.close()
 
     def _statuses(self, ids: list[str]) -> dict[str, str]:
-        with closing(sqlite3.connect(f"file:{self._folder / 'store.sqlite'}?mode=ro", uri=True)) as connection:
+        with closing(
+            sqlite3.connect(f"file:{self._folder / 'store.sqlite'}?mode=ro", uri=True)
+        ) as connection:
             found = dict(connection.execute("SELECT run, status FROM run_list").fetchall())
         return {one: found.get(one, "lost") for one in ids}

@@ -1,4 +1,6 @@
-"""What is seen from outside: the log of executions, the store as a kill left it, and the processes of modules."""
+"""What is seen from outside: the log of executions, the store as a kill left it, and the
+processes of modules.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ class Witness:
     Attributes:
         violations: what must not be, in words.
         frozen: how often each execution had run when its end was journaled: it must not run again.
-        flying: executions that were journaled as started, and not as ended, when their process was killed.
+        flying: executions that were journaled as started, and not as ended, when their
+            process was killed.
         thawed: the same, when their process was frozen: another may have taken them up.
         seen: ids of the runs in the store.
         cut: how many runs a kill has cut off, each counted once per kill.
@@ -70,7 +73,8 @@ class Witness:
             if kind == "start":
                 self._modules.add(int(pid))
                 continue
-            # An item of an `_each` is known by the number it ran with, any other call by its key alone.
+            # An item of an `_each` is known by the number it ran with, any other call
+            # by its key alone.
             name = rest[0], rest[1] if rest[0].endswith("/e") else ""
             self._heard[kind].add((name, int(pid)))
             if kind == "ran":
@@ -101,11 +105,17 @@ class Witness:
         return False
 
     def torn(self) -> set[Execution]:
-        """Executions that a module had begun, and not begun to answer, when it was killed: their outcome is unknown."""
-        return {name for name, pid in self._heard["ran"] - self._heard["saying"] if pid in self._killed}
+        """Executions that a module had begun, and not begun to answer, when it was killed: their
+        outcome is unknown.
+        """
+        return {
+            name for name, pid in self._heard["ran"] - self._heard["saying"] if pid in self._killed
+        }
 
     def is_doubtful(self, name: Execution) -> bool:
-        """Whether the outcome of an execution may be unknown: it was cut off, or nobody saw whether it was."""
+        """Whether the outcome of an execution may be unknown: it was cut off, or nobody saw
+        whether it was.
+        """
         if name in self.flying or name in self.thawed or (self._killed and not self.ran[name]):
             return True
         # Its answer may have been written in part.
@@ -113,7 +123,9 @@ class Witness:
         return any((name, pid) in cut for pid in self._killed)
 
     def expect_no_module(self) -> None:
-        """See that every module process that was ever started is gone, or goes within five seconds."""
+        """See that every module process that was ever started is gone, or goes
+        within five seconds.
+        """
         self.read_log()
         for pid in sorted(self._modules):
             try:
@@ -124,13 +136,17 @@ class Witness:
                 poll = select.poll()
                 poll.register(process, select.POLLIN)
                 if not poll.poll(5000):
-                    self.violations.append(f"module process {pid} outlived the process that started it")
+                    self.violations.append(
+                        f"module process {pid} outlived the process that started it"
+                    )
             finally:
                 os.close(process)
         self._modules.clear()
 
     def look_at_frozen(self, dead: frozenset[str] = frozenset()) -> None:
-        """Look at the store while every process that writes it is frozen. `dead`: runs of one that was killed."""
+        """Look at the store while every process that writes it is frozen. `dead`: runs of one
+        that was killed.
+        """
         with self._copied() as store:
             if store is not None:
                 for run_id in self._open_runs(store):
@@ -139,14 +155,17 @@ class Witness:
                     place.update(told.names(told.started - told.ended))
 
     def look_into(self, store: Store, killed: int) -> None:
-        """Look at a store that nobody writes now, because every process is frozen, but for one that was killed.
+        """Look at a store that nobody writes now, because every process is frozen, but for one
+        that was killed.
 
         Args:
             store: the store.
             killed: the id of the process that was killed.
         """
         found = self._open_runs(store)
-        drivers = {record.id: record.driver for record in map(store.runs.get, found) if record is not None}
+        drivers = {
+            record.id: record.driver for record in map(store.runs.get, found) if record is not None
+        }
         told = {run_id: told_by(store, run_id) for run_id in found}
         # After the journals: what they have as ended is in the log.
         self.read_log()
@@ -163,7 +182,9 @@ class Witness:
 
     @contextmanager
     def _copied(self) -> Generator[Store | None]:
-        """A copy of the store, so that whoever opens it next finds it untouched; None where there is none yet."""
+        """A copy of the store, so that whoever opens it next finds it untouched; None where
+        there is none yet.
+        """
         self.read_log()
         copy = self._folder / "copy"
         shutil.rmtree(copy, ignore_errors=True)
@@ -182,7 +203,10 @@ class Witness:
     def check_integrity(self, path: Path) -> None:
         """What SQLite says of the file."""
         connection = sqlite3.connect(path)
-        found = [*connection.execute("PRAGMA integrity_check"), *connection.execute("PRAGMA foreign_key_check")]
+        found = [
+            *connection.execute("PRAGMA integrity_check"),
+            *connection.execute("PRAGMA foreign_key_check"),
+        ]
         connection.close()
         if found != [("ok",)]:
             self.violations.append(f"integrity_check: {found[:3]}")
@@ -210,7 +234,9 @@ class Witness:
 
     def _note(self, store: Store, run_id: str, told: Told, *, cut_off: bool) -> None:
         """Note what the journal of a run has; `cut_off`: what was in flight is cut off."""
-        self.violations.extend(f"run {run_id}: call {place} was journaled as finished twice" for place in told.twice)
+        self.violations.extend(
+            f"run {run_id}: call {place} was journaled as finished twice" for place in told.twice
+        )
         if told.over:
             self._ended.add(run_id)
         for name in told.names(told.ended):
@@ -219,18 +245,24 @@ class Witness:
             self.flying.update(told.names(told.started - told.ended))
         for room in sorted(told.rooms(told.gave)):
             if not told_by(store, run_id + room).over:
-                self.violations.append(f"run {run_id} has the result of its room {room}, which has not ended")
+                self.violations.append(
+                    f"run {run_id} has the result of its room {room}, which has not ended"
+                )
         if cut_off:
             self._look_at_answers(run_id, told)
             self.cut += run_id not in self._ended
 
     def _look_at_answers(self, run_id: str, told: Told) -> None:
-        """An answer that was cut off is what the journal had of it, and the same Request is not asked again."""
+        """An answer that was cut off is what the journal had of it, and the same Request is
+        not asked again.
+        """
         if run_id in self._streamed:
             place, calls = self._streamed.pop(run_id)
             step = told.steps[place]
             if step.calls != calls or (step.closed and step.broken is None):
-                self.violations.append(f"run {run_id}: answer {place} went on after it was cut off: {step}")
+                self.violations.append(
+                    f"run {run_id}: answer {place} went on after it was cut off: {step}"
+                )
         if not told.steps:
             return
         last = told.steps[-1]
@@ -245,14 +277,19 @@ class Witness:
                 continue
             asked, before = self._answered.get(request, (0, 0))
             if before == count and asked != self.asked[request]:
-                self.violations.append(f"run {run_id}: Request {request[:12]} was answered, and asked again")
+                self.violations.append(
+                    f"run {run_id}: Request {request[:12]} was answered, and asked again"
+                )
             self._answered[request] = (self.asked[request], count)
 
     def judge_executions(self) -> None:
         """No execution whose end was journaled has run again."""
         self.read_log()
         for name, count in self.frozen.items():
-            # A process that was frozen just before it sent a call sends it when it wakes. Only a call that may run
-            # twice can have finished elsewhere meanwhile: `bump` and `fail` are never run again.
+            # A process that was frozen just before it sent a call sends it when it wakes. Only a
+            # call that may run twice can have finished elsewhere meanwhile: `bump` and `fail` are
+            # never run again.
             if self.ran[name] != count and name not in self.thawed:
-                self.violations.append(f"{name} had finished after {count} executions, and ran again")
+                self.violations.append(
+                    f"{name} had finished after {count} executions, and ran again"
+                )

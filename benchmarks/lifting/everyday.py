@@ -6,12 +6,14 @@
     python benchmarks/lifting/everyday.py --sqlite SQLITE/bin/mcp-server-sqlite [--json] [--only NAME]
     python benchmarks/lifting/everyday.py --sqlite ... --programs FOLDER [--always]
 
-It starts `ideabridge serve` over stdio as a gateway over four servers that nobody here wrote (git, filesystem, sqlite,
-time), and does everyday tasks as an assistant does that has never heard of plans: it calls one tool after the other,
-copies values, and reads, decides and calculates in the head. It then publishes the stretch of the session
-(`publish_idea`), looks at the tool in the list, and calls it for two other inputs, whose data have other values and
-other numbers of items. `everyday_filling.py` fills in its form. Each task says what is right without ideabridge, and
-the same hands carry out B and C, too, so a task that expects something else than its hands do stops the benchmark.
+It starts `ideabridge serve` over stdio as a gateway over four servers that nobody here wrote
+(git, filesystem, sqlite, time), and does everyday tasks as an assistant does that has never
+heard of plans: it calls one tool after the other, copies values, and reads, decides and
+calculates in the head. It then publishes the stretch of the session (`publish_idea`), looks at
+the tool in the list, and calls it for two other inputs, whose data have other values and other
+numbers of items. `everyday_filling.py` fills in its form. Each task says what is right without
+ideabridge, and the same hands carry out B and C, too, so a task that expects something else than
+its hands do stops the benchmark.
 
 Verdicts:
 
@@ -21,14 +23,15 @@ Verdicts:
 | failed | the call was refused or failed with an error |
 | silent | wrong, without a word about what is wrong |
 
-A value that is wrong is a parameter of a call, or the output, that differs from what the hands did. A call too many is
-named by its number, and calls that are missing are named by what is said about a call of the same tool. A person at the
-forms approves everything.
+A value that is wrong is a parameter of a call, or the output, that differs from what the hands did.
+A call too many is named by its number, and calls that are missing are named by what is said about a
+call of the same tool. A person at the forms approves everything.
 
-`--programs FOLDER` writes each Request for a program to FOLDER/NAME.request.json, and hands in FOLDER/NAME.1.py (then
-.2.py, .3.py) as answers. Further arguments of `publish_idea` that belong to an answer, such as `inputs`, stand in
-FOLDER/NAME.1.json. What comes back is written to FOLDER/NAME.1.answer.json. `--always` asks for a program
-(`program: "?"`) even if the answer of `publish_idea` names none.
+`--programs FOLDER` writes each Request for a program to FOLDER/NAME.request.json, and hands in
+FOLDER/NAME.1.py (then .2.py, .3.py) as answers. Further arguments of `publish_idea` that belong to
+an answer, such as `inputs`, stand in FOLDER/NAME.1.json. What comes back is written to
+FOLDER/NAME.1.answer.json. `--always` asks for a program (`program: "?"`) even if the answer of
+`publish_idea` names none.
 """
 
 from __future__ import annotations
@@ -129,7 +132,7 @@ class Outcome:
     trouble: str = ""
 
 
-# -- the gateway -------------------------------------------------------------------------------------------------------
+# -- the gateway -----------------------------------------------------------------------------------
 
 
 class Person:
@@ -139,8 +142,12 @@ class Person:
         self.forms: list[str] = []
         """All that the forms since the last call said."""
 
-    async def answer(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
-        """Answer a form: what is required gets its default or its first choice, and a decision is to approve."""
+    async def answer(
+        self, context: ClientRequestContext, params: ElicitRequestParams
+    ) -> ElicitResult:
+        """Answer a form: what is required gets its default or its first choice, and a
+        decision is to approve.
+        """
         del context
         asked = params.model_dump(mode="json", by_alias=True, exclude_none=True)
         self.forms.append(json.dumps(asked, ensure_ascii=False))
@@ -149,7 +156,9 @@ class Person:
         content: dict[str, str | int | float | bool | list[str] | None] = {}
         for name in cast("list[str]", schema.get("required", [])):
             choices = cast("list[str]", properties[name].get("enum", [""]))
-            content[name] = "approve" if "approve" in choices else properties[name].get("default", choices[0])
+            content[name] = (
+                "approve" if "approve" in choices else properties[name].get("default", choices[0])
+            )
         return ElicitResult(action="accept", content=content)
 
 
@@ -254,14 +263,22 @@ def configuration(options: Options, world: World) -> JSON:
     """The gateway's configuration: four servers whose tools the host sees."""
     servers: dict[str, JSON] = {
         "git": {"command": str(BIN / "mcp-server-git"), "args": []},
-        "files": {"command": "node", "args": [str(Path(options.filesystem).resolve()), str(world.root)]},
+        "files": {
+            "command": "node",
+            "args": [str(Path(options.filesystem).resolve()), str(world.root)],
+        },
         "sqlite": {"command": options.sqlite, "args": ["--db-path", str(world.database)]},
         "time": {"command": str(BIN / "mcp-server-time"), "args": ["--local-timezone", "UTC"]},
     }
-    return {"store": "store.sqlite", "mcpServers": servers, "expose": ["modules"], "listed_ideas": 100}
+    return {
+        "store": "store.sqlite",
+        "mcpServers": servers,
+        "expose": ["modules"],
+        "listed_ideas": 100,
+    }
 
 
-# -- judging -----------------------------------------------------------------------------------------------------------
+# -- judging ---------------------------------------------------------------------------------------
 
 
 def named_places(result: CallToolResult) -> dict[str, str]:
@@ -273,9 +290,9 @@ def named_places(result: CallToolResult) -> dict[str, str]:
 def wrong_places(made: Sequence[Made], right: Sequence[Made], is_output_wrong: bool) -> set[str]:
     """Where the calls of a tool differ from those by hand.
 
-    `calls.1.path` is a parameter with a value that no call by hand of that tool has, `calls.1` a call too many (each
-    that nobody made, if there are more calls of the tool than by hand), and `missing TOOL` stands for calls that were
-    not made.
+    `calls.1.path` is a parameter with a value that no call by hand of that tool has, `calls.1` a
+    call too many (each that nobody made, if there are more calls of the tool than by hand), and
+    `missing TOOL` stands for calls that were not made.
     """
     places: set[str] = {"output"} if is_output_wrong else set()
     made_counts = Counter(call.tool for call in made)
@@ -285,7 +302,9 @@ def wrong_places(made: Sequence[Made], right: Sequence[Made], is_output_wrong: b
         if call in open_calls:
             open_calls.remove(call)
             continue
-        places |= _wrong_parameters(number, call, [other for other in right if other.tool == call.tool])
+        places |= _wrong_parameters(
+            number, call, [other for other in right if other.tool == call.tool]
+        )
         if made_counts[call.tool] > right_counts[call.tool]:
             places.add(f"calls.{number}")
     places |= {f"missing {tool}" for tool in right_counts if right_counts[tool] > made_counts[tool]}
@@ -352,7 +371,9 @@ class Judge:
         inputs = Inputs(task.inputs(Scene(self._world, RECORDED)), task.inputs(scene))
         form = fill(schema, inputs, examples)
         if form.missing:
-            return Verdict("failed", form, answer=f"nothing to fill in for {', '.join(form.missing)}")
+            return Verdict(
+                "failed", form, answer=f"nothing to fill in for {', '.join(form.missing)}"
+            )
         result = await self._gateway.use(task.name, form.arguments)
         output = output_of(result)
         is_output_wrong = any(text not in output for text in expectation.answer) or any(
@@ -394,7 +415,7 @@ class Judge:
         return scene
 
 
-# -- publishing --------------------------------------------------------------------------------------------------------
+# -- publishing ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -412,7 +433,11 @@ class Publisher:
         first = await self.gateway.calls_so_far()
         made = await self.judge.by_hand(task, RECORDED)
         outcome.calls_by_hand = len(made)
-        stretch: JSON = {"idea": "session", "name": task.name, "calls": [first, first + len(made) - 1]}
+        stretch: JSON = {
+            "idea": "session",
+            "name": task.name,
+            "calls": [first, first + len(made) - 1],
+        }
         if not self.options.bare:
             stretch["description"] = task.description
         answer = await self.gateway.use("publish_idea", stretch)
@@ -436,7 +461,9 @@ class Publisher:
     async def _with_program(
         self, task: Task, stretch: JSON, answer: CallToolResult, outcome: Outcome, folder: Path
     ) -> None:
-        """Save the Request, hand in the programs that are there, and judge the tool that results."""
+        """Save the Request, hand in the programs that are there, and judge the tool that
+        results.
+        """
         request: object = structured(answer).get("needs_program")
         outcome.is_asked = request is not None
         if request is None and self.options.always:
@@ -455,8 +482,14 @@ class Publisher:
             if not program.exists():
                 return
             more = self._more(folder / f"{task.name}.{number}.json")
-            handed = await self.gateway.use("publish_idea", {**stretch, "program": program.read_text(), **more})
-            shown = {"isError": handed.is_error, "text": text_of(handed), "structured": handed.structured_content}
+            handed = await self.gateway.use(
+                "publish_idea", {**stretch, "program": program.read_text(), **more}
+            )
+            shown = {
+                "isError": handed.is_error,
+                "text": text_of(handed),
+                "structured": handed.structured_content,
+            }
             pretty = json.dumps(shown, ensure_ascii=False, indent=1)
             (folder / f"{task.name}.{number}.answer.json").write_text(pretty + "\n")
             if not handed.is_error and structured(handed).get("version", 1) > 1:
@@ -485,10 +518,14 @@ async def measured(options: Options) -> list[Outcome]:
     (options.folder / "gateway.json").write_text(json.dumps(configuration(options, world)))
     arguments = ["serve", "--config", str(options.folder / "gateway.json")]
     environment = {**os.environ, "HOME": str(options.folder / "home")}
-    server = StdioServerParameters(command=str(BIN / "ideabridge"), args=arguments, env=environment, cwd=options.folder)
+    server = StdioServerParameters(
+        command=str(BIN / "ideabridge"), args=arguments, env=environment, cwd=options.folder
+    )
     person = Person()
     outcomes: list[Outcome] = []
-    async with Client(server, elicitation_callback=person.answer, read_timeout_seconds=PATIENCE) as client:
+    async with Client(
+        server, elicitation_callback=person.answer, read_timeout_seconds=PATIENCE
+    ) as client:
         gateway = Gateway(client, person, options.folder)
         publisher = Publisher(gateway, Judge(gateway, world), options, tokenizer())
         for task in chosen(options.only):
@@ -506,12 +543,16 @@ def chosen(only: str | None) -> list[Task]:
     tasks = [*everyday_files.tasks(), *everyday_data.tasks()]
     wanted = [task for task in tasks if only in (None, task.name)]
     if not wanted:
-        raise SystemExit(f"no task is called {only}; there are {', '.join(task.name for task in tasks)}")
+        raise SystemExit(
+            f"no task is called {only}; there are {', '.join(task.name for task in tasks)}"
+        )
     return wanted
 
 
 def tokenizer() -> Callable[[str], int]:
-    """Counts tokens of o200k, or a quarter of the characters where the tokenizer is not installed."""
+    """Counts tokens of o200k, or a quarter of the characters where the tokenizer is not
+    installed.
+    """
     if importlib.util.find_spec("bpe_openai") is None:
         return lambda text: len(text) // 4
     library: Any = importlib.import_module("bpe_openai")
@@ -519,7 +560,7 @@ def tokenizer() -> Callable[[str], int]:
     return lambda text: len(encoding.encode(text))
 
 
-# -- printing ----------------------------------------------------------------------------------------------------------
+# -- printing --------------------------------------------------------------------------------------
 
 
 def word_of(verdict: Verdict | None) -> str:
@@ -562,7 +603,10 @@ def _counted(verdicts: Sequence[Verdict]) -> JSON:
     counts = Counter(verdict.word for verdict in verdicts)
     quiet = sum(verdict.word == "right" and not verdict.assumed for verdict in verdicts)
     mute = sum(verdict.word == "silent" and not verdict.assumed for verdict in verdicts)
-    unpassed = sum(verdict.word == "silent" and bool(verdict.form and verdict.form.unused) for verdict in verdicts)
+    unpassed = sum(
+        verdict.word == "silent" and bool(verdict.form and verdict.form.unused)
+        for verdict in verdicts
+    )
     words = {word: counts[word] for word in VERDICTS}
     return {
         "calls": len(verdicts),
@@ -579,7 +623,12 @@ def table(outcomes: Sequence[Outcome]) -> str:
     names = "".join(f"{f'{way} {variant}':<8}" for way in ("plan", "prog") for variant in OTHERS)
     head = f"{'task':<22}{'calls':>5}   {names}{'rounds':>6}{'tokens':>8}"
     sums = totals(outcomes)
-    lines = [head, *(line_of(outcome) for outcome in outcomes), "", "A + marks a right answer that names assumptions."]
+    lines = [
+        head,
+        *(line_of(outcome) for outcome in outcomes),
+        "",
+        "A + marks a right answer that names assumptions.",
+    ]
     lines += [f"{way}: {json.dumps(sums[way])}" for way in ("plan", "program")]
     rest = {key: value for key, value in sums.items() if key not in ("plan", "program")}
     return "\n".join([*lines, json.dumps(rest)]) + "\n"
@@ -595,11 +644,16 @@ def reasons(outcomes: Sequence[Outcome]) -> str:
                     continue
                 lines.append(f"{outcome.name} {variant} by {way}: {verdict.word}")
                 lines.append(
-                    f"  passed {json.dumps(verdict.form.arguments if verdict.form else {}, ensure_ascii=False)}"
+                    "  passed "
+                    f"{json.dumps(verdict.form.arguments if verdict.form else {}, ensure_ascii=False)}"
                 )
-                lines += [f"  wrong  {', '.join(verdict.wrong_places)}"] if verdict.wrong_places else []
+                lines += (
+                    [f"  wrong  {', '.join(verdict.wrong_places)}"] if verdict.wrong_places else []
+                )
                 lines += [f"  is     {difference}" for difference in verdict.differences]
-                lines += [f"  form   {form[:500]}" for form in verdict.forms if verdict.word == "asked"]
+                lines += [
+                    f"  form   {form[:500]}" for form in verdict.forms if verdict.word == "asked"
+                ]
                 lines += [f"  answer {verdict.answer[:500]}"]
     return "\n".join(lines) + "\n"
 
@@ -618,21 +672,34 @@ def reason(options: Options) -> str | None:
 
 def parsed() -> tuple[Options, argparse.Namespace]:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object with everything")
-    parser.add_argument("--why", action="store_true", help="print also what was wrong and what was said")
+    parser.add_argument(
+        "--why", action="store_true", help="print also what was wrong and what was said"
+    )
     parser.add_argument("--only", metavar="NAME", help="one task")
-    parser.add_argument("--programs", metavar="FOLDER", type=Path, help="save Requests, and hand in programs")
-    parser.add_argument("--always", action="store_true", help="with --programs: ask for a program for each task")
+    parser.add_argument(
+        "--programs", metavar="FOLDER", type=Path, help="save Requests, and hand in programs"
+    )
+    parser.add_argument(
+        "--always", action="store_true", help="with --programs: ask for a program for each task"
+    )
     parser.add_argument("--bare", action="store_true", help="publish without a description")
     parser.add_argument("--sqlite", metavar="COMMAND", default="mcp-server-sqlite")
-    parser.add_argument("--filesystem", metavar="SCRIPT", default=str(NODE / "mcp-server-filesystem"))
+    parser.add_argument(
+        "--filesystem", metavar="SCRIPT", default=str(NODE / "mcp-server-filesystem")
+    )
     parser.add_argument(
         "--folder",
         metavar="FOLDER",
         type=Path,
         default=Path(tempfile.gettempdir()) / "ideabridge-everyday",
-        help="where the world and the store are; what it contains is deleted. Requests contain its path",
+        help=(
+            "where the world and the store are; what it contains is deleted. "
+            "Requests contain its path"
+        ),
     )
     found = parser.parse_args()
     options = Options(
@@ -652,7 +719,11 @@ def main() -> int:
     options, found = parsed()
     skipped = reason(options)
     if skipped is not None:
-        sys.stdout.write(json.dumps({"rows": [], "skipped": skipped}) + "\n" if found.json else f"skipped: {skipped}\n")
+        sys.stdout.write(
+            json.dumps({"rows": [], "skipped": skipped}) + "\n"
+            if found.json
+            else f"skipped: {skipped}\n"
+        )
         return 0
     options.folder.mkdir(parents=True, exist_ok=True)
     if options.programs is not None:
@@ -666,7 +737,13 @@ def main() -> int:
     else:
         sys.stdout.write(table(outcomes))
         sys.stdout.write(reasons(outcomes) if found.why else "")
-    return 1 if any(verdict.word == "silent" for outcome in outcomes for verdict in outcome.plan.values()) else 0
+    return (
+        1
+        if any(
+            verdict.word == "silent" for outcome in outcomes for verdict in outcome.plan.values()
+        )
+        else 0
+    )
 
 
 if __name__ == "__main__":

@@ -29,22 +29,37 @@ class FilterByLabel(Task):
             (3, "Lamp is dark", "bug", "closed"),
             (4, "Window rattles", "glass,bug", "open"),
         ],
-        "B": [(7, "Logo", "design", "open"), (8, "Menu", "design,web", "open"), (9, "Font", "print,design", "open")],
-        "C": [(3, "Fire", "urgent", "closed"), (4, "Rain", "urgent", "open"), (5, "Sun", "nice", "open")],
+        "B": [
+            (7, "Logo", "design", "open"),
+            (8, "Menu", "design,web", "open"),
+            (9, "Font", "print,design", "open"),
+        ],
+        "C": [
+            (3, "Fire", "urgent", "closed"),
+            (4, "Rain", "urgent", "open"),
+            (5, "Sun", "nice", "open"),
+        ],
     }
     _files: ClassVar = {"A": "bugs.md", "B": "design.md", "C": "now.md"}
 
     def inputs(self, scene: Scene) -> dict[str, Value]:
-        return {"label": scene.pick(self._labels), "file": scene.world.path(scene.pick(self._files))}
+        return {
+            "label": scene.pick(self._labels),
+            "file": scene.world.path(scene.pick(self._files)),
+        }
 
     def prepare(self, scene: Scene) -> None:
-        scene.world.table("tickets", ("number", "title", "labels", "state"), scene.pick(self._tickets))
+        scene.world.table(
+            "tickets", ("number", "title", "labels", "state"), scene.pick(self._tickets)
+        )
 
     async def do(self, hand: Hand, scene: Scene) -> None:
         query = "SELECT number, title, labels, state FROM tickets ORDER BY number"
         rows = rows_of(await hand.call("read_query", query=query))
         label = scene.pick(self._labels)
-        chosen = [row for row in rows if row["state"] == "open" and label in str(row["labels"]).split(",")]
+        chosen = [
+            row for row in rows if row["state"] == "open" and label in str(row["labels"]).split(",")
+        ]
         text = "".join(f"- #{row['number']} {row['title']}\n" for row in chosen)
         await hand.call("write_file", path=scene.world.path(scene.pick(self._files)), content=text)
 
@@ -56,7 +71,9 @@ class FilterByLabel(Task):
 
 
 class PagesToEnd(Task):
-    """Writes the names of all people of a city, read in pages of three, to a text file, one on each line."""
+    """Writes the names of all people of a city, read in pages of three, to a text file,
+    one on each line.
+    """
 
     name = "names_of_city"
     _cities: ClassVar = {"A": "Rome", "B": "Oslo", "C": "Lima"}
@@ -70,7 +87,9 @@ class PagesToEnd(Task):
         return {"city": scene.pick(self._cities), "file": scene.world.path("names.txt")}
 
     def prepare(self, scene: Scene) -> None:
-        pairs = [(name, city) for variant, city in self._cities.items() for name in self._names[variant]]
+        pairs = [
+            (name, city) for variant, city in self._cities.items() for name in self._names[variant]
+        ]
         scene.world.table("people", ("name", "city"), sorted(pairs))
 
     async def do(self, hand: Hand, scene: Scene) -> None:
@@ -78,11 +97,15 @@ class PagesToEnd(Task):
         is_at_end = False
         while not is_at_end:
             where = f"city = '{scene.pick(self._cities)}' ORDER BY name LIMIT 3 OFFSET {len(names)}"
-            rows = rows_of(await hand.call("read_query", query=f"SELECT name FROM people WHERE {where}"))
+            rows = rows_of(
+                await hand.call("read_query", query=f"SELECT name FROM people WHERE {where}")
+            )
             names += [str(row["name"]) for row in rows]
             is_at_end = len(rows) < 3
         await hand.call(
-            "write_file", path=scene.world.path("names.txt"), content="".join(f"{name}\n" for name in names)
+            "write_file",
+            path=scene.world.path("names.txt"),
+            content="".join(f"{name}\n" for name in names),
         )
 
     def expected(self, scene: Scene) -> Expectation:
@@ -94,7 +117,11 @@ class BranchOnState(Task):
 
     name = "answer_issue"
     _numbers: ClassVar = {"A": 4, "B": 11, "C": 25}
-    _texts: ClassVar = {"A": "Thank you, it is repaired.", "B": "Seen, too.", "C": "We will not do this."}
+    _texts: ClassVar = {
+        "A": "Thank you, it is repaired.",
+        "B": "Seen, too.",
+        "C": "We will not do this.",
+    }
     _issues: ClassVar[dict[str, Sequence[Row]]] = {
         "A": [(3, "Noise", "closed", "ann"), (4, "Smell", "open", "")],
         "B": [(11, "Dust", "closed", "bob"), (12, "Mud", "open", ""), (13, "Sand", "open", "")],
@@ -105,15 +132,21 @@ class BranchOnState(Task):
         return {"issue": scene.pick(self._numbers), "comment": scene.pick(self._texts)}
 
     def prepare(self, scene: Scene) -> None:
-        scene.world.table("issues", ("number", "title", "state", "closed_by"), scene.pick(self._issues))
+        scene.world.table(
+            "issues", ("number", "title", "state", "closed_by"), scene.pick(self._issues)
+        )
         scene.world.table("comments", ("issue", "text"), [])
 
     async def do(self, hand: Hand, scene: Scene) -> None:
         number = scene.pick(self._numbers)
-        state = await hand.call("read_query", query=f"SELECT state FROM issues WHERE number = {number}")
+        state = await hand.call(
+            "read_query", query=f"SELECT state FROM issues WHERE number = {number}"
+        )
         if _only(state, "state") == "open":
             change = "state = 'closed', closed_by = 'support'"
-            await hand.call("write_query", query=f"UPDATE issues SET {change} WHERE number = {number}")
+            await hand.call(
+                "write_query", query=f"UPDATE issues SET {change} WHERE number = {number}"
+            )
         values = f"({number}, '{scene.pick(self._texts)}')"
         await hand.call("write_query", query=f"INSERT INTO comments (issue, text) VALUES {values}")
 
@@ -124,11 +157,15 @@ class BranchOnState(Task):
             "B": self._issues["B"],
             "C": [(24, "Cold", "open", ""), (25, "Heat", "closed", "support")],
         }
-        return Expectation(tables={"issues": scene.pick(after), "comments": [(number, scene.pick(self._texts))]})
+        return Expectation(
+            tables={"issues": scene.pick(after), "comments": [(number, scene.pick(self._texts))]}
+        )
 
 
 class TextFromResults(Task):
-    """Writes an invitation for a customer to a meeting in Berlin, with the time there and where the customer is."""
+    """Writes an invitation for a customer to a meeting in Berlin, with the time there and where
+    the customer is.
+    """
 
     name = "invitation"
     _people: ClassVar[Sequence[Row]] = (
@@ -152,7 +189,9 @@ class TextFromResults(Task):
         query = f"SELECT title, zone FROM customers WHERE name = '{scene.pick(self._names)}'"
         found = await hand.call("read_query", query=query)
         zone = _only(found, "zone")
-        converted = await hand.call("convert_time", source_timezone="Europe/Berlin", time=time, target_timezone=zone)
+        converted = await hand.call(
+            "convert_time", source_timezone="Europe/Berlin", time=time, target_timezone=zone
+        )
         there = json.loads(converted)["target"]["datetime"][11:16]
         text = self._letter(str(_only(found, "title")), time, there)
         await hand.call("write_file", path=scene.world.path("invitation.txt"), content=text)
@@ -168,11 +207,18 @@ class TextFromResults(Task):
 
 
 class LookUpCode(Task):
-    """The tax rate of a country: its code from the table countries, the rate of the code from the table rates."""
+    """The tax rate of a country: its code from the table countries, the rate of the code from
+    the table rates.
+    """
 
     name = "tax_of_country"
     _countries: ClassVar = {"A": "Italy", "B": "Norway", "C": "Peru"}
-    _codes: ClassVar[Sequence[Row]] = (("Italy", "IT"), ("Norway", "NO"), ("Peru", "PE"), ("Spain", "ES"))
+    _codes: ClassVar[Sequence[Row]] = (
+        ("Italy", "IT"),
+        ("Norway", "NO"),
+        ("Peru", "PE"),
+        ("Spain", "ES"),
+    )
     _rates: ClassVar[Sequence[Row]] = (("IT", 22.5), ("NO", 25.1), ("PE", 18.2), ("ES", 21.7))
 
     def inputs(self, scene: Scene) -> dict[str, Value]:
@@ -194,7 +240,9 @@ class LookUpCode(Task):
 
 
 class MeetingInTwoZones(Task):
-    """Writes what time a meeting is in two other places to meeting.txt: a line for each of the three places."""
+    """Writes what time a meeting is in two other places to meeting.txt: a line for each of
+    the three places.
+    """
 
     name = "meeting_times"
     _times: ClassVar = {"A": "15:00", "B": "08:45", "C": "20:10"}
@@ -222,14 +270,20 @@ class MeetingInTwoZones(Task):
         source, *others = scene.pick(self._zones)
         lines = [f"{source} {time}\n"]
         for zone in others:
-            answer = await hand.call("convert_time", source_timezone=source, time=time, target_timezone=zone)
+            answer = await hand.call(
+                "convert_time", source_timezone=source, time=time, target_timezone=zone
+            )
             lines.append(f"{zone} {json.loads(answer)['target']['datetime'][11:16]}\n")
         await hand.call("write_file", path=scene.world.path("meeting.txt"), content="".join(lines))
 
     def expected(self, scene: Scene) -> Expectation:
         time = scene.pick(self._times)
         zones = scene.pick(self._zones)
-        return Expectation(files={"meeting.txt": "\n".join(f"{zone} {clock(time, zones[0], zone)}" for zone in zones)})
+        return Expectation(
+            files={
+                "meeting.txt": "\n".join(f"{zone} {clock(time, zones[0], zone)}" for zone in zones)
+            }
+        )
 
 
 class TopCustomer(Task):
@@ -238,7 +292,12 @@ class TopCustomer(Task):
     name = "top_customer"
     _months: ClassVar = {"A": "2026-05", "B": "2026-08", "C": "2026-11"}
     _orders: ClassVar[dict[str, Sequence[Row]]] = {
-        "A": [("Ann", "2026-05", 120), ("Bob", "2026-05", 450), ("Cid", "2026-05", 300), ("Dora", "2026-08", 999)],
+        "A": [
+            ("Ann", "2026-05", 120),
+            ("Bob", "2026-05", 450),
+            ("Cid", "2026-05", 300),
+            ("Dora", "2026-08", 999),
+        ],
         "B": [("Dora", "2026-08", 80), ("Ann", "2026-08", 20), ("Bob", "2026-07", 4000)],
         "C": [
             ("Bob", "2026-11", 1),
@@ -282,7 +341,11 @@ class CloseAndComment(Task):
     _versions: ClassVar = {"A": "1.4", "B": "2.0.1", "C": "5"}
     _issues: ClassVar[dict[str, Sequence[Row]]] = {
         "A": [(17, "Door squeaks", "open"), (18, "Roof leaks", "open")],
-        "B": [(204, "Door squeaks", "open"), (205, "Roof leaks", "open"), (206, "Lift stops", "open")],
+        "B": [
+            (204, "Door squeaks", "open"),
+            (205, "Roof leaks", "open"),
+            (206, "Lift stops", "open"),
+        ],
         "C": [(3, "Lift stops", "open")],
     }
 
@@ -296,13 +359,20 @@ class CloseAndComment(Task):
     async def do(self, hand: Hand, scene: Scene) -> None:
         query = f"SELECT id, state FROM issues WHERE title = '{scene.pick(self._titles)}'"
         number = _only(await hand.call("read_query", query=query), "id")
-        await hand.call("write_query", query=f"UPDATE issues SET state = 'closed' WHERE id = {number}")
+        await hand.call(
+            "write_query", query=f"UPDATE issues SET state = 'closed' WHERE id = {number}"
+        )
         text = f"Fixed in {scene.pick(self._versions)}."
-        await hand.call("write_query", query=f"INSERT INTO comments (issue, text) VALUES ({number}, '{text}')")
+        await hand.call(
+            "write_query", query=f"INSERT INTO comments (issue, text) VALUES ({number}, '{text}')"
+        )
 
     def expected(self, scene: Scene) -> Expectation:
         number = scene.pick({"A": 17, "B": 205, "C": 3})
-        rows = [(row[0], row[1], "closed" if row[0] == number else row[2]) for row in scene.pick(self._issues)]
+        rows = [
+            (row[0], row[1], "closed" if row[0] == number else row[2])
+            for row in scene.pick(self._issues)
+        ]
         comment = (number, f"Fixed in {scene.pick(self._versions)}.")
         return Expectation(tables={"issues": rows, "comments": [(1, "Hello"), comment]})
 
@@ -313,8 +383,18 @@ class ReorderStock(Task):
     name = "reorder_stock"
     _houses: ClassVar = {"A": "north", "B": "south", "C": "east"}
     _stock: ClassVar[dict[str, Sequence[Row]]] = {
-        "A": [("north", "bolt", 5, 20), ("north", "nut", 50, 20), ("north", "screw", 12, 20), ("south", "nail", 0, 9)],
-        "B": [("south", "pipe", 1, 4), ("south", "tap", 2, 3), ("south", "valve", 0, 7), ("south", "wire", 9, 9)],
+        "A": [
+            ("north", "bolt", 5, 20),
+            ("north", "nut", 50, 20),
+            ("north", "screw", 12, 20),
+            ("south", "nail", 0, 9),
+        ],
+        "B": [
+            ("south", "pipe", 1, 4),
+            ("south", "tap", 2, 3),
+            ("south", "valve", 0, 7),
+            ("south", "wire", 9, 9),
+        ],
         "C": [("east", "brick", 90, 100), ("east", "tile", 500, 100), ("north", "bolt", 1, 20)],
     }
 
@@ -322,17 +402,25 @@ class ReorderStock(Task):
         return {"warehouse": scene.pick(self._houses)}
 
     def prepare(self, scene: Scene) -> None:
-        scene.world.table("stock", ("warehouse", "article", "amount", "minimum"), scene.pick(self._stock))
+        scene.world.table(
+            "stock", ("warehouse", "article", "amount", "minimum"), scene.pick(self._stock)
+        )
         scene.world.table("orders", ("warehouse", "article", "amount"), [])
 
     async def do(self, hand: Hand, scene: Scene) -> None:
         house = scene.pick(self._houses)
-        query = f"SELECT article, amount, minimum FROM stock WHERE warehouse = '{house}' ORDER BY article"
+        query = (
+            f"SELECT article, amount, minimum FROM stock WHERE warehouse = '{house}' "
+            "ORDER BY article"
+        )
         for row in rows_of(await hand.call("read_query", query=query)):
             missing = int(row["minimum"] or 0) - int(row["amount"] or 0)
             if missing > 0:
                 values = f"('{house}', '{row['article']}', {missing})"
-                await hand.call("write_query", query=f"INSERT INTO orders (warehouse, article, amount) VALUES {values}")
+                await hand.call(
+                    "write_query",
+                    query=f"INSERT INTO orders (warehouse, article, amount) VALUES {values}",
+                )
 
     def expected(self, scene: Scene) -> Expectation:
         orders: dict[str, Sequence[Row]] = {
@@ -366,7 +454,9 @@ class CopyOrder(Task):
         query = f"SELECT article, amount FROM orders WHERE id = {scene.pick(self._numbers)}"
         row = rows_of(await hand.call("read_query", query=query))[0]
         values = f"('{row['article']}', {row['amount']}, '{scene.pick(self._days)}')"
-        await hand.call("write_query", query=f"INSERT INTO repeated (article, amount, day) VALUES {values}")
+        await hand.call(
+            "write_query", query=f"INSERT INTO repeated (article, amount, day) VALUES {values}"
+        )
 
     def expected(self, scene: Scene) -> Expectation:
         row = next(row for row in self._orders if row[0] == scene.pick(self._numbers))

@@ -36,7 +36,11 @@ class ChangelogSinceTag(Task):
 
     name = "changelog_since_tag"
     _tags: ClassVar = {"A": "v1.2", "B": "v2.0", "C": "release-7"}
-    _before: ClassVar = {"A": ["Start", "Add a door"], "B": ["Begin"], "C": ["First", "Second", "Third", "Fourth"]}
+    _before: ClassVar = {
+        "A": ["Start", "Add a door"],
+        "B": ["Begin"],
+        "C": ["First", "Second", "Third", "Fourth"],
+    }
     _since: ClassVar = {
         "A": ["Fix the lock", "Add a window", "Paint the wall"],
         "B": ["Add search", "Fix search", "Speed up", "Rename the menu", "Drop the old menu"],
@@ -49,7 +53,9 @@ class ChangelogSinceTag(Task):
     def prepare(self, scene: Scene) -> None:
         before = scene.pick(self._before)
         commits = _numbered([*before, *scene.pick(self._since)])
-        scene.world.repository(scene.pick(PROJECTS), commits, tag=(scene.pick(self._tags), before[-1]))
+        scene.world.repository(
+            scene.pick(PROJECTS), commits, tag=(scene.pick(self._tags), before[-1])
+        )
 
     async def do(self, hand: Hand, scene: Scene) -> None:
         repo = scene.world.path(scene.pick(PROJECTS))
@@ -67,12 +73,16 @@ class ChangelogSinceTag(Task):
         commits = (*scene.pick(self._before), *scene.pick(self._since))
         return Expectation(
             files={f"{project}/CHANGELOG.md": "\n".join(["# Changes", "", *lines])},
-            repositories={project: Repository({"main": commits[::-1]}, "main", ("?? CHANGELOG.md",))},
+            repositories={
+                project: Repository({"main": commits[::-1]}, "main", ("?? CHANGELOG.md",))
+            },
         )
 
 
 class CountChangesByFile(Task):
-    """Counts how often each file changed in the last commits, and writes the counts to hot.txt, largest first."""
+    """Counts how often each file changed in the last commits, and writes the counts to
+    hot.txt, largest first.
+    """
 
     name = "count_changes_by_file"
     _count: ClassVar = {"A": 3, "B": 5, "C": 2}
@@ -83,11 +93,16 @@ class CountChangesByFile(Task):
     }
 
     def inputs(self, scene: Scene) -> dict[str, Value]:
-        return {"repo_path": scene.world.path(scene.pick(PROJECTS)), "count": scene.pick(self._count)}
+        return {
+            "repo_path": scene.world.path(scene.pick(PROJECTS)),
+            "count": scene.pick(self._count),
+        }
 
     def prepare(self, scene: Scene) -> None:
         commits = [
-            Commit(f"Change {number}", f"2026-04-{number + 1:02}", dict.fromkeys(names, f"{number}\n"))
+            Commit(
+                f"Change {number}", f"2026-04-{number + 1:02}", dict.fromkeys(names, f"{number}\n")
+            )
             for number, names in enumerate(scene.pick(self._files))
         ]
         scene.world.repository(scene.pick(PROJECTS), commits)
@@ -121,17 +136,28 @@ class RenameSet(Task):
 
     name = "rename_set"
     _endings: ClassVar = {"A": (".txt", ".md"), "B": (".jpeg", ".jpg"), "C": (".htm", ".html")}
-    _names: ClassVar = {"A": ["intro", "plan", "sums"], "B": ["ann", "bob", "cat", "dog", "eve"], "C": ["index"]}
+    _names: ClassVar = {
+        "A": ["intro", "plan", "sums"],
+        "B": ["ann", "bob", "cat", "dog", "eve"],
+        "C": ["index"],
+    }
     _others: ClassVar = {"A": ["logo.png"], "B": ["list.csv", "notes.txt"], "C": ["style.css"]}
 
     def inputs(self, scene: Scene) -> dict[str, Value]:
         old, new = scene.pick(self._endings)
-        return {"folder": scene.world.path(scene.pick(PROJECTS)), "old_ending": old, "new_ending": new}
+        return {
+            "folder": scene.world.path(scene.pick(PROJECTS)),
+            "old_ending": old,
+            "new_ending": new,
+        }
 
     def prepare(self, scene: Scene) -> None:
         project = scene.pick(PROJECTS)
         old, _ = scene.pick(self._endings)
-        for name in [*(f"{name}{old}" for name in scene.pick(self._names)), *scene.pick(self._others)]:
+        for name in [
+            *(f"{name}{old}" for name in scene.pick(self._names)),
+            *scene.pick(self._others),
+        ]:
             scene.world.write(f"{project}/{name}", f"This is {name}")
 
     async def do(self, hand: Hand, scene: Scene) -> None:
@@ -140,7 +166,9 @@ class RenameSet(Task):
         for name in _listed(await hand.call("list_directory", path=folder)):
             if name.endswith(old):
                 renamed = name.removesuffix(old) + new
-                await hand.call("move_file", source=f"{folder}/{name}", destination=f"{folder}/{renamed}")
+                await hand.call(
+                    "move_file", source=f"{folder}/{name}", destination=f"{folder}/{renamed}"
+                )
 
     def expected(self, scene: Scene) -> Expectation:
         project = scene.pick(PROJECTS)
@@ -153,12 +181,22 @@ class RenameSet(Task):
 
 
 class SumByGroup(Task):
-    """Sums the amounts of a CSV file by category, and writes the sums to a Markdown file, by name of category."""
+    """Sums the amounts of a CSV file by category, and writes the sums to a Markdown file, by
+    name of category.
+    """
 
     name = "sum_by_group"
     _lines: ClassVar = {
         "A": [("travel", 120), ("food", 30), ("travel", 80), ("rent", 700), ("food", 12)],
-        "B": [("ink", 4), ("paper", 25), ("ink", 6), ("desk", 310), ("lamp", 45), ("paper", 5), ("desk", 90)],
+        "B": [
+            ("ink", 4),
+            ("paper", 25),
+            ("ink", 6),
+            ("desk", 310),
+            ("lamp", 45),
+            ("paper", 5),
+            ("desk", 90),
+        ],
         "C": [("bus", 3), ("bus", 3)],
     }
     _sources: ClassVar = {"A": "expenses.csv", "B": "office.csv", "C": "tickets.csv"}
@@ -174,7 +212,9 @@ class SumByGroup(Task):
 
     def prepare(self, scene: Scene) -> None:
         lines = "".join(f"{category},{amount}\n" for category, amount in scene.pick(self._lines))
-        scene.world.write(f"{scene.pick(PROJECTS)}/{scene.pick(self._sources)}", f"category,amount\n{lines}")
+        scene.world.write(
+            f"{scene.pick(PROJECTS)}/{scene.pick(self._sources)}", f"category,amount\n{lines}"
+        )
 
     async def do(self, hand: Hand, scene: Scene) -> None:
         sums: Counter[str] = Counter()
@@ -193,15 +233,25 @@ class SumByGroup(Task):
 
 
 class RetryAfterError(Task):
-    """Saves the minutes of a meeting as TITLE.md in the folder minutes of a project, and makes the folder if needed."""
+    """Saves the minutes of a meeting as TITLE.md in the folder minutes of a project, and makes the
+    folder if needed.
+    """
 
     name = "save_minutes"
     _titles: ClassVar = {"A": "kickoff", "B": "review", "C": "retro"}
-    _texts: ClassVar = {"A": "We begin in May.", "B": "Ann will fix the form, and Bob the mail.", "C": "More coffee."}
+    _texts: ClassVar = {
+        "A": "We begin in May.",
+        "B": "Ann will fix the form, and Bob the mail.",
+        "C": "More coffee.",
+    }
 
     def inputs(self, scene: Scene) -> dict[str, Value]:
         project = scene.world.path(scene.pick(PROJECTS))
-        return {"project": project, "title": scene.pick(self._titles), "text": scene.pick(self._texts)}
+        return {
+            "project": project,
+            "title": scene.pick(self._titles),
+            "text": scene.pick(self._texts),
+        }
 
     def prepare(self, scene: Scene) -> None:
         scene.world.write(f"{scene.pick(PROJECTS)}/readme.md", "A project")
@@ -253,7 +303,9 @@ class WeekBefore(Task):
 
     def expected(self, scene: Scene) -> Expectation:
         project = scene.pick(PROJECTS)
-        return Expectation(answer=(f"Newer work on {project}",), forbidden=("Older work", "Last work"))
+        return Expectation(
+            answer=(f"Newer work on {project}",), forbidden=("Older work", "Last work")
+        )
 
 
 class NewestFile(Task):
@@ -262,7 +314,12 @@ class NewestFile(Task):
     name = "newest_file"
     _times: ClassVar = {
         "A": {"a.txt": "2026-02-01", "b.txt": "2026-04-01", "c.txt": "2026-03-01"},
-        "B": {"one.md": "2026-06-01", "two.md": "2026-01-01", "three.md": "2026-05-01", "zero.md": "2026-02-01"},
+        "B": {
+            "one.md": "2026-06-01",
+            "two.md": "2026-01-01",
+            "three.md": "2026-05-01",
+            "zero.md": "2026-02-01",
+        },
         "C": {"x.log": "2025-12-30", "y.log": "2025-12-31"},
     }
 
@@ -271,7 +328,9 @@ class NewestFile(Task):
 
     def prepare(self, scene: Scene) -> None:
         for name, day in scene.pick(self._times).items():
-            scene.world.write(f"{scene.pick(PROJECTS)}/{name}", f"Text of {name}", f"{day}T08:00:00")
+            scene.world.write(
+                f"{scene.pick(PROJECTS)}/{name}", f"Text of {name}", f"{day}T08:00:00"
+            )
 
     async def do(self, hand: Hand, scene: Scene) -> None:
         folder = scene.world.path(scene.pick(PROJECTS))
@@ -279,7 +338,20 @@ class NewestFile(Task):
         for name in _listed(await hand.call("list_directory", path=folder)):
             shown = await hand.call("get_file_info", path=f"{folder}/{name}")
             month, day, year = re.findall(r"modified: \w+ (\w+) (\d+) (\d+)", shown)[0]
-            months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
+            months = [
+                "Jan",
+                "Feb",
+                "Mar",
+                "Apr",
+                "May",
+                "Jun",
+                "Jul",
+                "Aug",
+                "Sep",
+                "Oct",
+                "Nov",
+                "Dec",
+            ]
             times[name] = f"{year}-{months.index(month) + 1:02}-{day}"
         newest = max(times, key=lambda name: times[name])
         await hand.call("read_text_file", path=f"{folder}/{newest}")
@@ -292,7 +364,9 @@ class NewestFile(Task):
 
 
 class MoveNotes(Task):
-    """Moves the notes whose names begin with a project's name to a folder of that name in the archive."""
+    """Moves the notes whose names begin with a project's name to a folder of that name
+    in the archive.
+    """
 
     name = "archive_notes"
     _notes: ClassVar = {
@@ -316,7 +390,11 @@ class MoveNotes(Task):
         await hand.call("create_directory", path=f"{notes}/archive/{project}")
         for name in names:
             if name.startswith(project):
-                await hand.call("move_file", source=f"{notes}/{name}", destination=f"{notes}/archive/{project}/{name}")
+                await hand.call(
+                    "move_file",
+                    source=f"{notes}/{name}",
+                    destination=f"{notes}/archive/{project}/{name}",
+                )
 
     def expected(self, scene: Scene) -> Expectation:
         files: dict[str, str | None] = {}
@@ -331,16 +409,25 @@ class CompareBranches(Task):
 
     name = "compare_branches"
     _branches: ClassVar = {"A": "login", "B": "new-search", "C": "spike"}
-    _changes: ClassVar = {"A": ["form.py", "user.py"], "B": ["index.c", "menu.c", "query.c"], "C": ["try.js"]}
+    _changes: ClassVar = {
+        "A": ["form.py", "user.py"],
+        "B": ["index.c", "menu.c", "query.c"],
+        "C": ["try.js"],
+    }
 
     def inputs(self, scene: Scene) -> dict[str, Value]:
-        return {"repo_path": scene.world.path(scene.pick(PROJECTS)), "branch": scene.pick(self._branches)}
+        return {
+            "repo_path": scene.world.path(scene.pick(PROJECTS)),
+            "branch": scene.pick(self._branches),
+        }
 
     def prepare(self, scene: Scene) -> None:
         project = scene.pick(PROJECTS)
         scene.world.repository(project, [Commit("Start", "2026-01-05", {"readme.md": "Hello\n"})])
         files = {name: f"{name}\n" for name in scene.pick(self._changes)}
-        scene.world.branch(project, scene.pick(self._branches), [Commit("Work", "2026-01-06", files)])
+        scene.world.branch(
+            project, scene.pick(self._branches), [Commit("Work", "2026-01-06", files)]
+        )
 
     async def do(self, hand: Hand, scene: Scene) -> None:
         repo = scene.world.path(scene.pick(PROJECTS))
@@ -366,15 +453,23 @@ class ArchiveDone(Task):
         "B": ["[ ] plan the trip", "[x] book the hotel"],
         "C": ["[x] one", "[x] two", "[x] three", "[ ] four", "[ ] five", "[ ] six"],
     }
-    _done: ClassVar = {"A": ["[x] older"], "B": ["[x] ask for leave", "[x] renew the passport"], "C": ["[x] zero"]}
+    _done: ClassVar = {
+        "A": ["[x] older"],
+        "B": ["[x] ask for leave", "[x] renew the passport"],
+        "C": ["[x] zero"],
+    }
 
     def inputs(self, scene: Scene) -> dict[str, Value]:
         return {"folder": scene.world.path(scene.pick(PROJECTS))}
 
     def prepare(self, scene: Scene) -> None:
         project = scene.pick(PROJECTS)
-        scene.world.write(f"{project}/todo.md", "".join(f"- {item}\n" for item in scene.pick(self._items)))
-        scene.world.write(f"{project}/done.md", "".join(f"- {item}\n" for item in scene.pick(self._done)))
+        scene.world.write(
+            f"{project}/todo.md", "".join(f"- {item}\n" for item in scene.pick(self._items))
+        )
+        scene.world.write(
+            f"{project}/done.md", "".join(f"- {item}\n" for item in scene.pick(self._done))
+        )
 
     async def do(self, hand: Hand, scene: Scene) -> None:
         folder = scene.world.path(scene.pick(PROJECTS))
@@ -382,8 +477,12 @@ class ArchiveDone(Task):
         done = (await hand.call("read_text_file", path=f"{folder}/done.md")).splitlines()
         done += [line for line in lines if line.startswith("- [x]")]
         rest = [line for line in lines if line.startswith("- [ ]")]
-        await hand.call("write_file", path=f"{folder}/done.md", content="".join(f"{line}\n" for line in done))
-        await hand.call("write_file", path=f"{folder}/todo.md", content="".join(f"{line}\n" for line in rest))
+        await hand.call(
+            "write_file", path=f"{folder}/done.md", content="".join(f"{line}\n" for line in done)
+        )
+        await hand.call(
+            "write_file", path=f"{folder}/todo.md", content="".join(f"{line}\n" for line in rest)
+        )
 
     def expected(self, scene: Scene) -> Expectation:
         project = scene.pick(PROJECTS)
@@ -406,7 +505,11 @@ class MergeLists(Task):
         "B": (["zoe", "adam"], ["bea", "adam", "zoe", "carl", "dora"]),
         "C": (["red"], ["blue"]),
     }
-    _names: ClassVar = {"A": ("home.txt", "work.txt"), "B": ("team1.txt", "team2.txt"), "C": ("left.txt", "right.txt")}
+    _names: ClassVar = {
+        "A": ("home.txt", "work.txt"),
+        "B": ("team1.txt", "team2.txt"),
+        "C": ("left.txt", "right.txt"),
+    }
 
     def inputs(self, scene: Scene) -> dict[str, Value]:
         first, second = scene.pick(self._names)
@@ -419,7 +522,9 @@ class MergeLists(Task):
 
     def prepare(self, scene: Scene) -> None:
         for name, lines in zip(scene.pick(self._names), scene.pick(self._pairs), strict=True):
-            scene.world.write(f"{scene.pick(PROJECTS)}/{name}", "".join(f"{line}\n" for line in lines))
+            scene.world.write(
+                f"{scene.pick(PROJECTS)}/{name}", "".join(f"{line}\n" for line in lines)
+            )
 
     async def do(self, hand: Hand, scene: Scene) -> None:
         inputs = self.inputs(scene)
@@ -430,15 +535,23 @@ class MergeLists(Task):
 
     def expected(self, scene: Scene) -> Expectation:
         first, second = scene.pick(self._pairs)
-        return Expectation(files={f"{scene.pick(PROJECTS)}/merged.txt": "\n".join(sorted({*first, *second}))})
+        return Expectation(
+            files={f"{scene.pick(PROJECTS)}/merged.txt": "\n".join(sorted({*first, *second}))}
+        )
 
 
 class FindMention(Task):
-    """Reads the files of a folder by name until one mentions a name, and gives the text of that file."""
+    """Reads the files of a folder by name until one mentions a name, and gives the
+    text of that file.
+    """
 
     name = "find_mention"
     _people: ClassVar = {"A": "Carla", "B": "Otto", "C": "Mia"}
-    _mentions: ClassVar = {"A": [False, False, True, False], "B": [True, False], "C": [False, True, False]}
+    _mentions: ClassVar = {
+        "A": [False, False, True, False],
+        "B": [True, False],
+        "C": [False, True, False],
+    }
 
     def inputs(self, scene: Scene) -> dict[str, Value]:
         return {"folder": scene.world.path(scene.pick(PROJECTS)), "name": scene.pick(self._people)}
@@ -446,21 +559,29 @@ class FindMention(Task):
     def prepare(self, scene: Scene) -> None:
         for number, is_mentioned in enumerate(scene.pick(self._mentions)):
             name = scene.pick(self._people) if is_mentioned else "nobody"
-            scene.world.write(f"{scene.pick(PROJECTS)}/letter{number}.txt", f"Letter {number} is about {name}.")
+            scene.world.write(
+                f"{scene.pick(PROJECTS)}/letter{number}.txt", f"Letter {number} is about {name}."
+            )
 
     async def do(self, hand: Hand, scene: Scene) -> None:
         folder = scene.world.path(scene.pick(PROJECTS))
         for name in sorted(_listed(await hand.call("list_directory", path=folder))):
-            if scene.pick(self._people) in await hand.call("read_text_file", path=f"{folder}/{name}"):
+            if scene.pick(self._people) in await hand.call(
+                "read_text_file", path=f"{folder}/{name}"
+            ):
                 return
 
     def expected(self, scene: Scene) -> Expectation:
         number = scene.pick(self._mentions).index(True)
-        return Expectation(answer=(f"Letter {number} is about {scene.pick(self._people)}.",), forbidden=("nobody",))
+        return Expectation(
+            answer=(f"Letter {number} is about {scene.pick(self._people)}.",), forbidden=("nobody",)
+        )
 
 
 class BumpVersion(Task):
-    """Raises the last number of the version in version.txt of a repository, and commits that as Release VERSION."""
+    """Raises the last number of the version in version.txt of a repository, and commits that as
+    Release VERSION.
+    """
 
     name = "bump_version"
     _versions: ClassVar = {"A": "1.4.2", "B": "3.0.9", "C": "0.2.0"}
@@ -471,7 +592,9 @@ class BumpVersion(Task):
 
     def prepare(self, scene: Scene) -> None:
         text = f"{scene.pick(self._versions)}\n"
-        scene.world.repository(scene.pick(PROJECTS), [Commit("Start", "2026-02-02", {"version.txt": text})])
+        scene.world.repository(
+            scene.pick(PROJECTS), [Commit("Start", "2026-02-02", {"version.txt": text})]
+        )
 
     async def do(self, hand: Hand, scene: Scene) -> None:
         repo = scene.world.path(scene.pick(PROJECTS))
@@ -495,7 +618,11 @@ class FillTemplate(Task):
     """Writes a letter from template.txt of a folder: NAME becomes a name, ROLE a role."""
 
     name = "welcome_letter"
-    _people: ClassVar = {"A": ("Ann", "designer"), "B": ("Bernadette", "head of sales"), "C": ("Cho", "cook")}
+    _people: ClassVar = {
+        "A": ("Ann", "designer"),
+        "B": ("Bernadette", "head of sales"),
+        "C": ("Cho", "cook"),
+    }
     _templates: ClassVar = {
         "A": "Dear NAME,\nwelcome! You are our new ROLE.\n",
         "B": "Hello NAME, NAME!\n\nROLE is a fine thing to be.\nThe team\n",
@@ -518,7 +645,9 @@ class FillTemplate(Task):
 
     def expected(self, scene: Scene) -> Expectation:
         name, role = scene.pick(self._people)
-        pieces = [piece.replace("ROLE", role) for piece in scene.pick(self._templates).split("NAME")]
+        pieces = [
+            piece.replace("ROLE", role) for piece in scene.pick(self._templates).split("NAME")
+        ]
         return Expectation(files={f"{scene.pick(PROJECTS)}/{name}.txt": name.join(pieces)})
 
 
@@ -552,7 +681,9 @@ class AppendLog(Task):
 
     def expected(self, scene: Scene) -> Expectation:
         day, text = scene.pick(self._lines)
-        return Expectation(files={f"{scene.pick(PROJECTS)}/log.md": f"{scene.pick(self._logs)}{day}: {text}"})
+        return Expectation(
+            files={f"{scene.pick(PROJECTS)}/log.md": f"{scene.pick(self._logs)}{day}: {text}"}
+        )
 
 
 class StartBranch(Task):
@@ -562,10 +693,15 @@ class StartBranch(Task):
     _branches: ClassVar = {"A": "fix-login", "B": "ann/new-menu", "C": "try"}
 
     def inputs(self, scene: Scene) -> dict[str, Value]:
-        return {"repo_path": scene.world.path(scene.pick(PROJECTS)), "branch": scene.pick(self._branches)}
+        return {
+            "repo_path": scene.world.path(scene.pick(PROJECTS)),
+            "branch": scene.pick(self._branches),
+        }
 
     def prepare(self, scene: Scene) -> None:
-        scene.world.repository(scene.pick(PROJECTS), [Commit("Start", "2026-02-02", {"readme.md": "Hello"})])
+        scene.world.repository(
+            scene.pick(PROJECTS), [Commit("Start", "2026-02-02", {"readme.md": "Hello"})]
+        )
 
     async def do(self, hand: Hand, scene: Scene) -> None:
         repo = scene.world.path(scene.pick(PROJECTS))
@@ -584,10 +720,17 @@ class CommitNew(Task):
 
     name = "commit_new"
     _files: ClassVar = {"A": ["list.txt", "plan.txt"], "B": ["a.c", "b.c", "c.c"], "C": ["only.md"]}
-    _messages: ClassVar = {"A": "Add the plan", "B": "Add the three parts of the reader", "C": "Notes"}
+    _messages: ClassVar = {
+        "A": "Add the plan",
+        "B": "Add the three parts of the reader",
+        "C": "Notes",
+    }
 
     def inputs(self, scene: Scene) -> dict[str, Value]:
-        return {"repo_path": scene.world.path(scene.pick(PROJECTS)), "message": scene.pick(self._messages)}
+        return {
+            "repo_path": scene.world.path(scene.pick(PROJECTS)),
+            "message": scene.pick(self._messages),
+        }
 
     def prepare(self, scene: Scene) -> None:
         project = scene.pick(PROJECTS)
@@ -598,12 +741,16 @@ class CommitNew(Task):
     async def do(self, hand: Hand, scene: Scene) -> None:
         repo = scene.world.path(scene.pick(PROJECTS))
         status = await hand.call("git_status", repo_path=repo)
-        await hand.call("git_add", repo_path=repo, files=re.findall(r"^\t(.+)$", status, re.MULTILINE))
+        await hand.call(
+            "git_add", repo_path=repo, files=re.findall(r"^\t(.+)$", status, re.MULTILINE)
+        )
         await hand.call("git_commit", repo_path=repo, message=scene.pick(self._messages))
 
     def expected(self, scene: Scene) -> Expectation:
         messages = (scene.pick(self._messages), "Start")
-        return Expectation(repositories={scene.pick(PROJECTS): Repository({"main": messages}, "main")})
+        return Expectation(
+            repositories={scene.pick(PROJECTS): Repository({"main": messages}, "main")}
+        )
 
 
 def tasks() -> list[Task]:

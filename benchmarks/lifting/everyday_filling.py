@@ -1,15 +1,17 @@
-"""How a reasonable person fills in the form of a tool: by rule, from names, descriptions and examples in its schema.
+"""How a reasonable person fills in the form of a tool: by rule, from names, descriptions and
+examples in its schema.
 
-Somebody who calls a tool knows the inputs of the task (values by name, as told by a person), and what they were when
-the tool was made. The rules, for each parameter, in this order:
+Somebody who calls a tool knows the inputs of the task (values by name, as told by a person), and
+what they were when the tool was made. The rules, for each parameter, in this order:
 
-1. Its example (the default, or the first of `examples`) is the recorded value of an input: it gets the value of now.
-   If several inputs had that value, the one whose name is most like the parameter's is taken.
-2. Its example contains recorded values of inputs, as a path, a query or a title does: they are replaced. This is done
-   only in a text of one line, and only if no other number is left in it (paths and SELECT aside), because such a
-   number was worked out.
-3. It has no example and its name is that of an input, or it is required: it gets the input whose name has the most
-   words in common with its name and description, each input once.
+1. Its example (the default, or the first of `examples`) is the recorded value of an input: it gets
+   the value of now. If several inputs had that value, the one whose name is most like the
+   parameter's is taken.
+2. Its example contains recorded values of inputs, as a path, a query or a title does: they are
+   replaced. This is done only in a text of one line, and only if no other number is left in it
+   (paths and SELECT aside), because such a number was worked out.
+3. It has no example and its name is that of an input, or it is required: it gets the input whose
+   name has the most words in common with its name and description, each input once.
 4. Else it is left out.
 """
 
@@ -47,7 +49,9 @@ class Inputs:
 
 
 def fill(schema: Schema, inputs: Inputs, examples: Mapping[str, object]) -> Form:
-    """Fill in the form of a tool; examples: recorded values of parameters that the schema does not tell."""
+    """Fill in the form of a tool; examples: recorded values of parameters that the
+    schema does not tell.
+    """
     arguments, missing, used = _filled(schema, inputs, examples)
     unused = tuple(name for name in inputs.wanted if name not in used and _differs(inputs, name))
     return Form(arguments, tuple(missing), unused)
@@ -56,7 +60,9 @@ def fill(schema: Schema, inputs: Inputs, examples: Mapping[str, object]) -> Form
 def _filled(
     schema: Schema, inputs: Inputs, examples: Mapping[str, object]
 ) -> tuple[dict[str, object], list[str], set[str]]:
-    """The arguments of an object, the required ones that are missing, and the names of the inputs that were used."""
+    """The arguments of an object, the required ones that are missing, and the names of the inputs
+    that were used.
+    """
     arguments: dict[str, object] = {}
     open_names: list[str] = []
     used: set[str] = set()
@@ -81,7 +87,9 @@ def _filled(
     missing: list[str] = []
     for name in open_names:
         is_required = name in schema.get("required", ())
-        source = _by_name(name, properties[name], [key for key in inputs.wanted if key not in used], is_required)
+        source = _by_name(
+            name, properties[name], [key for key in inputs.wanted if key not in used], is_required
+        )
         if source is not None:
             used.add(source)
             arguments[name] = _typed(inputs.wanted[source], properties[name])
@@ -97,7 +105,9 @@ def _example(name: str, definition: Schema, examples: Mapping[str, object]) -> o
     return shown[0] if shown else examples.get(name)
 
 
-def _from_example(name: str, definition: Schema, example: object, inputs: Inputs) -> tuple[object, set[str]]:
+def _from_example(
+    name: str, definition: Schema, example: object, inputs: Inputs
+) -> tuple[object, set[str]]:
     """The value of now for a parameter with this example, and the inputs that it is made of."""
     equal = [key for key, value in inputs.recorded.items() if str(value) == str(example)]
     if equal:
@@ -112,7 +122,9 @@ def _replaced(example: str, inputs: Inputs) -> tuple[str, set[str]]:
     """A text of one line in which recorded values give way to those of now."""
     by_text = {str(value): key for key, value in inputs.recorded.items()}
     texts = sorted(by_text, key=len, reverse=True)
-    pattern = "|".join(rf"(?<![A-Za-z0-9]){re.escape(text)}(?![A-Za-z0-9])" for text in texts if text)
+    pattern = "|".join(
+        rf"(?<![A-Za-z0-9]){re.escape(text)}(?![A-Za-z0-9])" for text in texts if text
+    )
     rest = re.sub(pattern, "", example)
     if re.search(r"\d", rest) and not example.startswith(("/", "SELECT ")):
         return example, set()

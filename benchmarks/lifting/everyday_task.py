@@ -48,8 +48,9 @@ class Scene:
 class Task(ABC):
     """A task that an assistant does by hand.
 
-    `name` is the name that the tool gets, and the docstring is what the assistant says that it does. Variant A is
-    recorded, and the tool is called for B and C, whose data have other values and other numbers of items.
+    `name` is the name that the tool gets, and the docstring is what the assistant says that it
+    does. Variant A is recorded, and the tool is called for B and C, whose data have other values
+    and other numbers of items.
     """
 
     name: ClassVar[str]

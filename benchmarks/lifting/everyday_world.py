@@ -1,8 +1,10 @@
-"""The world of the everyday tasks: a folder with files and git repositories, and an SQLite database.
+"""The world of the everyday tasks: a folder with files and git repositories, and an
+SQLite database.
 
-It is made and looked at directly, without ideabridge and without the servers that the tasks use. A task says what it
-expects as an `Expectation`: what differs in the world afterwards, and what the answer contains. Whatever it does not
-name must be as it was before, so a tool that writes into the wrong project is found.
+It is made and looked at directly, without ideabridge and without the servers that the tasks use. A
+task says what it expects as an `Expectation`: what differs in the world afterwards, and what the
+answer contains. Whatever it does not name must be as it was before, so a tool that writes into the
+wrong project is found.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ DATABASE = "office.sqlite"
 
 @dataclass(frozen=True)
 class Commit:
-    """A commit to make: its message, its day (2026-03-01), and the files that it writes, by name."""
+    """A commit to make: its message, its day (2026-03-01), and the files that it
+    writes, by name.
+    """
 
     message: str
     day: str
@@ -34,7 +38,9 @@ class Commit:
 
 @dataclass(frozen=True)
 class Repository:
-    """What a task can change of a repository: messages by branch (newest first), the branch in use, open changes."""
+    """What a task can change of a repository: messages by branch (newest first), the branch in
+    use, open changes.
+    """
 
     branches: Mapping[str, tuple[str, ...]]
     head: str
@@ -45,9 +51,10 @@ class Repository:
 class Expectation:
     """What is to be after a task.
 
-    files: texts by path below the folder of the world; None for a file that is gone. A line break at the end does
-    not count. tables: all rows of a table, in any order. repositories: by path. answer: texts that the answer of a
-    task that only reads contains, all of them; forbidden: texts that it does not contain.
+    files: texts by path below the folder of the world; None for a file that is gone. A line break
+    at the end does not count. tables: all rows of a table, in any order. repositories: by path.
+    answer: texts that the answer of a task that only reads contains, all of them; forbidden: texts
+    that it does not contain.
     """
 
     files: Mapping[str, str | None] = field(default_factory=dict[str, str | None])
@@ -80,7 +87,9 @@ class Snapshot:
         )
 
     def differences(self, other: Snapshot) -> list[str]:
-        """What this world (the expected one) and the other (the real one) do not share, one line each."""
+        """What this world (the expected one) and the other (the real one) do not
+        share, one line each.
+        """
         pairs: tuple[tuple[str, Mapping[str, object], Mapping[str, object]], ...] = (
             ("file", self.files, other.files),
             ("table", self.tables, other.tables),
@@ -134,8 +143,12 @@ class World:
             connection.execute(f'CREATE TABLE "{name}" ({names})')
             connection.executemany(f'INSERT INTO "{name}" VALUES ({marks})', rows)
 
-    def repository(self, path: str, commits: Sequence[Commit], *, tag: tuple[str, str] | None = None) -> None:
-        """Make a repository on the branch main; tag: a name, and the message of the commit that gets it."""
+    def repository(
+        self, path: str, commits: Sequence[Commit], *, tag: tuple[str, str] | None = None
+    ) -> None:
+        """Make a repository on the branch main; tag: a name, and the message of the
+        commit that gets it.
+        """
         (self.root / path).mkdir(parents=True)
         self._git(path, "init", "-q", "-b", "main")
         self._git(path, "config", "user.name", "Ann")
@@ -161,7 +174,9 @@ class World:
 
     def snapshot(self) -> Snapshot:
         """The world as it is now."""
-        repositories = sorted(str(git.parent.relative_to(self.root)) for git in self.root.rglob(".git"))
+        repositories = sorted(
+            str(git.parent.relative_to(self.root)) for git in self.root.rglob(".git")
+        )
         files = {
             str(path.relative_to(self.root)): path.read_text().rstrip("\n")
             for path in self.root.rglob("*")
@@ -169,7 +184,8 @@ class World:
         }
         with closing(sqlite3.connect(self.database)) as connection:
             tables = {
-                name: _ordered(connection.execute(f'SELECT * FROM "{name}"').fetchall()) for name in _tables(connection)
+                name: _ordered(connection.execute(f'SELECT * FROM "{name}"').fetchall())
+                for name in _tables(connection)
             }
         return Snapshot(files, tables, {path: self._state(path) for path in repositories})
 
@@ -177,7 +193,10 @@ class World:
         """What can change of a repository."""
         names = self._git(path, "branch", "--format=%(refname:short)").split()
         return Repository(
-            branches={name: tuple(self._git(path, "log", "--format=%s", name).splitlines()) for name in names},
+            branches={
+                name: tuple(self._git(path, "log", "--format=%s", name).splitlines())
+                for name in names
+            },
             head=self._git(path, "rev-parse", "--abbrev-ref", "HEAD").strip(),
             open_changes=tuple(self._git(path, "status", "--porcelain").splitlines()),
         )
@@ -197,7 +216,9 @@ class World:
 
 
 def _tables(connection: sqlite3.Connection) -> list[str]:
-    rows: list[tuple[str]] = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+    rows: list[tuple[str]] = connection.execute(
+        "SELECT name FROM sqlite_master WHERE type = 'table'"
+    ).fetchall()
     return [name for (name,) in rows if not name.startswith("sqlite_")]
 
 

@@ -1,13 +1,16 @@
-"""Search for tools in public catalogues: how many of the true tools are among the first eight that it finds.
+"""Search for tools in public catalogues: how many of the true tools are among the first
+eight that it finds.
 
     python -m benchmarks.lifting.finding --data DATA/lib/python3.11/site-packages [--json]
 
-`public.py` says how DATA is made. The catalogues are the functions of BFCL (live and written) with the questions of
-users, and the tools of agentdojo and tau2 with the whole prompts of their tasks, which need up to 16 tools. The weights
-of the search were chosen with one half of the questions, by a hash of their names; the figures are of the other half.
-No weight was chosen with the functions of BFCL that stand alone with their question: all questions about them count.
-Prompts that need more than one tool have no target, because some need more than `FIRST`.
-The peer is BM25 over all words of a tool, without stems and weights. The exit code is 1 if less than `TARGET` is found.
+`public.py` says how DATA is made. The catalogues are the functions of BFCL (live and written) with
+the questions of users, and the tools of agentdojo and tau2 with the whole prompts of their tasks,
+which need up to 16 tools. The weights of the search were chosen with one half of the questions, by
+a hash of their names; the figures are of the other half. No weight was chosen with the functions of
+BFCL that stand alone with their question: all questions about them count. Prompts that need more
+than one tool have no target, because some need more than `FIRST`.
+The peer is BM25 over all words of a tool, without stems and weights. The exit code is 1 if less
+than `TARGET` is found.
 """
 
 from __future__ import annotations
@@ -37,7 +40,14 @@ TARGET = 0.85
 """The share of the true tools that is to be found in each catalogue."""
 
 MANY = 5_000
-ALONE = ["simple_python", "simple_java", "simple_javascript", "parallel", "live_simple", "live_parallel"]
+ALONE = [
+    "simple_python",
+    "simple_java",
+    "simple_javascript",
+    "parallel",
+    "live_simple",
+    "live_parallel",
+]
 PROMPTS = "agentdojo and tau2"
 
 
@@ -46,7 +56,9 @@ class Catalogue:
     """Tools by name, and questions: (name, text, the true tools)."""
 
     tools: dict[str, Tool] = field(default_factory=dict[str, Tool])
-    questions: list[tuple[str, str, set[str]]] = field(default_factory=list["tuple[str, str, set[str]]"])
+    questions: list[tuple[str, str, set[str]]] = field(
+        default_factory=list["tuple[str, str, set[str]]"]
+    )
     is_unseen: bool = False
 
     def held_out(self) -> list[tuple[str, str, set[str]]]:
@@ -60,7 +72,9 @@ class Catalogue:
 
 def lines(path: Path) -> list[dict[str, Any]]:
     """The objects of a file with one on each line."""
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    return [
+        json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()
+    ]
 
 
 def functions(parts: list[str], *, is_unseen: bool = False) -> Catalogue:
@@ -69,13 +83,25 @@ def functions(parts: list[str], *, is_unseen: bool = False) -> Catalogue:
     found = Catalogue(is_unseen=is_unseen)
     for part in parts:
         file = f"BFCL_v4_{part}.json"
-        truths = {one["id"]: one["ground_truth"] for one in lines(folder / "possible_answer" / file)}
+        truths = {
+            one["id"]: one["ground_truth"] for one in lines(folder / "possible_answer" / file)
+        }
         for entry in lines(folder / file):
             for one in entry["function"]:
                 module, _, name = str(one["name"]).rpartition(".")
-                schema: JSONObject = {"type": "object", "properties": one["parameters"].get("properties", {})}
-                found.tools.setdefault(one["name"], Tool(name, one["description"], schema, module=module or None))
-            said = " ".join(part["content"] for turn in entry["question"] for part in turn if part["role"] == "user")
+                schema: JSONObject = {
+                    "type": "object",
+                    "properties": one["parameters"].get("properties", {}),
+                }
+                found.tools.setdefault(
+                    one["name"], Tool(name, one["description"], schema, module=module or None)
+                )
+            said = " ".join(
+                part["content"]
+                for turn in entry["question"]
+                for part in turn
+                if part["role"] == "user"
+            )
             true = {str(name) for one in truths[entry["id"]] for name in one}
             found.questions.append((entry["id"], said, true))
     return found
@@ -111,12 +137,18 @@ def plain(tools: dict[str, Tool]) -> Find:
     names = list(tools)
 
     def words(text: str) -> list[str]:
-        return re.findall(r"[a-z0-9]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", text).lower().replace("_", " "))
+        return re.findall(
+            r"[a-z0-9]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", text).lower().replace("_", " ")
+        )
 
     documents: list[Counter[str]] = []
     for tool in tools.values():
         properties = cast("dict[str, object]", tool.parameters.get("properties") or {})
-        documents.append(Counter(words(f"{tool.module or ''} {tool.name} {tool.description} {' '.join(properties)}")))
+        documents.append(
+            Counter(
+                words(f"{tool.module or ''} {tool.name} {tool.description} {' '.join(properties)}")
+            )
+        )
     frequency = Counter(word for one in documents for word in one)
     lengths = [one.total() for one in documents]
     mean = sum(lengths) / len(lengths)
@@ -124,7 +156,9 @@ def plain(tools: dict[str, Tool]) -> Find:
     def score(place: int, wanted: set[str]) -> float:
         total = 0.0
         for word in wanted & documents[place].keys():
-            rarity = math.log(1 + (len(documents) - frequency[word] + 0.5) / (frequency[word] + 0.5))
+            rarity = math.log(
+                1 + (len(documents) - frequency[word] + 0.5) / (frequency[word] + 0.5)
+            )
             count = documents[place][word]
             total += rarity * count * 2.2 / (count + 1.2 * (0.25 + 0.75 * lengths[place] / mean))
         return total
@@ -156,7 +190,11 @@ def speed(tools: dict[str, Tool]) -> tuple[float, float]:
     begun = time.perf_counter()
     search.find(many, "anything", FIRST)
     built = time.perf_counter()
-    for text in ("find the cheapest flight to Rome", "send an email to Ann", "list the files of a folder"):
+    for text in (
+        "find the cheapest flight to Rome",
+        "send an email to Ann",
+        "list the files of a folder",
+    ):
         search.find(many, text, FIRST)
     return (built - begun) * 1e3, (time.perf_counter() - built) * 1e3 / 3
 
@@ -164,7 +202,9 @@ def speed(tools: dict[str, Tool]) -> tuple[float, float]:
 def main() -> int:
     """Run it."""
     parser = argparse.ArgumentParser(description="Search for tools in public catalogues.")
-    parser.add_argument("--data", type=Path, required=True, help="the folder into which the packages are installed")
+    parser.add_argument(
+        "--data", type=Path, required=True, help="the folder into which the packages are installed"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     options = parser.parse_args()
     sys.path.append(str(options.data))
@@ -182,12 +222,20 @@ def main() -> int:
         what = f"{name}: share of the true tools among the first {FIRST}"
         target = None if name == PROMPTS else TARGET
         met = None if target is None else found >= target
-        row: JSONObject = {"what": what, "ours": found, "peer": peer, "floor": None, "ratio": found, "target": target}
+        row: JSONObject = {
+            "what": what,
+            "ours": found,
+            "peer": peer,
+            "floor": None,
+            "ratio": found,
+            "target": target,
+        }
         rows.append({**row, "met": met, "tools": len(one.tools), "questions": len(questions)})
         is_met = is_met and met is not False
         if not options.json:
             print(
-                f"{name:20} {len(one.tools):4} tools {len(questions):4} questions: {found:.3f}, plain BM25 {peer:.3f}"
+                f"{name:20} {len(one.tools):4} tools {len(questions):4} questions: "
+                f"{found:.3f}, plain BM25 {peer:.3f}"
             )
     built, searched = speed(catalogues["BFCL, live"].tools)
     if options.json:

@@ -1,4 +1,5 @@
-"""Public data as runs copied by hand: what publishing makes of one, two and three runs of each task.
+"""Public data as runs copied by hand: what publishing makes of one, two and three
+runs of each task.
 
     python -m venv DATA
     DATA/bin/pip install agentdojo inspect-ai toml mpmath backoff jinja2 typer
@@ -6,16 +7,18 @@
     python -m benchmarks.lifting.public --data DATA/lib/python3.11/site-packages [--tasks N] [--seed N]
         [--suite TEXT] [--prepared FILE] [--rows FILE] [--json]
 
-A scripted mind makes the true calls of each task one by one, and writes each value as a literal: with the entities
-that the user names as an input, and without an input. The runs are in worlds 0, 1 and 2 (see `worlds.py`), the calls of
-the published tool in worlds 3, 4 and 5. Every call is executed in the environment of its world. An answer is right if
-the environment got exactly the true calls, and the output is the true one.
+A scripted mind makes the true calls of each task one by one, and writes each value as a literal:
+with the entities that the user names as an input, and without an input. The runs are in worlds 0, 1
+and 2 (see `worlds.py`), the calls of the published tool in worlds 3, 4 and 5. Every call is
+executed in the environment of its world. An answer is right if the environment got exactly the true
+calls, and the output is the true one.
 
-A caller fills in the parameters whose values the user names; all others keep their defaults. A person approves whatever
-asks, as it is proposed. An answer is silently wrong if it is wrong, and neither it nor a question names anything as
-assumed. By its cause this is counted twice: if each wrong value is the default of a parameter that the caller did not
-fill in, nothing explains the value, and the search does not cover the true function; and all others. The exit code is 1
-if there are such others, or if one run of a task cannot be published.
+A caller fills in the parameters whose values the user names; all others keep their defaults. A
+person approves whatever asks, as it is proposed. An answer is silently wrong if it is wrong, and
+neither it nor a question names anything as assumed. By its cause this is counted twice: if each
+wrong value is the default of a parameter that the caller did not fill in, nothing explains the
+value, and the search does not cover the true function; and all others. The exit code is 1 if there
+are such others, or if one run of a task cannot be published.
 """
 
 from __future__ import annotations
@@ -32,7 +35,15 @@ from pathlib import Path
 
 import anyio
 from benchmarks.lifting.suites import Prepared, drawn, load
-from benchmarks.lifting.worlds import CallError, Case, Environment, Renaming, Step, ToolShape, leaves
+from benchmarks.lifting.worlds import (
+    CallError,
+    Case,
+    Environment,
+    Renaming,
+    Step,
+    ToolShape,
+    leaves,
+)
 
 from ideabridge.bridge import Bridge
 from ideabridge.bridge.configuration import Configuration
@@ -54,7 +65,8 @@ class Stage:
     """Where the calls of a bridge go: the environment of the current world.
 
     Attributes:
-        made: the calls and their results; the result of a call that the environment refused is None.
+        made: the calls and their results; the result of a call that the environment
+            refused is None.
     """
 
     environment: Environment
@@ -152,9 +164,16 @@ async def looked_at(case: Case) -> list[Row]:
 
 
 async def by_hand(
-    bridge: Bridge, stage: Stage, case: Case, world: Renaming, with_input: bool, task: str | None = None
+    bridge: Bridge,
+    stage: Stage,
+    case: Case,
+    world: Renaming,
+    with_input: bool,
+    task: str | None = None,
 ) -> Run:
-    """A run in which a mind makes the true calls one by one, and copies all values. `task` None: only its name."""
+    """A run in which a mind makes the true calls one by one, and copies all values. `task`
+    None: only its name.
+    """
     stage.enter(case.start(world))
     given = case.given(world) if with_input else None
     told = task or f"{case.suite} {case.name}"
@@ -163,7 +182,9 @@ async def by_hand(
         run.submit(turn, {"calls": [{"_tool": step.tool, **step.arguments}]})
         await approved(run)
         if run.status != "needs_solution" or len(stage.made) != turn + 1:
-            raise RuntimeError(f"{case.suite} {case.name}: {step} did not run: {str(run.answer())[:300]}")
+            raise RuntimeError(
+                f"{case.suite} {case.name}: {step} did not run: {str(run.answer())[:300]}"
+            )
     run.submit(len(case.steps), {"output": first_leaf(stage.made[-1][1])})
     await approved(run)
     if run.status != "done":
@@ -178,17 +199,23 @@ def first_leaf(result: JSON) -> JSON:
 
 
 async def approved(run: Run) -> list[str]:
-    """Wait for a run; a person approves whatever it asks. The reasons of the questions about assumed values."""
+    """Wait for a run; a person approves whatever it asks. The reasons of the questions about
+    assumed values.
+    """
     asked: list[str] = []
     while await run.wait(30) == "needs_approval":
         for question in run.questions():
-            if any(text in question.why for text in ("assumed", "no run had", "may have been called")):
+            if any(
+                text in question.why for text in ("assumed", "no run had", "may have been called")
+            ):
                 asked.append(question.why)
             run.decide(question.approval, "approve", by="a person")
     return asked
 
 
-async def published(bridge: Bridge, stage: Stage, case: Case, ids: Sequence[str], with_input: bool) -> Row:
+async def published(
+    bridge: Bridge, stage: Stage, case: Case, ids: Sequence[str], with_input: bool
+) -> Row:
     """Publish from some runs, and call the tool in the new worlds."""
     row = Row(case.suite, case.name, case.part, with_input, len(ids))
     name = f"task_{'with' if with_input else 'without'}_{len(ids)}"
@@ -218,7 +245,12 @@ async def published(bridge: Bridge, stage: Stage, case: Case, ids: Sequence[str]
         given: JSONObject = case.given(world) if with_input else {}
         if isinstance(properties, dict):
             for key, one in properties.items():
-                if key not in given and isinstance(one, dict) and "default" in one and case.says(one["default"]):
+                if (
+                    key not in given
+                    and isinstance(one, dict)
+                    and "default" in one
+                    and case.says(one["default"])
+                ):
                     given[key] = world.value(one["default"])
         stage.enter(case.start(world))
         await replayed(bridge, stage, row, name, given, truth, results, properties)
@@ -246,7 +278,9 @@ async def replayed(
     row.counts["determined"] += row.values - len({str(one.get("at")) for one in run.assumed})
     for one in run.assumed:
         instead = one.get("instead")
-        row.why[str(one.get("why")) if one.get("why") else "other values" if instead else "one value"] += 1
+        row.why[
+            str(one.get("why")) if one.get("why") else "other values" if instead else "one value"
+        ] += 1
     row.why["noted"] += len(run.noted)
     differs = differences(truth, [step for step, _ in stage.made])
     try:
@@ -267,20 +301,30 @@ async def replayed(
     said = bool(run.assumed or asked)
     defaults: list[JSON] = []
     if isinstance(properties, dict):
-        defaults = [one["default"] for one in properties.values() if isinstance(one, dict) and "default" in one]
+        defaults = [
+            one["default"]
+            for one in properties.values()
+            if isinstance(one, dict) and "default" in one
+        ]
     visible = all(any(holds(default, got) for default in defaults) for _, got, _ in differs)
     kind = "wrong, assumed" if said else "silently wrong, default" if visible else "silently wrong"
     row.counts[kind] += 1
     row.counts["wrong by defaults alone"] += visible
-    # An answer that names another value is not silent, but it does not warn of the one that is wrong.
+    # An answer that names another value is not silent, but it does not warn of the
+    # one that is wrong.
     named = [str(one.get("at")) for one in run.assumed]
-    row.counts["wrong, another value named"] += said and not any(at.startswith(differs[0][0]) for at in named)
+    row.counts["wrong, another value named"] += said and not any(
+        at.startswith(differs[0][0]) for at in named
+    )
     row.wrong.append([kind, *shown(differs)])
 
 
 def shown(differs: list[tuple[str, JSON, JSON]]) -> list[str]:
     """One line for each difference."""
-    return [f"{at}: {json.dumps(got)[:150]}, true is {json.dumps(true)[:150]}" for at, got, true in differs]
+    return [
+        f"{at}: {json.dumps(got)[:150]}, true is {json.dumps(true)[:150]}"
+        for at, got, true in differs
+    ]
 
 
 def holds(default: JSON, value: JSON) -> bool:
@@ -289,40 +333,60 @@ def holds(default: JSON, value: JSON) -> bool:
 
 
 def differences(truth: list[Step], made: list[Step]) -> list[tuple[str, JSON, JSON]]:
-    """Where the calls differ: (place, made, true). Calls that are missing after another difference follow from it."""
+    """Where the calls differ: (place, made, true). Calls that are missing after another difference
+    follow from it.
+    """
     found: list[tuple[str, JSON, JSON]] = []
     for place, (true, got) in enumerate(zip(truth, made, strict=False)):
         if true.tool != got.tool:
             return [*found, (f"calls.{place}", got.tool, true.tool)]
         for key in sorted({*true.arguments, *got.arguments}):
             if not same(got.arguments.get(key), true.arguments.get(key)):
-                found.append((f"calls.{place}.{key}", got.arguments.get(key), true.arguments.get(key)))
+                found.append(
+                    (f"calls.{place}.{key}", got.arguments.get(key), true.arguments.get(key))
+                )
     if len(truth) != len(made) and not found:
         found.append(("calls", [one.tool for one in made], [one.tool for one in truth]))
     return found
 
 
-COLUMNS = ("right", "right, assumed", "wrong, assumed", "failed", "silently wrong, default", "silently wrong")
+COLUMNS = (
+    "right",
+    "right, assumed",
+    "wrong, assumed",
+    "failed",
+    "silently wrong, default",
+    "silently wrong",
+)
 
 
 def table(rows: list[Row]) -> list[str]:
     """The figures in 80 columns."""
     lines = [
-        f"{'':28}{'publ.':>9} {'right':>6}{'right,':>8}{'wrong,':>8}{'failed':>7}{'silent,':>9}{'silent':>7}",
-        f"{'suite, part, input, runs':28}{'':>9} {'':>6}{'assumed':>8}{'assumed':>8}{'':>7}{'default':>9}{'':>7}",
+        (
+            f"{'':28}{'publ.':>9} "
+            f"{'right':>6}{'right,':>8}{'wrong,':>8}{'failed':>7}{'silent,':>9}{'silent':>7}"
+        ),
+        (
+            f"{'suite, part, input, runs':28}{'':>9} "
+            f"{'':>6}{'assumed':>8}{'assumed':>8}{'':>7}{'default':>9}{'':>7}"
+        ),
     ]
     groups = sorted({(row.suite.split(" ")[0], row.part, row.with_input, row.runs) for row in rows})
     for suite, part, with_input, runs in groups:
         of = [
             row
             for row in rows
-            if (row.suite.split(" ")[0], row.part, row.with_input, row.runs) == (suite, part, with_input, runs)
+            if (row.suite.split(" ")[0], row.part, row.with_input, row.runs)
+            == (suite, part, with_input, runs)
         ]
         done = sum(row.published == "plan" for row in of)
         counts = sum((row.counts for row in of), Counter[str]())
         label = f"{suite[:9]}, {part}, {'in' if with_input else 'no'}, {runs}"
         figures = [counts[column] for column in COLUMNS]
-        line = "".join(f"{figure:>{width}}" for figure, width in zip(figures, (6, 8, 8, 7, 9, 7), strict=True))
+        line = "".join(
+            f"{figure:>{width}}" for figure, width in zip(figures, (6, 8, 8, 7, 9, 7), strict=True)
+        )
         lines.append(f"{label:28}{f'{done}/{len(of)}':>9} {line}")
     other = sum(row.counts["wrong, another value named"] for row in rows)
     defaults = sum(row.counts["wrong by defaults alone"] for row in rows)
@@ -332,7 +396,10 @@ def table(rows: list[Row]) -> list[str]:
         needing = sum(bool(row.open) for row in rows if row.runs == runs)
         right = counts["right"] + counts["right, assumed"]
         if right:
-            quiet = f"of {right} right answers {counts['right']} say nothing ({counts['right'] / right:.0%})"
+            quiet = (
+                f"of {right} right answers {counts['right']} say nothing "
+                f"({counts['right'] / right:.0%})"
+            )
             middle = seconds[len(seconds) // 2]
             lines.append(f"{runs} runs: {quiet}")
             lines.append(f"  a program is wanted for {needing} of {len(seconds)}")
@@ -345,19 +412,27 @@ def table(rows: list[Row]) -> list[str]:
 def main() -> int:
     """Run it."""
     parser = argparse.ArgumentParser(description="What publishing makes of public data.")
-    parser.add_argument("--data", type=Path, required=True, help="the folder into which the packages are installed")
+    parser.add_argument(
+        "--data", type=Path, required=True, help="the folder into which the packages are installed"
+    )
     parser.add_argument("--suite", default="", help="only suites whose name contains this")
     parser.add_argument("--tasks", type=int, default=10_000, help="the most tasks of each data set")
     parser.add_argument("--seed", type=int, default=1, help="draws the tasks of each data set")
-    parser.add_argument("--prepared", type=Path, help="a file that keeps what preparing the tasks found")
-    parser.add_argument("--rows", type=Path, help="a file to which each row is appended at once, as a line of JSON")
+    parser.add_argument(
+        "--prepared", type=Path, help="a file that keeps what preparing the tasks found"
+    )
+    parser.add_argument(
+        "--rows", type=Path, help="a file to which each row is appended at once, as a line of JSON"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
     options = parser.parse_args()
     rows: list[Row] = []
     used: Counter[str] = Counter()
     left: Counter[str] = Counter()
     prepared = Prepared(options.prepared)
-    for case in drawn(load(options.data, options.suite), options.tasks, options.seed, prepared, left):
+    for case in drawn(
+        load(options.data, options.suite), options.tasks, options.seed, prepared, left
+    ):
         used[case.suite] += 1
         made = anyio.run(partial(looked_at, case))
         rows += made
@@ -379,7 +454,9 @@ def main() -> int:
     silent = [row for row in rows if row.counts["silently wrong"]]
     for row in silent[:20]:
         first = next(one for one in row.wrong if one[0] == "silently wrong")
-        print(f"silently wrong: {row.suite} {row.task}, {row.runs} runs: {first[1:]}", file=sys.stderr)
+        print(
+            f"silently wrong: {row.suite} {row.task}, {row.runs} runs: {first[1:]}", file=sys.stderr
+        )
     refused = [row for row in rows if row.published != "plan"]
     for row in refused[:20]:
         print(f"no plan: {row.suite} {row.task}, {row.runs} runs: {row.published}", file=sys.stderr)

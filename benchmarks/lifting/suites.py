@@ -1,7 +1,8 @@
-"""Public data sets as cases: agentdojo, the tau2 tasks of inspect-evals, and the multi-turn tasks of bfcl-eval.
+"""Public data sets as cases: agentdojo, the tau2 tasks of inspect-evals, and the multi-turn
+tasks of bfcl-eval.
 
-The packages are not dependencies of this repository. They are imported by name from a folder that `load` puts at the
-end of the module path, so the versions of this environment win.
+The packages are not dependencies of this repository. They are imported by name from a folder that
+`load` puts at the end of the module path, so the versions of this environment win.
 """
 
 from __future__ import annotations
@@ -21,7 +22,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from benchmarks.lifting.worlds import CallError, Case, Environment, Renaming, Step, ToolShape, as_json, leaves
+from benchmarks.lifting.worlds import (
+    CallError,
+    Case,
+    Environment,
+    Renaming,
+    Step,
+    ToolShape,
+    as_json,
+    leaves,
+)
 
 from ideabridge.tools.encoding import JSON, JSONObject
 
@@ -75,7 +85,9 @@ class Prepared:
         """As `Case.prepare`."""
         written = json.dumps([[step.tool, step.arguments] for step in case.steps])
         rules = Path(inspect.getfile(Case)).read_text(encoding="utf-8")
-        key = hashlib.sha256(f"{case.suite} {case.name} {WORLDS} {written} {rules}".encode()).hexdigest()
+        key = hashlib.sha256(
+            f"{case.suite} {case.name} {WORLDS} {written} {rules}".encode()
+        ).hexdigest()
         known = self._known.get(key)
         if known is not None:
             case.steps = [case.steps[place] for place in cast("list[int]", known["steps"])]
@@ -90,7 +102,9 @@ class Prepared:
         return is_usable
 
 
-def drawn(cases: Iterable[Case], tasks: int, seed: int, prepared: Prepared, left_out: Counter[str]) -> Iterator[Case]:
+def drawn(
+    cases: Iterable[Case], tasks: int, seed: int, prepared: Prepared, left_out: Counter[str]
+) -> Iterator[Case]:
     """The prepared cases: a limited number of each data set, in an order that the seed draws.
 
     Args:
@@ -146,11 +160,18 @@ class _Dojo:
 
 
 def _agentdojo() -> Iterator[Case]:
-    suites = cast("dict[str, Any]", _module("agentdojo.task_suite.load_suites").get_suites("v1.2.2"))
+    suites = cast(
+        "dict[str, Any]", _module("agentdojo.task_suite.load_suites").get_suites("v1.2.2")
+    )
     runtime = _module("agentdojo.functions_runtime").FunctionsRuntime
     for name, suite in suites.items():
         tools = [
-            ToolShape(one.name, str(one.description), _open(one.parameters.model_json_schema()), _reads(one.name))
+            ToolShape(
+                one.name,
+                str(one.description),
+                _open(one.parameters.model_json_schema()),
+                _reads(one.name),
+            )
             for one in suite.tools
         ]
         for task_name, task in suite.user_tasks.items():
@@ -160,11 +181,15 @@ def _agentdojo() -> Iterator[Case]:
             except NotImplementedError:
                 continue
             data = cast("JSONObject", initial.model_dump(mode="json"))
-            steps = [Step(one.function, cast("JSONObject", as_json(dict(one.args)))) for one in truth]
+            steps = [
+                Step(one.function, cast("JSONObject", as_json(dict(one.args)))) for one in truth
+            ]
 
             kind = cast("Any", type(initial))
 
-            def start(world: Renaming, kind: Any = kind, data: JSONObject = data, used: Any = suite) -> Environment:
+            def start(
+                world: Renaming, kind: Any = kind, data: JSONObject = data, used: Any = suite
+            ) -> Environment:
                 return _Dojo(runtime(used.tools), kind.model_validate(world.members(data)))
 
             yield Case(f"agentdojo {name}", str(task_name), str(task.PROMPT), tools, steps, start)
@@ -175,7 +200,10 @@ def _open(schema: JSONObject) -> JSONObject:
     properties = cast("dict[str, JSONObject]", schema.get("properties", {}))
     return {
         "type": "object",
-        "properties": {name: {"description": str(one.get("description", ""))} for name, one in properties.items()},
+        "properties": {
+            name: {"description": str(one.get("description", ""))}
+            for name, one in properties.items()
+        },
         "required": schema.get("required", []),
     }
 
@@ -213,23 +241,40 @@ def _tau2(domain: str) -> Iterator[Case]:
     schema = databases.RetailDB if domain == "retail" else databases.FlightDB
     # The methods without the store of inspect: the state is an attribute.
     plain = type(
-        title, (), {name: one for name, one in cast("dict[str, Any]", vars(kind)).items() if inspect.isfunction(one)}
+        title,
+        (),
+        {
+            name: one
+            for name, one in cast("dict[str, Any]", vars(kind)).items()
+            if inspect.isfunction(one)
+        },
     )
     names = [name for name in vars(plain) if not name.startswith("_") and name != "initialize"]
     tools = [_shape_of(name, getattr(plain, name)) for name in names]
-    data = cast("dict[str, JSONObject]", json.loads(gzip.decompress((folder / "db.json.gz").read_bytes())))
-    texts = {table: {key: json.dumps(row) for key, row in rows.items()} for table, rows in data.items()}
+    data = cast(
+        "dict[str, JSONObject]", json.loads(gzip.decompress((folder / "db.json.gz").read_bytes()))
+    )
+    texts = {
+        table: {key: json.dumps(row) for key, row in rows.items()} for table, rows in data.items()
+    }
 
-    for task in cast("list[dict[str, Any]]", json.loads((folder / "tasks.json").read_text(encoding="utf-8"))):
+    for task in cast(
+        "list[dict[str, Any]]", json.loads((folder / "tasks.json").read_text(encoding="utf-8"))
+    ):
         actions = cast("list[dict[str, Any]]", task["evaluation_criteria"]["actions"] or [])
         wanted = [one for one in actions if one["name"] in names]
         told = cast("dict[str, Any]", task["user_scenario"]["instructions"])
-        prompt = " ".join(str(told.get(key) or "") for key in ("reason_for_call", "known_info", "task_instructions"))
+        prompt = " ".join(
+            str(told.get(key) or "")
+            for key in ("reason_for_call", "known_info", "task_instructions")
+        )
         steps = [Step(str(one["name"]), cast("JSONObject", one["arguments"])) for one in wanted]
         records = _reduced(data, texts, steps)
         bases: dict[Renaming, Any] = {}
 
-        def start(world: Renaming, records: JSONObject = records, bases: dict[Renaming, Any] = bases) -> Environment:
+        def start(
+            world: Renaming, records: JSONObject = records, bases: dict[Renaming, Any] = bases
+        ) -> Environment:
             if world not in bases:
                 bases[world] = schema.model_validate(world.members(records))
             used = cast("Any", plain())
@@ -239,30 +284,50 @@ def _tau2(domain: str) -> Iterator[Case]:
         yield Case(f"tau2 {domain}", str(task["id"]), prompt, tools, steps, start)
 
 
-def _reduced(data: dict[str, JSONObject], texts: dict[str, dict[str, str]], steps: list[Step]) -> JSONObject:
-    """The records that a task can reach, and the first four of each table beside them: the whole database would be
-    renamed and copied for each world of each task. The records that name a value of a true call, and those that these
-    name by their keys.
+def _reduced(
+    data: dict[str, JSONObject], texts: dict[str, dict[str, str]], steps: list[Step]
+) -> JSONObject:
+    """The records that a task can reach, and the first four of each table beside them: the whole
+    database would be renamed and copied for each world of each task. The records that name a value
+    of a true call, and those that these name by their keys.
     """
-    named = {str(one) for step in steps for _, one in leaves(step.arguments) if isinstance(one, str) and len(one) > 2}
+    named = {
+        str(one)
+        for step in steps
+        for _, one in leaves(step.arguments)
+        if isinstance(one, str) and len(one) > 2
+    }
     named = {one for one in named if not _DAY.fullmatch(one)}
     chosen = {table: set(list(rows)[:4]) for table, rows in data.items()}
     for table, rows in texts.items():
-        chosen[table] |= {key for key, text in rows.items() if key in named or any(f'"{one}"' in text for one in named)}
-    near = " ".join(texts[table][key] for table, keys in chosen.items() for key in keys if table != "flights")
+        chosen[table] |= {
+            key
+            for key, text in rows.items()
+            if key in named or any(f'"{one}"' in text for one in named)
+        }
+    near = " ".join(
+        texts[table][key] for table, keys in chosen.items() for key in keys if table != "flights"
+    )
     for table, rows in data.items():
         chosen[table] |= {key for key in rows if f'"{key}"' in near}
-    return {table: {key: row for key, row in rows.items() if key in chosen[table]} for table, rows in data.items()}
+    return {
+        table: {key: row for key, row in rows.items() if key in chosen[table]}
+        for table, rows in data.items()
+    }
 
 
 def _shape_of(name: str, function: Callable[..., object]) -> ToolShape:
-    parameters = [one for key, one in inspect.signature(function).parameters.items() if key != "self"]
+    parameters = [
+        one for key, one in inspect.signature(function).parameters.items() if key != "self"
+    ]
     schema: JSONObject = {
         "type": "object",
         "properties": {one.name: {} for one in parameters},
         "required": [one.name for one in parameters if one.default is inspect.Parameter.empty],
     }
-    return ToolShape(name, (inspect.getdoc(function) or name).partition("\n")[0], schema, _reads(name))
+    return ToolShape(
+        name, (inspect.getdoc(function) or name).partition("\n")[0], schema, _reads(name)
+    )
 
 
 class _Bfcl:
@@ -292,7 +357,8 @@ def _bfcl() -> Iterator[Case]:
     paths = cast("dict[str, str]", constants.CLASS_FILE_PATH_MAPPING)
     data = Path(str(_module("bfcl_eval").__path__[0])) / "data"
     answers = {
-        one["id"]: one["ground_truth"] for one in _lines(data / "possible_answer" / "BFCL_v4_multi_turn_base.json")
+        one["id"]: one["ground_truth"]
+        for one in _lines(data / "possible_answer" / "BFCL_v4_multi_turn_base.json")
     }
     for task in _lines(data / "BFCL_v4_multi_turn_base.json"):
         kinds = {name: getattr(_module(paths[name]), name) for name in task["involved_classes"]}
@@ -319,7 +385,9 @@ def _bfcl() -> Iterator[Case]:
             for name, kind in kinds.items():
                 instance = kind()
                 if name not in constants.STATELESS_CLASSES:
-                    instance._load_scenario(copy.deepcopy(world.members(config.get(name, {}))), long_context=False)
+                    instance._load_scenario(
+                        copy.deepcopy(world.members(config.get(name, {}))), long_context=False
+                    )
                 instances.append(instance)
             return _Bfcl(instances)
 
@@ -332,7 +400,9 @@ def _parsed(text: str, functions: dict[str, Callable[..., object]]) -> Step:
     call = ast.parse(text.strip(), mode="eval").body
     if not isinstance(call, ast.Call):
         raise ValueError("no call")
-    name = call.func.id if isinstance(call.func, ast.Name) else cast("ast.Attribute", call.func).attr
+    name = (
+        call.func.id if isinstance(call.func, ast.Name) else cast("ast.Attribute", call.func).attr
+    )
     names = [one for one in inspect.signature(functions[name]).parameters if one != "self"]
     values: dict[str, JSON] = dict(zip(names, (_literal(one) for one in call.args), strict=False))
     for one in call.keywords:
@@ -347,4 +417,6 @@ def _literal(node: ast.expr) -> JSON:
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    return [
+        json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()
+    ]

@@ -2,14 +2,16 @@
 
     python -m benchmarks.lifting.ways --data DATA/lib/python3.11/site-packages [--suite TEXT] [--json]
 
-`public.py` says how DATA is made. The tasks are those of agentdojo (user tasks) and tau2 (retail and airline); those of
-BFCL are compared by `benchmarks/effects.py`. The true calls become a plan, a program, and Solutions of one call each. A
-value of a parameter that equals a value in an earlier result becomes a reference to it (in a plan) or an expression (in
-a program), so that data flows from call to call; call by call, the values are literals.
+`public.py` says how DATA is made. The tasks are those of agentdojo (user tasks) and tau2 (retail
+and airline); those of BFCL are compared by `benchmarks/effects.py`. The true calls become a plan, a
+program, and Solutions of one call each. A value of a parameter that equals a value in an earlier
+result becomes a reference to it (in a plan) or an expression (in a program), so that data flows
+from call to call; call by call, the values are literals.
 
-Each way runs in an environment of its own. All results, errors, and the final state are compared with those of the same
-calls made one after the other without the bridge. What two such executions answer differently, such as the time of an
-email, is not compared. The exit code is 1 if there is a difference.
+Each way runs in an environment of its own. All results, errors, and the final state are compared
+with those of the same calls made one after the other without the bridge. What two such
+executions answer differently, such as the time of an email, is not compared. The exit code is 1
+if there is a difference.
 """
 
 from __future__ import annotations
@@ -39,7 +41,8 @@ from ideabridge.tools.toolbox import Toolbox
 ANY: JSONObject = {"type": ["string", "number", "boolean", "object", "array"]}
 WORLD = Renaming(0, frozenset())
 SHORTEST = 3
-"""The shortest text, and the most digits of a number, that is a value of its own and no accident."""
+"""The shortest text, and the most digits of a number, that is a value of its own and no
+accident."""
 
 Path_ = tuple[str | int, ...]
 Way = Callable[[Bridge, Case, list["Call"]], Awaitable[Run]]
@@ -55,13 +58,15 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Call:
-    """A true call, and the places in its arguments that hold a value of an earlier result: (call, path)."""
+    """A true call, and the places in its arguments that hold a value of an earlier
+    result: (call, path).
+    """
 
     step: Step
     flows: dict[Path_, tuple[int, Path_]]
 
 
-# -- without the bridge ---------------------------------------------------------------------------------------------
+# -- without the bridge ----------------------------------------------------------------------------
 
 
 def rehearsed(case: Case) -> tuple[Outcome, list[JSON]]:
@@ -120,11 +125,13 @@ def at(value: JSON, path: Path_) -> JSON:
     return value
 
 
-# -- three ways -----------------------------------------------------------------------------------------------------
+# -- three ways ------------------------------------------------------------------------------------
 
 
 async def as_plan(bridge: Bridge, case: Case, calls: list[Call]) -> Run:
-    """All calls as one plan. A call that fails ends no other call, as in a program that catches errors."""
+    """All calls as one plan. A call that fails ends no other call, as in a program that
+    catches errors.
+    """
 
     def written(value: JSON, flows: dict[Path_, tuple[int, Path_]], path: Path_ = ()) -> JSON:
         if path in flows:
@@ -139,7 +146,9 @@ async def as_plan(bridge: Bridge, case: Case, calls: list[Call]) -> Run:
     listed: list[JSON] = []
     for call in calls:
         arguments = written(call.step.arguments, call.flows)
-        listed.append({"_tool": call.step.tool, **(arguments if isinstance(arguments, dict) else {})})
+        listed.append(
+            {"_tool": call.step.tool, **(arguments if isinstance(arguments, dict) else {})}
+        )
     return await bridge.run_plan({"calls": listed})
 
 
@@ -151,15 +160,25 @@ async def as_program(bridge: Bridge, case: Case, calls: list[Call]) -> Run:
             number, source = flows[path]
             return f"r{number}" + "".join(f"[{one!r}]" for one in source)
         if isinstance(value, dict):
-            members = (f"{key!r}: {written(inner, flows, (*path, key))}" for key, inner in value.items())
+            members = (
+                f"{key!r}: {written(inner, flows, (*path, key))}" for key, inner in value.items()
+            )
             return "{" + ", ".join(members) + "}"
         if isinstance(value, list):
-            return "[" + ", ".join(written(one, flows, (*path, number)) for number, one in enumerate(value)) + "]"
+            return (
+                "["
+                + ", ".join(
+                    written(one, flows, (*path, number)) for number, one in enumerate(value)
+                )
+                + "]"
+            )
         return repr(value)
 
     lines = ["import tools"]
     for number, call in enumerate(calls):
-        members = (f"{key}={written(one, call.flows, (key,))}" for key, one in call.step.arguments.items())
+        members = (
+            f"{key}={written(one, call.flows, (key,))}" for key, one in call.step.arguments.items()
+        )
         lines += ["try:", f"    r{number} = await tools.{call.step.tool}({', '.join(members)})"]
         lines += ["except RuntimeError as error:", "    print(error)"]
     return await bridge.run_program("\n".join(lines))
@@ -211,7 +230,11 @@ async def outcome(case: Case, calls: list[Call], way: Way) -> Outcome:
             raise RuntimeError(f"{status}: {run.errors()}")
         found: list[JSON] = []
         for call in run.calls():
-            found.append({"result": call.value} if call.error is None else {"error": call.error.get("message")})
+            found.append(
+                {"result": call.value}
+                if call.error is None
+                else {"error": call.error.get("message")}
+            )
         return Outcome(found, environment.state())
 
 
@@ -224,12 +247,26 @@ def difference(found: JSON, first: JSON, second: JSON, path: str) -> str | None:
         and found.keys() == first.keys()
     ):
         pairs = ((key, found[key], first[key], second.get(key)) for key in found)
-    elif isinstance(found, list) and isinstance(first, list) and isinstance(second, list) and len(found) == len(first):
-        pairs = ((str(number), *three) for number, three in enumerate(zip(found, first, second, strict=False)))
+    elif (
+        isinstance(found, list)
+        and isinstance(first, list)
+        and isinstance(second, list)
+        and len(found) == len(first)
+    ):
+        pairs = (
+            (str(number), *three)
+            for number, three in enumerate(zip(found, first, second, strict=False))
+        )
     else:
         differs = first == second and found != first
-        return f"{path}: {json.dumps(found)[:200]}, expected {json.dumps(first)[:200]}" if differs else None
-    return next(filter(None, (difference(one, a, b, f"{path}.{key}") for key, one, a, b in pairs)), None)
+        return (
+            f"{path}: {json.dumps(found)[:200]}, expected {json.dumps(first)[:200]}"
+            if differs
+            else None
+        )
+    return next(
+        filter(None, (difference(one, a, b, f"{path}.{key}") for key, one, a, b in pairs)), None
+    )
 
 
 async def looked_at(case: Case) -> tuple[int, int, list[str]]:
@@ -245,9 +282,9 @@ async def looked_at(case: Case) -> tuple[int, int, list[str]]:
         except Exception as error:  # noqa: BLE001 - one more difference
             wrong.append(f"{label}: {type(error).__name__}: {error}"[:600])
             continue
-        differs = difference([*found.calls], [*first.calls], [*second.calls], "calls") or difference(
-            found.state, first.state, second.state, "state"
-        )
+        differs = difference(
+            [*found.calls], [*first.calls], [*second.calls], "calls"
+        ) or difference(found.state, first.state, second.state, "state")
         if differs is not None:
             wrong.append(f"{label}: {differs}")
     return len(calls), sum(len(call.flows) for call in calls), wrong
@@ -255,8 +292,12 @@ async def looked_at(case: Case) -> tuple[int, int, list[str]]:
 
 def main() -> int:
     """Run it."""
-    parser = argparse.ArgumentParser(description="Public data as plans, as programs, and call by call.")
-    parser.add_argument("--data", type=Path, required=True, help="the folder into which the packages are installed")
+    parser = argparse.ArgumentParser(
+        description="Public data as plans, as programs, and call by call."
+    )
+    parser.add_argument(
+        "--data", type=Path, required=True, help="the folder into which the packages are installed"
+    )
     parser.add_argument("--suite", default="", help="only suites whose name contains this")
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     options = parser.parse_args()
@@ -271,7 +312,9 @@ def main() -> int:
             counts["without calls"] += 1
             continue
         calls, flows, differing = anyio.run(partial(looked_at, case))
-        counts.update({"compared": 1, "calls": calls, "values that flow": flows, "different": bool(differing)})
+        counts.update(
+            {"compared": 1, "calls": calls, "values that flow": flows, "different": bool(differing)}
+        )
         wrong += differing
     figures.pop("bfcl", None)
     if options.json:

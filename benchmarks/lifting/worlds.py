@@ -1,9 +1,10 @@
 """Worlds: one environment of a public data set, with its entities renamed, and really executed.
 
-A world is an environment's data in which words, ids and numbers are replaced consistently: in the data, in the true
-calls and in what the user names. World 0 is the data as it is. A renamed world has the same structure, so the renamed
-calls are the true calls there; `Case.checked` executes them and compares what they give with the renamed results. Words
-for which this does not hold (a city that the implementation knows by name, a category) keep their value.
+A world is an environment's data in which words, ids and numbers are replaced consistently: in the
+data, in the true calls and in what the user names. World 0 is the data as it is. A renamed world
+has the same structure, so the renamed calls are the true calls there; `Case.checked` executes them
+and compares what they give with the renamed results. Words for which this does not hold (a city
+that the implementation knows by name, a category) keep their value.
 Dates keep their values too: the texts of these data sets name months and weekdays in prose.
 """
 
@@ -81,7 +82,9 @@ class Renaming:
         if not any(word in lowered for word in self.words):
             return text
         kept = {at for date in _DATE.finditer(text) for at in range(*date.span())}
-        return _TOKENS.sub(lambda found: found[0] if found.start() in kept else self._word(found[0]), text)
+        return _TOKENS.sub(
+            lambda found: found[0] if found.start() in kept else self._word(found[0]), text
+        )
 
     def value(self, value: JSON) -> JSON:
         """The value in this world, keys included."""
@@ -96,24 +99,36 @@ class Renaming:
         if isinstance(value, int):
             return int(self.text(str(value))) if value >= 0 else value
         whole, _, fraction = repr(value).partition(".")
-        return float(f"{self.text(whole)}.{fraction}") if fraction.isdigit() and value >= 0 else value
+        return (
+            float(f"{self.text(whole)}.{fraction}") if fraction.isdigit() and value >= 0 else value
+        )
 
     def members(self, value: JSONObject) -> JSONObject:
-        """The values of an object in this world; its own keys stay: they name parameters or fields."""
+        """The values of an object in this world; its own keys stay: they name
+        parameters or fields.
+        """
         return {key: self.value(one) for key, one in value.items()}
 
     def _word(self, word: str) -> str:
-        """Another word of the same form: length, case, digits. Equal words in different case stay so."""
+        """Another word of the same form: length, case, digits. Equal words in
+        different case stay so.
+        """
         if word.lower() not in self.words:
             return word
         seed = hashlib.sha256(f"{self.number} {word.lower()}".encode()).digest()
         if word.isdigit():
             shown = "".join(str(seed[place % 32] % 10) for place in range(len(word)))
             return shown if word[0] == "0" or shown[0] != "0" else f"{1 + seed[31] % 9}{shown[1:]}"
-        # Consonants and vowels take turns, so that no renamed word is a word of these texts by accident.
+        # Consonants and vowels take turns, so that no renamed word is a word of these
+        # texts by accident.
         letters = ("bdfgklmnprstvz", "aeiou")
-        made = "".join(letters[place % 2][seed[place % 32] % len(letters[place % 2])] for place in range(len(word)))
-        return "".join(to.upper() if of.isupper() else to for of, to in zip(word, made, strict=True))
+        made = "".join(
+            letters[place % 2][seed[place % 32] % len(letters[place % 2])]
+            for place in range(len(word))
+        )
+        return "".join(
+            to.upper() if of.isupper() else to for of, to in zip(word, made, strict=True)
+        )
 
 
 Start = Callable[[Renaming], Environment]
@@ -121,7 +136,8 @@ Start = Callable[[Renaming], Environment]
 
 @dataclass
 class Case:
-    """One task of a data set: its true calls in world 0, and how to start its environment in any world.
+    """One task of a data set: its true calls in world 0, and how to start its
+    environment in any world.
 
     Attributes:
         prompt: what the user says, in world 0.
@@ -142,14 +158,20 @@ class Case:
     @property
     def part(self) -> str:
         """`seen` or `held out`: a fixed half each, by a hash of the name."""
-        return "seen" if hashlib.sha256(f"{self.suite} {self.name}".encode()).digest()[0] % 2 else "held out"
+        return (
+            "seen"
+            if hashlib.sha256(f"{self.suite} {self.name}".encode()).digest()[0] % 2
+            else "held out"
+        )
 
     def world(self, number: int) -> Renaming:
         """The renaming of a world."""
         return Renaming(number, self.words)
 
     def given(self, world: Renaming) -> JSONObject:
-        """The entities that the user names, as an input object: each argument whose value stands in the prompt."""
+        """The entities that the user names, as an input object: each argument whose value
+        stands in the prompt.
+        """
         named: JSONObject = {}
         said = self.prompt.lower()
         for step in self.steps:
@@ -187,7 +209,8 @@ class Case:
         return results
 
     def prepare(self, worlds: int) -> bool:
-        """Leave out true calls that fail in world 0, and choose the words that can be renamed in all worlds.
+        """Leave out true calls that fail in world 0, and choose the words that can be
+        renamed in all worlds.
 
         Returns:
             False if fewer than two calls remain.
@@ -207,14 +230,20 @@ class Case:
             wrong = self._wrong(right, worlds)
             if wrong is None:
                 return True
-            culprits = {token.lower() for _, one in leaves(self.steps[wrong].arguments) for token in _tokens(one)}
+            culprits = {
+                token.lower()
+                for _, one in leaves(self.steps[wrong].arguments)
+                for token in _tokens(one)
+            }
             culprits &= words
             words = words - culprits if culprits else set[str]()
         self.words = frozenset()
         return True
 
     def _wrong(self, right: list[JSON], worlds: int) -> int | None:
-        """The first call that does not give the renamed result in one of the worlds; None: all do."""
+        """The first call that does not give the renamed result in one of the worlds; None: all
+        do.
+        """
         for number in range(1, worlds):
             world = self.world(number)
             try:
@@ -255,8 +284,14 @@ def leaves(value: JSON, name: str = "value") -> list[tuple[str, JSON]]:
 
 def stands_in(said: str, value: JSON) -> bool:
     """True if a text has the value, as a word of its own. `said` is in lower case."""
-    text = str(int(value) if isinstance(value, float) and value.is_integer() else value).lower().strip()
-    return bool(text) and re.search(rf"(?<![a-z0-9]){re.escape(text)}(?![a-z0-9])", said) is not None
+    text = (
+        str(int(value) if isinstance(value, float) and value.is_integer() else value)
+        .lower()
+        .strip()
+    )
+    return (
+        bool(text) and re.search(rf"(?<![a-z0-9]){re.escape(text)}(?![a-z0-9])", said) is not None
+    )
 
 
 def _tokens(value: JSON) -> list[str]:
@@ -266,7 +301,9 @@ def _tokens(value: JSON) -> list[str]:
     if len(text) > 80:
         # A long text was written by a model: its words are no entities.
         return []
-    return [one for one in _TOKENS.findall(text) if len(one) >= _SHORTEST and one.lower() not in _COMMON]
+    return [
+        one for one in _TOKENS.findall(text) if len(one) >= _SHORTEST and one.lower() not in _COMMON
+    ]
 
 
 def _sorted(value: JSON) -> str:

@@ -3,17 +3,18 @@
     python -m benchmarks.lifting.written --data DATA/lib/python3.11/site-packages FOLDER [--tasks N] [--seed N]
         [--suite TEXT] [--prepared FILE] [--json]
 
-`public.py` says how DATA is made, and what is right; with `bpe-openai` in DATA, tokens are counted. A random 40 tasks,
-ten of each data set, are carried out by hand in world 0, with the prompt of the user as the task, and with the entities
-that the user names as the input. For each task the benchmark writes the Request for its program to
-`FOLDER/NAME.request.txt`. A mind that sees nothing else writes
-`FOLDER/NAME.1.json`: `{"program": TEXT, "inputs"?, "description"?, "parameters"?, "constants"?}`, or only its program:
-`FOLDER/NAME.1.py`. The next start of the benchmark judges it. If it is refused, the Request gets the reason, and the
-mind writes `NAME.2.py`, at most `NAME.3.py`. First answers are kept: a written file is never replaced.
+`public.py` says how DATA is made, and what is right; with `bpe-openai` in DATA, tokens are counted.
+A random 40 tasks, ten of each data set, are carried out by hand in world 0, with the prompt of the
+user as the task, and with the entities that the user names as the input. For each task the
+benchmark writes the Request for its program to `FOLDER/NAME.request.txt`. A mind that sees nothing
+else writes `FOLDER/NAME.1.json`: `{"program": TEXT, "inputs"?, "description"?, "parameters"?,
+"constants"?}`, or only its program: `FOLDER/NAME.1.py`. The next start of the benchmark judges it.
+If it is refused, the Request gets the reason, and the mind writes `NAME.2.py`, at most `NAME.3.py`.
+First answers are kept: a written file is never replaced.
 
-An accepted program is a tool, which is called in worlds 3, 4 and 5. The caller passes the entities that the user names,
-and the true values of other required parameters, which are counted. The exit code is 1 if a program that was written is
-not accepted, or if an accepted one is silently wrong.
+An accepted program is a tool, which is called in worlds 3, 4 and 5. The caller passes the entities
+that the user names, and the true values of other required parameters, which are counted. The exit
+code is 1 if a program that was written is not accepted, or if an accepted one is silently wrong.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ class Written:
 
     Attributes:
         row: what its calls did.
-        open: what copied values leave open, by kind. A task without is published as a plan, and needs no program.
+        open: what copied values leave open, by kind. A task without is published as a plan, and
+            needs no program.
         tokens: of the Request; None if no tokenizer is installed.
         rounds: the answers that were judged.
         refused: why answers were refused.
@@ -87,7 +89,9 @@ class Written:
 
 
 def tokenizer() -> Callable[[str], int] | None:
-    """Counts tokens of o200k, as `benchmarks/tokens.py` does; None where the tokenizer is not installed."""
+    """Counts tokens of o200k, as `benchmarks/tokens.py` does; None where the tokenizer
+    is not installed.
+    """
     if importlib.util.find_spec("bpe_openai") is None:
         return None
     library: Any = importlib.import_module("bpe_openai")
@@ -108,8 +112,11 @@ def answers(folder: Path, name: str) -> Iterator[JSONObject]:
             return
 
 
-def filled_in(case: Case, world: Renaming, schema: JSONObject, answer: JSONObject) -> tuple[JSONObject, list[str]]:
-    """What a caller passes in a world, and the required parameters among them that the user does not name.
+def filled_in(
+    case: Case, world: Renaming, schema: JSONObject, answer: JSONObject
+) -> tuple[JSONObject, list[str]]:
+    """What a caller passes in a world, and the required parameters among them that the
+    user does not name.
 
     Args:
         case: the task.
@@ -144,7 +151,9 @@ def filled_in(case: Case, world: Renaming, schema: JSONObject, answer: JSONObjec
 
 
 async def looked_at(case: Case, folder: Path, count: Callable[[str], int] | None) -> Written:
-    """Write the Request of a task, judge the answers to it, and call the tool of the one that is accepted."""
+    """Write the Request of a task, judge the answers to it, and call the tool of the one
+    that is accepted.
+    """
     name = re.sub(r"\W+", "_", f"{case.suite} {case.name}")
     world = case.world(0)
     stage = Stage(case.start(world))
@@ -178,7 +187,12 @@ async def looked_at(case: Case, folder: Path, count: Callable[[str], int] | None
 
 
 async def called(
-    bridge: Bridge, stage: Stage, case: Case, written: Written, schema: JSONObject, answer: JSONObject
+    bridge: Bridge,
+    stage: Stage,
+    case: Case,
+    written: Written,
+    schema: JSONObject,
+    answer: JSONObject,
 ) -> None:
     """Call the tool in the new worlds."""
     for number in NEW:
@@ -188,7 +202,9 @@ async def called(
         truth = case.true_steps(world)
         results = case.executed(world)
         stage.enter(case.start(world))
-        await replayed(bridge, stage, written.row, NAME, given, truth, results, schema.get("properties"))
+        await replayed(
+            bridge, stage, written.row, NAME, given, truth, results, schema.get("properties")
+        )
 
 
 def report(tasks: list[Written]) -> list[str]:
@@ -210,25 +226,42 @@ def report(tasks: list[Written]) -> list[str]:
         )
     tokens = sorted(one.tokens for one in tasks if one.tokens is not None)
     if tokens:
-        lines.append(f"tokens of a Request: median {tokens[len(tokens) // 2]}, at most {tokens[-1]}")
+        lines.append(
+            f"tokens of a Request: median {tokens[len(tokens) // 2]}, at most {tokens[-1]}"
+        )
     sizes = sorted(one.bytes for one in tasks)
     if sizes:
         lines.append(f"bytes of a Request: median {sizes[len(sizes) // 2]}, at most {sizes[-1]}")
     return lines
 
 
-ANSWERS = ("right", "right, assumed", "wrong, assumed", "failed", "silently wrong, default", "silently wrong")
+ANSWERS = (
+    "right",
+    "right, assumed",
+    "wrong, assumed",
+    "failed",
+    "silently wrong, default",
+    "silently wrong",
+)
 
 
 def main() -> int:
     """Run it."""
-    parser = argparse.ArgumentParser(description="What programs that minds write from a Request do with other data.")
+    parser = argparse.ArgumentParser(
+        description="What programs that minds write from a Request do with other data."
+    )
     parser.add_argument("folder", type=Path, help="where the Requests and the programs are")
-    parser.add_argument("--data", type=Path, required=True, help="the folder into which the packages are installed")
+    parser.add_argument(
+        "--data", type=Path, required=True, help="the folder into which the packages are installed"
+    )
     parser.add_argument("--suite", default="", help="only suites whose name contains this")
-    parser.add_argument("--tasks", type=int, default=TASKS, help="the number of tasks of each data set")
+    parser.add_argument(
+        "--tasks", type=int, default=TASKS, help="the number of tasks of each data set"
+    )
     parser.add_argument("--seed", type=int, default=1, help="draws the tasks of each data set")
-    parser.add_argument("--prepared", type=Path, help="a file that keeps what preparing the tasks found")
+    parser.add_argument(
+        "--prepared", type=Path, help="a file that keeps what preparing the tasks found"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     options = parser.parse_args()
     folder: Path = options.folder
@@ -250,7 +283,9 @@ def main() -> int:
                 print(f"{one.row.suite} {one.row.task}: {wrong}")
             if one.row.published == "refused":
                 print(f"{one.row.suite} {one.row.task} refused: {one.refused[-1]}")
-    is_bad = any(one.row.published == "refused" or one.row.counts["silently wrong"] for one in tasks)
+    is_bad = any(
+        one.row.published == "refused" or one.row.counts["silently wrong"] for one in tasks
+    )
     return 1 if is_bad else 0
 
 

@@ -19,7 +19,12 @@ def messages_of(rounds: Rounds, tool: str) -> list[Any]:
         message(
             content="",
             tool_calls=[
-                {"name": tool, "args": {"x": number}, "id": f"call_{place}_{number}", "type": "tool_call"}
+                {
+                    "name": tool,
+                    "args": {"x": number},
+                    "id": f"call_{place}_{number}",
+                    "type": "tool_call",
+                }
                 for number in numbers
             ],
         )
@@ -53,7 +58,9 @@ def fake_model(rounds: Rounds, tool: str, apart: float) -> Any:
         async def _astream(self, *_args: Any, **_named: Any) -> AsyncIterator[Any]:
             answer = next(left)
             if not answer.tool_calls:
-                yield outputs.ChatGenerationChunk(message=messages.AIMessageChunk(content=answer.content))
+                yield outputs.ChatGenerationChunk(
+                    message=messages.AIMessageChunk(content=answer.content)
+                )
             for place, call in enumerate(answer.tool_calls):
                 await anyio.sleep(apart)
                 piece = {
@@ -63,7 +70,9 @@ def fake_model(rounds: Rounds, tool: str, apart: float) -> Any:
                     "index": place,
                     "type": "tool_call_chunk",
                 }
-                yield outputs.ChatGenerationChunk(message=messages.AIMessageChunk(content="", tool_call_chunks=[piece]))
+                yield outputs.ChatGenerationChunk(
+                    message=messages.AIMessageChunk(content="", tool_call_chunks=[piece])
+                )
 
     return FakeModel()
 

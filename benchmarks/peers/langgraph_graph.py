@@ -12,7 +12,9 @@ from peers.langchain_model import fake_model, last_text, messages_of
 
 
 def prepare(rounds: Rounds, work: Work, apart: float | None) -> Callable[[], Awaitable[str]]:
-    """See `peers.Prepare`. An answer that comes whole is given by the node itself: without a chat model's wrappers."""
+    """See `peers.Prepare`. An answer that comes whole is given by the node itself: without a chat
+    model's wrappers.
+    """
     graphs: Any = importlib.import_module("langgraph.graph")
     prebuilt: Any = importlib.import_module("langgraph.prebuilt")
     tool: str = getattr(work, "__name__", "")
@@ -20,7 +22,9 @@ def prepare(rounds: Rounds, work: Work, apart: float | None) -> Callable[[], Awa
     model = fake_model(rounds, tool, apart or 0)
 
     async def answer(state: Any) -> dict[str, Any]:
-        return {"messages": [next(left) if apart is None else await model.ainvoke(state["messages"])]}
+        return {
+            "messages": [next(left) if apart is None else await model.ainvoke(state["messages"])]
+        }
 
     builder = graphs.StateGraph(graphs.MessagesState)
     builder.add_node("answer", answer)

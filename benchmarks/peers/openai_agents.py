@@ -13,7 +13,9 @@ from peers import Rounds, Work
 
 
 def prepare(rounds: Rounds, work: Work, apart: float | None) -> Callable[[], Awaitable[str]]:
-    """See `peers.Prepare`. Its calls run once an answer has ended: its model only takes as long as one that streams."""
+    """See `peers.Prepare`. Its calls run once an answer has ended: its model only takes as long as
+    one that streams.
+    """
     peer: Any = importlib.import_module("agents")
     responses: Any = importlib.import_module("openai.types.responses")
     base: Any = importlib.import_module("agents.models.interface").Model
@@ -21,7 +23,10 @@ def prepare(rounds: Rounds, work: Work, apart: float | None) -> Callable[[], Awa
     answers: list[list[Any]] = [
         [
             responses.ResponseFunctionToolCall(
-                name=tool, arguments=f'{{"x": {number}}}', call_id=f"call_{place}_{number}", type="function_call"
+                name=tool,
+                arguments=f'{{"x": {number}}}',
+                call_id=f"call_{place}_{number}",
+                type="function_call",
             )
             for number in numbers
         ]
@@ -49,11 +54,16 @@ def prepare(rounds: Rounds, work: Work, apart: float | None) -> Callable[[], Awa
         def stream_response(self, *_args: Any, **_named: Any) -> Any:
             raise NotImplementedError
 
-    agent = peer.Agent(name="agent", instructions="Work.", model=FakeModel(), tools=[peer.function_tool(work)])
+    agent = peer.Agent(
+        name="agent", instructions="Work.", model=FakeModel(), tools=[peer.function_tool(work)]
+    )
 
     async def run() -> str:
         result = await peer.Runner.run(
-            agent, "Do it.", max_turns=len(rounds) + 2, run_config=peer.RunConfig(tracing_disabled=True)
+            agent,
+            "Do it.",
+            max_turns=len(rounds) + 2,
+            run_config=peer.RunConfig(tracing_disabled=True),
         )
         return str(result.final_output)
 

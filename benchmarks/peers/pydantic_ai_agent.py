@@ -19,7 +19,9 @@ def prepare(rounds: Rounds, work: Work, apart: float | None) -> Callable[[], Awa
     function: Any = importlib.import_module("pydantic_ai.models.function")
     tool: str = getattr(work, "__name__", "")
     # Arguments are text, as a model gives them; written before the clock runs.
-    texts = itertools.cycle([*([f'{{"x": {number}}}' for number in numbers] for numbers in rounds), None])
+    texts = itertools.cycle(
+        [*([f'{{"x": {number}}}' for number in numbers] for numbers in rounds), None]
+    )
 
     async def whole(_history: Any, _info: Any) -> Any:
         arguments = next(texts)

@@ -2,8 +2,9 @@
 
     module.py KIND LOG
 
-KIND is `fast` (a read-only tool `look`), `slow` (a read-only tool `wait` that takes 50 ms), or `changing` (an
-idempotent tool `put` and a tool `change` that says nothing of the kind, of 5 ms each). LOG gets a line `KIND PID`.
+KIND is `fast` (a read-only tool `look`), `slow` (a read-only tool `wait` that takes 50 ms), or
+`changing` (an idempotent tool `put` and a tool `change` that says nothing of the kind, of 5 ms
+each). LOG gets a line `KIND PID`.
 """
 
 import json
@@ -44,7 +45,13 @@ def run(number: Any, name: str, n: int) -> None:
     """Run one call."""
     time.sleep(SECONDS[name])
     value = {"value": n + 1}
-    answer(number, result={"content": [{"type": "text", "text": json.dumps(value)}], "structuredContent": value})
+    answer(
+        number,
+        result={
+            "content": [{"type": "text", "text": json.dumps(value)}],
+            "structuredContent": value,
+        },
+    )
 
 
 def handle(kind: str, message: dict[str, Any]) -> None:

@@ -1,4 +1,6 @@
-"""A server in a process of its own (`ideabridge serve --http`), and clients that speak to it in bytes."""
+"""A server in a process of its own (`ideabridge serve --http`), and clients that speak
+to it in bytes.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,16 @@ class Server:
     """
 
     def __init__(self, config: Path, noise: Path, *more: str) -> None:
-        command = [sys.executable, "-m", "ideabridge.server", "serve", "--http", "127.0.0.1:0", "--config", str(config)]
+        command = [
+            sys.executable,
+            "-m",
+            "ideabridge.server",
+            "serve",
+            "--http",
+            "127.0.0.1:0",
+            "--config",
+            str(config),
+        ]
         command += more
         with noise.open("ab") as printed:
             begins = printed.tell()
@@ -47,7 +58,8 @@ class Server:
         end = time.monotonic() + STARTS
         while not self.url:
             for line in noise.read_text()[begins:].splitlines(keepends=True):
-                # Other lines name the address too, and those of a server that was started before come late.
+                # Other lines name the address too, and those of a server that was started
+                # before come late.
                 if "serving on http://" in line and line.endswith("\n"):
                     self.url = line.split()[-1]
             if time.monotonic() > end or self._process.poll() is not None:
@@ -115,7 +127,9 @@ class Client:
         """
         result = await self.ask("tools/call", {"name": name, "arguments": arguments})
         if result.get("isError"):
-            raise CallError(str(result["content"][0].get("text") if result.get("content") else result))
+            raise CallError(
+                str(result["content"][0].get("text") if result.get("content") else result)
+            )
         return result
 
     async def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
@@ -148,15 +162,26 @@ class Client:
         self._number += 1
         if self.era == NEW:
             params = {**params, "_meta": META}
-        extra = f"mcp-method: {method}\r\nmcp-name: {params.get('name')}\r\n" if self.era == NEW else ""
+        extra = (
+            f"mcp-method: {method}\r\nmcp-name: {params.get('name')}\r\n" if self.era == NEW else ""
+        )
         try:
-            await self._send({"jsonrpc": "2.0", "id": self._number, "method": method, "params": params}, extra)
+            await self._send(
+                {"jsonrpc": "2.0", "id": self._number, "method": method, "params": params}, extra
+            )
             answer = await self._answer()
         except BaseException:
             self.close()
             raise
         # A balancer, or a server that cannot read a request, answers with an error for no request.
-        found = next((one for one in answer if one.get("id") in (self._number, None) and "method" not in one), None)
+        found = next(
+            (
+                one
+                for one in answer
+                if one.get("id") in (self._number, None) and "method" not in one
+            ),
+            None,
+        )
         if found is None or "error" in found:
             raise CallError(str(found and found["error"]))
         return found["result"]
@@ -166,7 +191,8 @@ class Client:
         body = json.dumps(message).encode()
         session = f"mcp-session-id: {self._session}\r\n" if self._session else ""
         head = (
-            f"POST {self._path} HTTP/1.1\r\nhost: {self._host}:{self._port}\r\ncontent-type: application/json\r\n"
+            f"POST {self._path} HTTP/1.1\r\nhost: "
+            f"{self._host}:{self._port}\r\ncontent-type: application/json\r\n"
             f"accept: application/json, text/event-stream\r\nmcp-protocol-version: {self.era}\r\n"
             f"content-length: {len(body)}\r\n{session}{extra}\r\n"
         )
@@ -177,7 +203,10 @@ class Client:
         assert self._streams is not None
         reading = self._streams[0]
         head = (await reading.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
-        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:])}
+        headers = {
+            name.lower(): value.strip()
+            for name, _, value in (line.partition(":") for line in head[1:])
+        }
         self._session = headers.get("mcp-session-id", self._session)
         if headers.get("transfer-encoding") == "chunked":
             body = b""
@@ -188,7 +217,9 @@ class Client:
             body = await reading.readexactly(int(headers.get("content-length", 0)))
         if "text/event-stream" in headers.get("content-type", ""):
             return [
-                json.loads(line[5:]) for line in body.splitlines() if line.startswith(b"data:") and line[5:].strip()
+                json.loads(line[5:])
+                for line in body.splitlines()
+                if line.startswith(b"data:") and line[5:].strip()
             ]
         if not body:
             return []

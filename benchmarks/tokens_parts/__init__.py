@@ -1,1 +1,3 @@
-"""The parts of `tokens.py`: a module with a large catalogue, and tasks over it and the memory server."""
+"""The parts of `tokens.py`: a module with a large catalogue, and tasks over it and
+the memory server.
+"""

@@ -1,9 +1,10 @@
-"""An MCP server with 43 tools on bare stdin and stdout: the back office of a shop, with the same data at each start.
+"""An MCP server with 43 tools on bare stdin and stdout: the back office of a shop, with the same
+data at each start.
 
     python benchmarks/tokens_parts/catalogue.py
 
-Seven kinds of records have six tools each. Changes are answered with the changed record and are not kept, so that a
-task costs the same each time.
+Seven kinds of records have six tools each. Changes are answered with the changed record and are not
+kept, so that a task costs the same each time.
 """
 
 from __future__ import annotations
@@ -93,7 +94,11 @@ KINDS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
 def value(kind: str, member: str, n: int) -> Any:
     """A member of the record with this number."""
     person = PEOPLE[n % len(PEOPLE)]
-    name = {"customer": f"{person} {n}", "product": f"{WORDS[n % len(WORDS)]} {n}", "employee": person}.get(kind, "")
+    name = {
+        "customer": f"{person} {n}",
+        "product": f"{WORDS[n % len(WORDS)]} {n}",
+        "employee": person,
+    }.get(kind, "")
     found: Record = {
         "name": name,
         "email": f"{person.split()[0].lower()}{n}@example.com",
@@ -103,9 +108,10 @@ def value(kind: str, member: str, n: int) -> Any:
         "customer_id": 1 + n % 7,
         "product_id": 1 + n % ROWS,
         "employee_id": 1 + n % len(PEOPLE),
-        "status": {"order": ("open", "shipped", "returned"), "invoice": ("paid", "unpaid", "overdue")}.get(
-            kind, ("open", "waiting", "closed")
-        )[n % 3],
+        "status": {
+            "order": ("open", "shipped", "returned"),
+            "invoice": ("paid", "unpaid", "overdue"),
+        }.get(kind, ("open", "waiting", "closed"))[n % 3],
         "total": round(20 + 7.5 * n, 2),
         "amount": round(35 + 4.25 * n, 2),
         "price": round(9.9 + 3 * n, 2),
@@ -124,12 +130,15 @@ def value(kind: str, member: str, n: int) -> Any:
 
 
 DATA: dict[str, dict[int, Record]] = {
-    kind: {n: {"id": n, **{member: value(kind, member, n) for member in members}} for n in range(1, ROWS + 1)}
+    kind: {
+        n: {"id": n, **{member: value(kind, member, n) for member in members}}
+        for n in range(1, ROWS + 1)
+    }
     for kind, (_, members) in KINDS.items()
 }
 
 
-# -- tools -------------------------------------------------------------------------------------------------------------
+# -- tools -----------------------------------------------------------------------------------------
 
 
 def schema(properties: Record, required: list[str]) -> Record:
@@ -141,12 +150,20 @@ def tools() -> list[Record]:
     """The definitions of all tools."""
     found: list[Record] = []
 
-    def add(name: str, text: str, properties: Record, required: list[str], output: Record, **hints: bool) -> None:
-        parts = {"inputSchema": schema(properties, required), "outputSchema": output, "annotations": hints}
+    def add(
+        name: str, text: str, properties: Record, required: list[str], output: Record, **hints: bool
+    ) -> None:
+        parts = {
+            "inputSchema": schema(properties, required),
+            "outputSchema": output,
+            "annotations": hints,
+        }
         found.append({"name": name, "description": text, **parts})
 
     for kind, (what, members) in KINDS.items():
-        typed = {name: {"type": type_, "description": text} for name, (type_, text) in members.items()}
+        typed = {
+            name: {"type": type_, "description": text} for name, (type_, text) in members.items()
+        }
         number = {"type": "integer", "description": f"Number of the {kind}"}
         record = schema({"id": number, **typed}, ["id", *members])
         some = schema({"rows": {"type": "array", "items": record}}, ["rows"])
@@ -156,7 +173,10 @@ def tools() -> list[Record]:
             name: {**one, "description": f"Only records with this value. {one['description']}"}
             for name, one in typed.items()
         }
-        reading, changing = {"readOnlyHint": True}, {"readOnlyHint": False, "destructiveHint": False}
+        reading, changing = (
+            {"readOnlyHint": True},
+            {"readOnlyHint": False, "destructiveHint": False},
+        )
         add(
             f"list_{kind}s",
             f"List records of the kind {kind}: {what}. Filters are combined.",
@@ -195,7 +215,14 @@ def tools() -> list[Record]:
             destructiveHint=True,
         )
     counts = schema({kind: {"type": "integer"} for kind in KINDS}, list(KINDS))
-    add("count_records", "How many records of each kind there are.", {}, [], counts, readOnlyHint=True)
+    add(
+        "count_records",
+        "How many records of each kind there are.",
+        {},
+        [],
+        counts,
+        readOnlyHint=True,
+    )
     return found
 
 
@@ -227,7 +254,7 @@ def run(name: str, given: Record) -> Record:
     return {**records[given["id"]], **given}
 
 
-# -- the wire ----------------------------------------------------------------------------------------------------------
+# -- the wire --------------------------------------------------------------------------------------
 
 
 def answered(message: Record) -> Record:
@@ -245,8 +272,18 @@ def answered(message: Record) -> Record:
     try:
         value_ = run(params["name"], params.get("arguments") or {})
     except KeyError as error:
-        return {"result": {"content": [{"type": "text", "text": f"there is no {error}"}], "isError": True}}
-    return {"result": {"content": [{"type": "text", "text": json.dumps(value_)}], "structuredContent": value_}}
+        return {
+            "result": {
+                "content": [{"type": "text", "text": f"there is no {error}"}],
+                "isError": True,
+            }
+        }
+    return {
+        "result": {
+            "content": [{"type": "text", "text": json.dumps(value_)}],
+            "structuredContent": value_,
+        }
+    }
 
 
 def main() -> None:

@@ -1,4 +1,6 @@
-"""Tasks over the memory server and the catalogue, each as a plan, as a program, and as single calls."""
+"""Tasks over the memory server and the catalogue, each as a plan, as a program, and
+as single calls.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,11 @@ from tests.programs.three_ways import Call, Task
 from ideabridge.tools.encoding import JSONObject
 
 ENTITIES = [
-    {"name": name, "entityType": kind, "observations": [f"{name} likes {thing}", f"{name} lives in {city}"]}
+    {
+        "name": name,
+        "entityType": kind,
+        "observations": [f"{name} likes {thing}", f"{name} lives in {city}"],
+    }
     for name, kind, thing, city in (
         ("Ada", "person", "tea", "Rome"),
         ("Ben", "person", "maps", "Bern"),
@@ -25,7 +31,7 @@ RELATIONS = [
 ]
 
 
-# -- memory ------------------------------------------------------------------------------------------------------------
+# -- memory ----------------------------------------------------------------------------------------
 
 
 async def _names(call: Call, i: dict[str, Any]) -> Any:
@@ -48,7 +54,9 @@ async def _employers(call: Call, i: dict[str, Any]) -> Any:
 
 
 async def _noted(call: Call, i: dict[str, Any]) -> Any:
-    await call("memory.add_observations", observations=[{"entityName": i["name"], "contents": [i["fact"]]}])
+    await call(
+        "memory.add_observations", observations=[{"entityName": i["name"], "contents": [i["fact"]]}]
+    )
     found = await call("memory.open_nodes", names=[i["name"]])
     return found["entities"][0]["observations"]
 
@@ -107,7 +115,8 @@ def memory_tasks(query: str, person: str, fact: str) -> list[Task]:
             "†results.3",
             "import memory\ngraph = await memory.read_graph()\n"
             "names = [one['to'] for one in graph['relations'] if one['from'] == input['person']]\n"
-            "found = await memory.open_nodes(names=names)\n[one['observations'] for one in found['entities']]",
+            "found = await memory.open_nodes(names=names)\n[one['observations'] for "
+            "one in found['entities']]",
             _employers,
         ),
         Task(
@@ -123,13 +132,14 @@ def memory_tasks(query: str, person: str, fact: str) -> list[Task]:
             "†results.1.entities.0.observations",
             "import memory\nawait memory.add_observations("
             "observations=[{'entityName': input['name'], 'contents': [input['fact']]}])\n"
-            "found = await memory.open_nodes(names=[input['name']])\nfound['entities'][0]['observations']",
+            "found = await "
+            "memory.open_nodes(names=[input['name']])\nfound['entities'][0]['observations']",
             _noted,
         ),
     ]
 
 
-# -- the catalogue -----------------------------------------------------------------------------------------------------
+# -- the catalogue ---------------------------------------------------------------------------------
 
 
 async def _subjects(call: Call, i: dict[str, Any]) -> Any:
@@ -139,12 +149,17 @@ async def _subjects(call: Call, i: dict[str, Any]) -> Any:
 
 
 async def _revenue(call: Call, i: dict[str, Any]) -> Any:
-    return sum(one["total"] for one in (await call("office.list_orders", customer_id=i["customer"]))["rows"])
+    return sum(
+        one["total"]
+        for one in (await call("office.list_orders", customer_id=i["customer"]))["rows"]
+    )
 
 
 async def _addresses(call: Call, i: dict[str, Any]) -> Any:
     found = await call("office.list_tickets", priority=i["priority"], status="open")
-    return [(await call("office.get_customer", id=one["customer_id"]))["email"] for one in found["rows"]]
+    return [
+        (await call("office.get_customer", id=one["customer_id"]))["email"] for one in found["rows"]
+    ]
 
 
 async def _owed(call: Call, i: dict[str, Any]) -> Any:
@@ -156,18 +171,26 @@ async def _owed(call: Call, i: dict[str, Any]) -> Any:
 
 
 async def _short(call: Call, i: dict[str, Any]) -> Any:
-    return [one["name"] for one in (await call("office.list_products"))["rows"] if one["stock"] < i["below"]]
+    return [
+        one["name"]
+        for one in (await call("office.list_products"))["rows"]
+        if one["stock"] < i["below"]
+    ]
 
 
 async def _closed(call: Call, i: dict[str, Any]) -> Any:
     found = await call("office.list_tickets", customer_id=i["customer"], status="waiting")
-    changed = [await call("office.update_ticket", id=one["id"], status="closed") for one in found["rows"]]
+    changed = [
+        await call("office.update_ticket", id=one["id"], status="closed") for one in found["rows"]
+    ]
     return len(changed)
 
 
 async def _hosts(call: Call, i: dict[str, Any]) -> Any:
     found = await call("office.list_meetings", day=i["day"])
-    return [(await call("office.get_employee", id=one["employee_id"]))["name"] for one in found["rows"]]
+    return [
+        (await call("office.get_employee", id=one["employee_id"]))["name"] for one in found["rows"]
+    ]
 
 
 async def _largest(call: Call, i: dict[str, Any]) -> Any:
@@ -191,7 +214,8 @@ def office_tasks(name: str, customer: int, *, priority: str, day: str, below: in
             ],
             "†results.2",
             "import office\nfound = await office.search_customers(query=input['name'])\n"
-            "tickets = await office.list_tickets(customer_id=found['rows'][0]['id'], status='open')\n"
+            "tickets = await office.list_tickets(customer_id=found['rows'][0]['id'], "
+            "status='open')\n"
             "[one['subject'] for one in tickets['rows']]",
             _subjects,
         ),
@@ -216,8 +240,10 @@ def office_tasks(name: str, customer: int, *, priority: str, day: str, below: in
                 ("pick", {"data": "†results.1", "path": "[].email"}),
             ],
             "†results.2",
-            "import asyncio, office\nfound = await office.list_tickets(priority=input['priority'], status='open')\n"
-            "people = await asyncio.gather(*[office.get_customer(id=one['customer_id']) for one in found['rows']])\n"
+            "import asyncio, office\nfound = await "
+            "office.list_tickets(priority=input['priority'], status='open')\n"
+            "people = await asyncio.gather(*[office.get_customer(id=one['customer_id']) for "
+            "one in found['rows']])\n"
             "[one['email'] for one in people]",
             _addresses,
         ),
@@ -236,8 +262,10 @@ def office_tasks(name: str, customer: int, *, priority: str, day: str, below: in
                 ),
             ],
             "†results.1",
-            "import office\nsums = {}\nfor one in (await office.list_invoices(status=input['status']))['rows']:\n"
-            "    key = str(one['customer_id'])\n    sums[key] = sums.get(key, 0) + one['amount']\nsums",
+            "import office\nsums = {}\nfor one in (await "
+            "office.list_invoices(status=input['status']))['rows']:\n"
+            "    key = str(one['customer_id'])\n    "
+            "sums[key] = sums.get(key, 0) + one['amount']\nsums",
             _owed,
         ),
         Task(
@@ -264,12 +292,18 @@ def office_tasks(name: str, customer: int, *, priority: str, day: str, below: in
             {"customer": customer},
             [
                 ("office.list_tickets", {"customer_id": "†input.customer", "status": "waiting"}),
-                ("office.update_ticket", {"id": "†item.id", "status": "closed"}, {"_each": "†results.0.rows"}),
+                (
+                    "office.update_ticket",
+                    {"id": "†item.id", "status": "closed"},
+                    {"_each": "†results.0.rows"},
+                ),
                 ("count", {"items": "†results.1"}),
             ],
             "†results.2",
-            "import office\nfound = await office.list_tickets(customer_id=input['customer'], status='waiting')\n"
-            "for one in found['rows']:\n    await office.update_ticket(id=one['id'], status='closed')\n"
+            "import office\nfound = await office.list_tickets(customer_id=input['customer'], "
+            "status='waiting')\n"
+            "for one in found['rows']:\n    "
+            "await office.update_ticket(id=one['id'], status='closed')\n"
             "len(found['rows'])",
             _closed,
         ),
@@ -282,7 +316,8 @@ def office_tasks(name: str, customer: int, *, priority: str, day: str, below: in
                 ("pick", {"data": "†results.1", "path": "[].name"}),
             ],
             "†results.2",
-            "import office\nnames = []\nfor one in (await office.list_meetings(day=input['day']))['rows']:\n"
+            "import office\nnames = []\nfor one in (await "
+            "office.list_meetings(day=input['day']))['rows']:\n"
             "    names.append((await office.get_employee(id=one['employee_id']))['name'])\nnames",
             _hosts,
         ),
@@ -296,7 +331,8 @@ def office_tasks(name: str, customer: int, *, priority: str, day: str, below: in
             ],
             "†results.2.name",
             "import office\norders = (await office.list_orders(status=input['status']))['rows']\n"
-            "best = orders[0]\nfor one in orders:\n    if one['total'] > best['total']:\n        best = one\n"
+            "best = orders[0]\nfor one in orders:\n    if one['total'] > best['total']:\n        "
+            "best = one\n"
             "(await office.get_customer(id=best['customer_id']))['name']",
             _largest,
         ),

@@ -1,1 +1,3 @@
-"""Servers and workers on one store in PostgreSQL, behind a balancer, on one machine: `make demo-cluster`."""
+"""Servers and workers on one store in PostgreSQL, behind a balancer, on one machine:
+`make demo-cluster`.
+"""

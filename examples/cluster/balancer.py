@@ -1,8 +1,9 @@
-"""A balancer for servers over streamable HTTP: each request goes to the next server, and a session to its own.
+"""A balancer for servers over streamable HTTP: each request goes to the next server, and a
+session to its own.
 
-A request that no server has taken yet goes to another one. If the server that has it ends, nobody knows how far it
-came, so the client gets 502 and decides. A session of 2025-11-25 whose server has ended is answered with 404, and the
-client begins a new one, as the protocol demands.
+A request that no server has taken yet goes to another one. If the server that has it ends, nobody
+knows how far it came, so the client gets 502 and decides. A session of 2025-11-25 whose server has
+ended is answered with 404, and the client begins a new one, as the protocol demands.
 """
 
 from __future__ import annotations
@@ -21,15 +22,23 @@ import uvicorn
 from starlette.types import Message, Receive, Scope, Send
 
 _SESSION: Final = "mcp-session-id"
-_OF_CONNECTION: Final = ("connection", "keep-alive", "transfer-encoding", "content-length", "upgrade", "te", "trailer")
+_OF_CONNECTION: Final = (
+    "connection",
+    "keep-alive",
+    "transfer-encoding",
+    "content-length",
+    "upgrade",
+    "te",
+    "trailer",
+)
 _DOWN_SECONDS: Final = 1.0
 """Seconds for which a server that refused a connection is asked last."""
 
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """A request that was passed on: what it asks (the MCP method and name, which 2026-07-28 has in headers; else ""),
-    and the server.
+    """A request that was passed on: what it asks (the MCP method and name, which 2026-07-28 has in
+    headers; else ""), and the server.
     """
 
     what: str
@@ -52,7 +61,8 @@ class Balancer:
         self._sessions: dict[str, str] = {}
         self._down: dict[str, float] = {}
         self._number = 0
-        # A kept connection to a server that has died would look like a request that the server has taken.
+        # A kept connection to a server that has died would look like a request that the
+        # server has taken.
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
         self._client = httpx.AsyncClient(timeout=None, limits=limits, trust_env=False)
 
@@ -85,10 +95,16 @@ class Balancer:
             request = self._client.build_request(
                 scope["method"],
                 f"{server}{scope['path']}",
-                headers=[(name, value) for name, value in headers.multi_items() if name not in _OF_CONNECTION],
+                headers=[
+                    (name, value)
+                    for name, value in headers.multi_items()
+                    if name not in _OF_CONNECTION
+                ],
                 content=body,
             )
-            passed = Passed(f"{headers.get('mcp-method', '')} {headers.get('mcp-name', '')}".strip(), server)
+            passed = Passed(
+                f"{headers.get('mcp-method', '')} {headers.get('mcp-name', '')}".strip(), server
+            )
             self.passed.append(passed)
             try:
                 answer = await self._client.send(request, stream=True)
@@ -98,7 +114,10 @@ class Balancer:
                 continue
             except httpx.TransportError as error:
                 await _answer(
-                    send, 502, f"the server that had this request has ended ({error!r}): look what it has done"
+                    send,
+                    502,
+                    "the server that had this request has ended "
+                    f"({error!r}): look what it has done",
                 )
                 return
             try:
@@ -113,17 +132,25 @@ class Balancer:
             await _answer(send, 503, "no server answers")
 
     def _order(self) -> list[str]:
-        """The servers, the next one first, and those that refused a connection a moment ago last."""
+        """The servers, the next one first, and those that refused a connection a
+        moment ago last.
+        """
         self._number += 1
         turn = self._number % len(self.servers)
         now = time.monotonic()
         order = [*self.servers[turn:], *self.servers[:turn]]
-        return sorted(order, key=lambda one: now - self._down.get(one, -_DOWN_SECONDS) < _DOWN_SECONDS)
+        return sorted(
+            order, key=lambda one: now - self._down.get(one, -_DOWN_SECONDS) < _DOWN_SECONDS
+        )
 
     async def _pass_back(self, answer: httpx.Response, server: str, send: Send) -> None:
         if session := answer.headers.get(_SESSION):
             self._sessions[session] = server
-        kept = [(name, value) for name, value in answer.headers.raw if name.lower().decode() not in _OF_CONNECTION]
+        kept = [
+            (name, value)
+            for name, value in answer.headers.raw
+            if name.lower().decode() not in _OF_CONNECTION
+        ]
         await send({"type": "http.response.start", "status": answer.status_code, "headers": kept})
         try:
             async for part in answer.aiter_raw():
@@ -135,7 +162,11 @@ class Balancer:
 
 
 async def _answer(send: Send, status: int, why: str) -> None:
-    error: dict[str, Any] = {"jsonrpc": "2.0", "id": None, "error": {"code": -32603, "message": why}}
+    error: dict[str, Any] = {
+        "jsonrpc": "2.0",
+        "id": None,
+        "error": {"code": -32603, "message": why},
+    }
     headers = [(b"content-type", b"application/json")]
     start: Message = {"type": "http.response.start", "status": status, "headers": headers}
     await send(start)
@@ -161,7 +192,11 @@ async def balancing(servers: Sequence[str]) -> AsyncGenerator[tuple[Balancer, st
         listening.setblocking(False)
         # uvicorn would report an answer that breaks off as an error of this application.
         config = uvicorn.Config(
-            balancer, log_config=None, log_level="critical", lifespan="off", timeout_graceful_shutdown=1
+            balancer,
+            log_config=None,
+            log_level="critical",
+            lifespan="off",
+            timeout_graceful_shutdown=1,
         )
         server = _Server(config)
         async with anyio.create_task_group() as group:

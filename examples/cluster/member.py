@@ -17,7 +17,8 @@ _STARTS_SECONDS: Final = 120.0
 _ENDS_SECONDS: Final = 10.0
 
 _OUTSIDE: Final = Path(sys.executable).absolute().parents[-1]
-"""The root folder. It is no project, so the configuration counts as the user's own, which may name a server."""
+"""The root folder. It is no project, so the configuration counts as the user's own, which
+may name a server."""
 
 
 class MemberError(IdeabridgeError):
@@ -25,7 +26,8 @@ class MemberError(IdeabridgeError):
 
 
 class Member:
-    """A server (`serve --http --workers`) or a worker, which `start` starts, also again after its end.
+    """A server (`serve --http --workers`) or a worker, which `start` starts, also
+    again after its end.
 
     Args:
         kind: what it is.
@@ -37,7 +39,9 @@ class Member:
         pid: its process id; 0 before its first start.
     """
 
-    def __init__(self, kind: Literal["server", "worker"], config: Path, log: Path, port: int = 0) -> None:
+    def __init__(
+        self, kind: Literal["server", "worker"], config: Path, log: Path, port: int = 0
+    ) -> None:
         self.kind = kind
         self.pid = 0
         self._config, self._log, self._port = config, log, port
@@ -55,15 +59,26 @@ class Member:
 
     def begin(self) -> None:
         """Start the process."""
-        words = ["serve", "--http", f"127.0.0.1:{self._port}", "--workers"] if self.kind == "server" else ["worker"]
+        words = (
+            ["serve", "--http", f"127.0.0.1:{self._port}", "--workers"]
+            if self.kind == "server"
+            else ["worker"]
+        )
         command = self._command(*words, "--config", str(self._config))
         # With a token of the user's own the server would refuse those who try the cluster.
-        environment = {name: value for name, value in os.environ.items() if name != "IDEABRIDGE_TOKEN"}
+        environment = {
+            name: value for name, value in os.environ.items() if name != "IDEABRIDGE_TOKEN"
+        }
         self._log.touch()
         self._printed = self._log.stat().st_size
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=_OUTSIDE, env=environment
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=_OUTSIDE,
+                env=environment,
             )
         self.pid = self._process.pid
 
@@ -72,14 +87,18 @@ class Member:
         return [sys.executable, "-P", "-m", "ideabridge.server", *words]
 
     def wait_ready(self) -> None:
-        """Wait until the process that `begin` started is ready. Raises `MemberError` if it ends before."""
+        """Wait until the process that `begin` started is ready. Raises `MemberError` if
+        it ends before.
+        """
         assert self._process is not None
         deadline = time.monotonic() + _STARTS_SECONDS
         while True:
             # Read before the state: a process that has ended has printed everything.
             ended = self._process.poll() is not None
             said = self.said
-            line = next((one for one in said.splitlines(keepends=True) if _READY[self.kind] in one), "")
+            line = next(
+                (one for one in said.splitlines(keepends=True) if _READY[self.kind] in one), ""
+            )
             if line.endswith("\n"):
                 if self.kind == "server":
                     self._port = int(line.rpartition(":")[2].partition("/")[0])

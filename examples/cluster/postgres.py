@@ -1,7 +1,9 @@
-"""A PostgreSQL server in a temporary folder, for trying things out: no network address, and nothing left at the end.
+"""A PostgreSQL server in a temporary folder, for trying things out: no network address, and nothing
+left at the end.
 
-Its programs are those of the system, or those that `make demo-cluster` installs from PyPI where the system has none.
-`python -m examples.cluster.postgres` prints their folder, or exits 1 if there are none.
+Its programs are those of the system, or those that `make demo-cluster` installs from PyPI where
+the system has none. `python -m examples.cluster.postgres` prints their folder, or exits 1 if
+there are none.
 """
 
 from __future__ import annotations
@@ -61,7 +63,9 @@ class PostgresServer:
     def __init__(self, *, durable: bool = False, parent: str = "/tmp") -> None:
         found = programs()
         if found is None:
-            raise PostgresError("PostgreSQL's programs (initdb, pg_ctl, postgres) are not installed")
+            raise PostgresError(
+                "PostgreSQL's programs (initdb, pg_ctl, postgres) are not installed"
+            )
         self._programs = found
         self.folder = Path(tempfile.mkdtemp(prefix="pg-", dir=parent))
         self.user = getpass.getuser()
@@ -70,8 +74,24 @@ class PostgresServer:
             if os.getuid() == 0:
                 self._become_another_user()
             data = str(self.folder / "data")
-            self._run("initdb", "-D", data, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "-U", self.user)
-            settings = ["listen_addresses=''", f"unix_socket_directories='{self.folder}'", "max_connections=200"]
+            self._run(
+                "initdb",
+                "-D",
+                data,
+                "-A",
+                "trust",
+                "-E",
+                "UTF8",
+                "--locale=C",
+                "--no-sync",
+                "-U",
+                self.user,
+            )
+            settings = [
+                "listen_addresses=''",
+                f"unix_socket_directories='{self.folder}'",
+                "max_connections=200",
+            ]
             if not durable:
                 settings += ["fsync=off", "synchronous_commit=off", "full_page_writes=off"]
             with (Path(data) / "postgresql.conf").open("a", encoding="utf-8") as file:
@@ -85,8 +105,11 @@ class PostgresServer:
         found = next(one for name in _USERS for one in pwd.getpwall() if one.pw_name == name)
         self.user = found.pw_name
         self._owner = (found.pw_uid, found.pw_gid)
-        if not all(folder.stat().st_mode & 0o001 for folder in (self._programs, *self._programs.parents)):
-            # The checkout is in a folder that only root can enter. The programs find their libraries beside them.
+        if not all(
+            folder.stat().st_mode & 0o001 for folder in (self._programs, *self._programs.parents)
+        ):
+            # The checkout is in a folder that only root can enter. The programs find their
+            # libraries beside them.
             own = self.folder / "programs"
             package = self._programs.parents[1]
             for part in (package, package.with_name(f"{package.name}.libs")):
@@ -111,10 +134,14 @@ class PostgresServer:
 
     def start(self) -> None:
         """Start it, and wait until it answers. Raises `PostgresError` if it does not."""
-        self._run("pg_ctl", "-D", str(self.folder / "data"), "-w", "-l", str(self.folder / "log"), "start")
+        self._run(
+            "pg_ctl", "-D", str(self.folder / "data"), "-w", "-l", str(self.folder / "log"), "start"
+        )
 
     def stop(self, mode: str = "fast") -> None:
-        """Stop it: `fast` cuts connections, `immediate` is a crash. Raises `PostgresError` if it does not run."""
+        """Stop it: `fast` cuts connections, `immediate` is a crash. Raises `PostgresError` if
+        it does not run.
+        """
         self._run("pg_ctl", "-D", str(self.folder / "data"), "-w", "-m", mode, "stop")
 
     def close(self) -> None:

@@ -1,4 +1,5 @@
-"""Tools of the cluster's demo, in a file of Python tools. Each execution writes a line into a ledger, which is counted.
+"""Tools of the cluster's demo, in a file of Python tools. Each execution writes a line into a
+ledger, which is counted.
 
 A line is `PROCESS TOOL WHAT`, and is on the disk before the work begins.
 """

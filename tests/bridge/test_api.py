@@ -1,4 +1,6 @@
-"""What an application developer holds in hand: dry runs, drawings, events, typed results, the façade for scripts."""
+"""What an application developer holds in hand: dry runs, drawings, events, typed results, the
+façade for scripts.
+"""
 
 from __future__ import annotations
 
@@ -41,15 +43,25 @@ def send(to: str) -> str:
     return f"sent to {to}"
 
 
-# -- dry runs and drawings ---------------------------------------------------------------------------------------
+# -- dry runs and drawings -------------------------------------------------------------------------
 
 
 def plan_without_input() -> Plan:
     return read_plan(
         {
             "calls": [
-                {"_tool": "count", "items": "†input.names", "_outputPath": "n", "_imports": ["input.extra"]},
-                {"_tool": "send", "to": "†state.n || †input.to", "_each": "†input.rows", "_outputPath": 'a["<b>|#"]'},
+                {
+                    "_tool": "count",
+                    "items": "†input.names",
+                    "_outputPath": "n",
+                    "_imports": ["input.extra"],
+                },
+                {
+                    "_tool": "send",
+                    "to": "†state.n || †input.to",
+                    "_each": "†input.rows",
+                    "_outputPath": 'a["<b>|#"]',
+                },
             ],
             "output": ["†input.names.0", "†input"],
         }
@@ -60,7 +72,12 @@ async def test_a_dry_run_tells_the_inputs_that_are_missing() -> None:
     async with Bridge(ASKS, toolbox=Toolbox(send)) as bridge:
         told = await bridge.dry_run(plan_without_input())
         # †input.to has another operand, and †input alone is there, empty.
-        assert told["missing_inputs"] == ["†input.names", "†input.rows", "†input.extra", "†input.names.0"]
+        assert told["missing_inputs"] == [
+            "†input.names",
+            "†input.rows",
+            "†input.extra",
+            "†input.names.0",
+        ]
         with pytest.raises(PlanError, match=r"nothing supplies †input.names"):
             await bridge.run_plan(plan_without_input())
 
@@ -98,8 +115,16 @@ async def test_calls_that_wait_for_each_other_by_later_alternatives_are_drawn_la
         {
             "input": {"a": []},
             "calls": [
-                {"_tool": "count", "items": "†state.none || †state.y || †input.a", "_outputPath": "x"},
-                {"_tool": "count", "items": "†state.none || †state.x || †input.a", "_outputPath": "y || none"},
+                {
+                    "_tool": "count",
+                    "items": "†state.none || †state.y || †input.a",
+                    "_outputPath": "x",
+                },
+                {
+                    "_tool": "count",
+                    "items": "†state.none || †state.x || †input.a",
+                    "_outputPath": "y || none",
+                },
             ],
         }
     )
@@ -110,7 +135,10 @@ async def test_calls_that_wait_for_each_other_by_later_alternatives_are_drawn_la
 
 async def test_a_drawing_holds_every_instance() -> None:
     plan = read_plan(
-        {"instances": {"①": {"n": []}, "②": {"n": []}}, "calls": [{"_tool": "count", "items": "†state.n"}]}
+        {
+            "instances": {"①": {"n": []}, "②": {"n": []}},
+            "calls": [{"_tool": "count", "items": "†state.n"}],
+        }
     )
     async with Bridge() as bridge:
         text = await bridge.draw(plan, "text")
@@ -118,11 +146,13 @@ async def test_a_drawing_holds_every_instance() -> None:
         assert "0 (②) count" in text
 
 
-# -- events --------------------------------------------------------------------------------------------------------
+# -- events ----------------------------------------------------------------------------------------
 
 
 def waiting(to: JSON = "Ada") -> Plan:
-    return read_plan({"calls": [{"_tool": "send", "to": to, "_outputPath": "sent"}], "output": "†state.sent"})
+    return read_plan(
+        {"calls": [{"_tool": "send", "to": to, "_outputPath": "sent"}], "output": "†state.sent"}
+    )
 
 
 async def names(run: Run) -> list[str]:
@@ -174,13 +204,15 @@ async def test_the_events_of_a_cancelled_run_end() -> None:
 
 async def test_events_outlast_the_process(tmp_path: Path) -> None:
     async with Bridge(store=tmp_path / "ideas.sqlite") as bridge:
-        run = await bridge.run_plan(read_plan({"calls": [{"_tool": "count", "items": list[int]()}]}))
+        run = await bridge.run_plan(
+            read_plan({"calls": [{"_tool": "count", "items": list[int]()}]})
+        )
         seen = await names(run)
     async with Bridge(store=tmp_path / "ideas.sqlite") as bridge:
         assert await names(await bridge.run(run.id)) == seen
 
 
-# -- results -------------------------------------------------------------------------------------------------------
+# -- results ---------------------------------------------------------------------------------------
 
 
 class Line(BaseModel):
@@ -223,7 +255,9 @@ async def test_a_type_without_a_schema_is_refused() -> None:
 
 async def test_a_plan_without_an_output_gives_its_state_or_its_results() -> None:
     async with Bridge() as bridge:
-        run = await bridge.run_plan(read_plan({"calls": [{"_tool": "count", "items": [1], "_outputPath": "n"}]}))
+        run = await bridge.run_plan(
+            read_plan({"calls": [{"_tool": "count", "items": [1], "_outputPath": "n"}]})
+        )
         assert await run.result(dict[str, int]) == {"n": 1}
 
 
@@ -249,7 +283,7 @@ def waits_for(run: Run) -> str:
     return str(pending["approval"])
 
 
-# -- the façade for scripts ----------------------------------------------------------------------------------------
+# -- the façade for scripts ------------------------------------------------------------------------
 
 
 def test_a_script_runs_plans_without_async(tmp_path: Path) -> None:
@@ -297,7 +331,12 @@ def test_a_script_answers_a_run_step_by_step(tmp_path: Path) -> None:
         with bridge.session(state={"n": 1}, input={"names": [1, 2, 3]}) as session:
             assert session.run({"_tool": "count", "items": "†input.names", "_outputPath": "n"}) == 3
             assert session.run_all(counting) == [1, 2]
-            assert session.run_any([{"_tool": "count", "items": [1]}, {"_tool": "count", "items": [2]}]) == 1
+            assert (
+                session.run_any(
+                    [{"_tool": "count", "items": [1]}, {"_tool": "count", "items": [2]}]
+                )
+                == 1
+            )
             assert session.run_race([{"_tool": "count", "items": [1]}]) == 1
             assert session.state == {"n": 3, "one": 1, "two": 2}
             assert session.value("†state.two") == 2

@@ -1,4 +1,6 @@
-"""People: rules, callbacks, time-outs, and decisions that hold for the one call they were made about."""
+"""People: rules, callbacks, time-outs, and decisions that hold for the one call they
+were made about.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ def of(name: str, module: str | None = None, **annotations: bool) -> Tool:
     return Tool(name, annotations=Annotations(**cast("dict[str, Any]", annotations)), module=module)
 
 
-# -- rules -------------------------------------------------------------------------------------------------------
+# -- rules -----------------------------------------------------------------------------------------
 
 
 def test_the_first_rule_that_holds_decides() -> None:
@@ -87,7 +89,9 @@ def test_rules_by_annotation_take_what_is_not_said_as_mcp_does(
     annotations: dict[str, bool], told: tuple[bool, ...]
 ) -> None:
     one = Tool("x", annotations=Annotations(**cast("dict[str, Any]", annotations)))
-    for name, value in zip(("read_only", "destructive", "idempotent", "open_world"), told, strict=True):
+    for name, value in zip(
+        ("read_only", "destructive", "idempotent", "open_world"), told, strict=True
+    ):
         holds: JSON = {"default": "ask", "rules": [{name: value, "then": "allow"}]}
         other: JSON = {"default": "ask", "rules": [{name: not value, "then": "allow"}]}
         assert verdict(holds, one)[0] == "allow"
@@ -128,7 +132,10 @@ def test_what_is_wrong_in_rules_is_told_with_its_place() -> None:
         assert f"ideabridge.json: {line}" in text
     others: list[JSON] = ["ask", 5, None, []]
     for other in others:
-        with pytest.raises(ConfigurationError, match="approval: expected 'default', 'allow_all' or an object of rules"):
+        with pytest.raises(
+            ConfigurationError,
+            match="approval: expected 'default', 'allow_all' or an object of rules",
+        ):
             configured(other)
 
 
@@ -136,11 +143,20 @@ def test_the_fingerprint_and_the_settings_of_a_run_cover_rules() -> None:
     one = configured({"rules": [{"tool": "x", "then": "ask"}]})
     other = configured({"rules": [{"tool": "x", "then": "deny"}]})
     timed = configured({"rules": [{"tool": "x", "then": "ask"}], "timeout_seconds": 5})
-    assert len({fingerprint(one), fingerprint(other), fingerprint(timed), fingerprint(Configuration())}) == 4
-    assert [approval_timeout(each.approval_setting) for each in (one, timed, Configuration())] == [None, 5.0, None]
+    assert (
+        len(
+            {fingerprint(one), fingerprint(other), fingerprint(timed), fingerprint(Configuration())}
+        )
+        == 4
+    )
+    assert [approval_timeout(each.approval_setting) for each in (one, timed, Configuration())] == [
+        None,
+        5.0,
+        None,
+    ]
 
 
-# -- runs --------------------------------------------------------------------------------------------------------
+# -- runs ------------------------------------------------------------------------------------------
 
 SENT: list[str] = []
 
@@ -199,13 +215,15 @@ async def test_an_error_about_an_approval_names_a_few_that_are_pending() -> None
         with pytest.raises(DecisionError) as refused:
             run.decide("none", "approve", by="somebody")
         names = ", ".join(one["approval"] for one in pending(run)[:5])
-        assert str(refused.value) == f"no approval 'none' is pending; pending are {names} and 95 more"
+        assert (
+            str(refused.value) == f"no approval 'none' is pending; pending are {names} and 95 more"
+        )
         with pytest.raises(DecisionError, match="no approval 'xxx") as refused:
             run.decide("x" * 100_000, "approve", by="somebody")
         assert len(str(refused.value)) < 500
 
 
-# -- a callback --------------------------------------------------------------------------------------------------
+# -- a callback ------------------------------------------------------------------------------------
 
 
 async def test_a_callback_decides_on_calls_side_by_side_and_never_mixes_them_up() -> None:
@@ -252,7 +270,9 @@ async def test_a_callback_may_edit_and_is_answered_where_it_fails() -> None:
                 return cast("Decision", None)
 
     async with Bridge(toolbox=Toolbox(send), approver=approver) as bridge:
-        run = await started(bridge, *(message(to) for to in ("edited", "unfit", "raises", "nothing")))
+        run = await started(
+            bridge, *(message(to) for to in ("edited", "unfit", "raises", "nothing"))
+        )
         assert await run.wait(5) == "done"
         assert SENT == ["edited: bye"]
         unfit, raises, nothing = (str(error["error"]) for error in run.errors())
@@ -261,7 +281,9 @@ async def test_a_callback_may_edit_and_is_answered_where_it_fails() -> None:
         assert "the approver gave a NoneType; expected a Decision" in nothing
 
 
-async def test_a_run_whose_decision_cannot_be_taken_is_given_up_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_run_whose_decision_cannot_be_taken_is_given_up_and_says_why(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def approve(_request: ApprovalRequest) -> Decision:
         return Decision("approve")
 
@@ -319,11 +341,13 @@ async def test_a_decision_made_elsewhere_ends_the_callback() -> None:
             await ended.wait()
 
 
-# -- time-outs ---------------------------------------------------------------------------------------------------
+# -- time-outs -------------------------------------------------------------------------------------
 
 
 async def test_a_call_nobody_decided_on_in_time_is_denied() -> None:
-    async with Bridge(configured({"default": "read_only", "timeout_seconds": 0.05}), toolbox=Toolbox(send)) as bridge:
+    async with Bridge(
+        configured({"default": "read_only", "timeout_seconds": 0.05}), toolbox=Toolbox(send)
+    ) as bridge:
         run = await started(bridge, message("ada", _outputPath="sent || refused"))
         with anyio.fail_after(5):
             while not run.machine.ended:
@@ -341,14 +365,18 @@ async def test_a_time_out_ends_the_callback_too() -> None:
         raise AssertionError
 
     async with Bridge(
-        configured({"default": "read_only", "timeout_seconds": 0.05}), toolbox=Toolbox(send), approver=approver
+        configured({"default": "read_only", "timeout_seconds": 0.05}),
+        toolbox=Toolbox(send),
+        approver=approver,
     ) as bridge:
         run = await started(bridge, message("ada"))
         assert await run.wait(5) == "done"
         assert "nobody decided within" in str(run.errors())
 
 
-async def test_a_time_out_runs_on_over_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_time_out_runs_on_over_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = tmp_path / "ideas.sqlite"
     configuration = configured({"default": "read_only", "timeout_seconds": 3600})
     async with Bridge(configuration, toolbox=Toolbox(send), store=store) as bridge:
@@ -367,7 +395,10 @@ async def test_a_time_out_runs_on_over_a_restart(tmp_path: Path, monkeypatch: py
     async with Bridge(configuration, toolbox=Toolbox(send), store=store) as bridge:
         run = await bridge.run(late.id)
         assert await run.wait(5) == "done"
-        assert [error["error"]["kind"] for error in cast("list[Any]", run.errors())] == ["denied", "denied"]
+        assert [error["error"]["kind"] for error in cast("list[Any]", run.errors())] == [
+            "denied",
+            "denied",
+        ]
         with pytest.raises(FinishedRunError):
             run.decide(late_approvals[0], "approve", by="Ann")
     assert SENT == ["ada: hello"]

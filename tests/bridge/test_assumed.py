@@ -1,4 +1,6 @@
-"""Assumptions of published plans in the Python API: what a run reports, and how an approver chooses."""
+"""Assumptions of published plans in the Python API: what a run reports, and how an
+approver chooses.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,10 @@ def test_a_script_that_gets_only_the_result_is_told_in_the_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     publish(tmp_path / "s.sqlite", "sums", ADDING)
-    with SyncBridge(toolbox=Toolbox(add), store=tmp_path / "s.sqlite") as bridge, caplog.at_level(logging.WARNING):
+    with (
+        SyncBridge(toolbox=Toolbox(add), store=tmp_path / "s.sqlite") as bridge,
+        caplog.at_level(logging.WARNING),
+    ):
         assert bridge.call_idea("sums", {"n": 2, "m": 5}) == {"total": 7}
         assert caplog.messages == []
         assert bridge.call_idea("sums", {"n": 2, "m": 7}) == {"total": 9}
@@ -51,8 +56,12 @@ async def test_an_approver_chooses_among_the_values(tmp_path: Path) -> None:
         return Decision("edit", call=request.with_choices({assumption.at: assumption.choices[1]}))
 
     publish(tmp_path / "s.sqlite", "noted", WRITING)
-    async with Bridge(toolbox=Toolbox(write_note), store=tmp_path / "s.sqlite", approver=approver) as bridge:
-        run = (await bridge.start_idea("noted", {"path": str(tmp_path / "note"), "words": "bye"})).run
+    async with Bridge(
+        toolbox=Toolbox(write_note), store=tmp_path / "s.sqlite", approver=approver
+    ) as bridge:
+        run = (
+            await bridge.start_idea("noted", {"path": str(tmp_path / "note"), "words": "bye"})
+        ).run
         assert run is not None
         assert await run.result() == 5
         assert (tmp_path / "note").read_text() == "hello"

@@ -64,7 +64,9 @@ def check(run: Run, room: str) -> None:
 
 
 @pytest.mark.parametrize("room", ["free", "full"])
-async def test_the_branch_not_taken_is_skipped_without_an_error_however_the_solution_comes(room: str) -> None:
+async def test_the_branch_not_taken_is_skipped_without_an_error_however_the_solution_comes(
+    room: str,
+) -> None:
     boxed = Toolbox(book, say)
     either: JSON = {"either": "†state.either", "data": "†data.booked.room || †data.refused.room"}
     output: JSONObject = {"type": "object"}
@@ -77,10 +79,14 @@ async def test_the_branch_not_taken_is_skipped_without_an_error_however_the_solu
         assert await whole.result() == {"either": room, "data": room}
         check(whole, room)
         # A branch that was not taken gives no output.
-        bad = await bridge.run_plan(read_plan({"calls": listed(room), "output": ["†state.yes", "†state.no"]}))
+        bad = await bridge.run_plan(
+            read_plan({"calls": listed(room), "output": ["†state.yes", "†state.no"]})
+        )
         assert await bad.wait(10) == "failed"
         assert "took another branch" in str(bad.errors())
-    async with Bridge(toolbox=boxed, mind=Model({"calls": listed(room), "output": either})) as bridge:
+    async with Bridge(
+        toolbox=boxed, mind=Model({"calls": listed(room), "output": either})
+    ) as bridge:
         streamed = await bridge.solve("x", output_schema=output)
         assert await streamed.result() == {"either": room, "data": room}
         check(streamed, room)
@@ -127,7 +133,11 @@ async def test_a_read_of_data_waits_for_the_calls_listed_before_it_and_nothing_e
         async with Bridge(toolbox=Toolbox(find, other, late, show)) as bridge:
             run = await bridge.solve("x", context=context, output_schema={"type": "array"})
             run.submit(0, {"calls": calls, "output": ["†results.0", "†results.2", "†results.5"]})
-            assert await run.result() == [{"old": 1}, {"old": 1, "new": 2}, {"old": 1, "new": 2, "late": 3}]
+            assert await run.result() == [
+                {"old": 1},
+                {"old": 1, "new": 2},
+                {"old": 1, "new": 2, "late": 3},
+            ]
             assert told.is_set()
             again = await bridge.solve("x", context=context)
             again.submit(0, {"calls": calls[:3], "output": None})
@@ -186,7 +196,10 @@ async def test_an_instance_adds_data_to_itself() -> None:
     }
     async with Bridge(toolbox=Toolbox(book, say)) as bridge:
         run = await bridge.run_plan(read_plan(raw))
-        assert await run.result() == {"①": {"room": "free", "booked": "free"}, "②": {"room": "full"}}
+        assert await run.result() == {
+            "①": {"room": "free", "booked": "free"},
+            "②": {"room": "full"},
+        }
 
 
 async def test_a_tool_made_of_such_a_run_reads_what_its_own_calls_add() -> None:
@@ -194,7 +207,9 @@ async def test_a_tool_made_of_such_a_run_reads_what_its_own_calls_add() -> None:
         run = await bridge.solve("x", input={"room": "free"})
         run.submit(0, {"calls": [{"_tool": "book", "room": "†input.room"}], "output": None})
         assert await run.wait(10) == "needs_solution"
-        run.submit(1, {"calls": [{"_tool": "say", "text": "†data.booked.room"}], "output": "†results.1"})
+        run.submit(
+            1, {"calls": [{"_tool": "say", "text": "†data.booked.room"}], "output": "†results.1"}
+        )
         assert await run.result() == "free"
         await bridge.publish(run.id, "booking", answer="plan")
         replay = await bridge.start_idea("booking", {"room": "free"})
@@ -203,7 +218,10 @@ async def test_a_tool_made_of_such_a_run_reads_what_its_own_calls_add() -> None:
 
 
 async def test_a_skipped_call_stands_in_the_answer_with_its_reason() -> None:
-    calls = [*listed("free"), {"_tool": "say", "text": "†data.boked.room", "_outputPath": "misspelled"}]
+    calls = [
+        *listed("free"),
+        {"_tool": "say", "text": "†data.boked.room", "_outputPath": "misspelled"},
+    ]
     async with Bridge(toolbox=Toolbox(book, say, fail)) as bridge:
         run = await bridge.run_plan({"calls": calls})
         assert await run.wait() == "done"
@@ -232,12 +250,17 @@ async def test_a_skipped_call_stands_in_the_answer_with_its_reason() -> None:
 
 
 async def test_a_mind_sees_why_a_call_was_skipped() -> None:
-    misspelled: JSON = {"calls": [*listed("free")[:1], {"_tool": "say", "text": "†data.boked.room"}]}
+    misspelled: JSON = {
+        "calls": [*listed("free")[:1], {"_tool": "say", "text": "†data.boked.room"}]
+    }
     model = Model(misspelled, {"calls": [], "output": "fine"})
     async with Bridge(toolbox=Toolbox(book, say, fail), mind=model) as bridge:
         run = await bridge.solve("x")
         assert await run.result() == "fine"
         said = "\n".join(str(text["content"]) for text in model.shown[1].texts)
-        assert "1 say: skipped (†data.boked.room: no call listed before added it. Did you mean 'booked'?)" in said
+        assert (
+            "1 say: skipped (†data.boked.room: no call listed before added "
+            "it. Did you mean 'booked'?)"
+        ) in said
         # Only those of the last Solution are listed, as with errors.
         assert run.skipped == []

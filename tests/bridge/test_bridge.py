@@ -1,4 +1,6 @@
-"""The bridge as an application uses it: plans, the loop by turns, restarts, approvals, publishing."""
+"""The bridge as an application uses it: plans, the loop by turns, restarts,
+approvals, publishing.
+"""
 
 from __future__ import annotations
 
@@ -87,7 +89,8 @@ async def plan(bridge: Bridge, raw: JSON, caller: str = "local") -> Run:
 
 async def test_a_plan_over_real_servers_and_python_tools(tmp_path: Path) -> None:
     (tmp_path / "ideabridge.json").write_text(
-        json.dumps({"mcpServers": {"time": preloaded.module(BIN / "mcp-server-time")}}), encoding="utf-8"
+        json.dumps({"mcpServers": {"time": preloaded.module(BIN / "mcp-server-time")}}),
+        encoding="utf-8",
     )
     configuration = load_configuration(tmp_path / "ideabridge.json", project=tmp_path)
     async with Bridge(configuration, toolbox=toolbox(), store=tmp_path / "ideas.sqlite") as bridge:
@@ -104,7 +107,11 @@ async def test_a_plan_over_real_servers_and_python_tools(tmp_path: Path) -> None
                         "target_timezone": "†input.zone",
                         "_outputPath": "time",
                     },
-                    {"_tool": "shout", "text": "†state.time.target.timezone", "_outputPath": "loud"},
+                    {
+                        "_tool": "shout",
+                        "text": "†state.time.target.timezone",
+                        "_outputPath": "loud",
+                    },
                 ],
                 "output": {"zone": "†state.loud", "difference": "†state.time.time_difference"},
             },
@@ -128,7 +135,10 @@ async def test_a_plan_over_real_servers_and_python_tools(tmp_path: Path) -> None
         ({"calls": [{"_tool": "shout", "_module": "gti", "text": "x"}]}, "unknown module 'gti'"),
         ({"calls": [{"_tool": "shout", "text": 5}]}, "text"),
         ({"calls": [{"_tool": "shout", "text": "†state.nope"}]}, "nothing supplies †state.nope"),
-        ({"calls": [{"_tool": "shout", "text": "†state.a", "_outputPath": "a"}]}, "nothing supplies †state.a"),
+        (
+            {"calls": [{"_tool": "shout", "text": "†state.a", "_outputPath": "a"}]},
+            "nothing supplies †state.a",
+        ),
         (
             {
                 "calls": [
@@ -207,12 +217,18 @@ async def test_a_dry_run_tells_the_order_and_runs_nothing() -> None:
         assert bridge.runs() == []
 
 
-# -- the loop by turns -------------------------------------------------------------------------------------------
+# -- the loop by turns -----------------------------------------------------------------------------
 
 
-async def test_three_turns_with_a_malformed_solution_a_failing_call_and_restarts(tmp_path: Path) -> None:
+async def test_three_turns_with_a_malformed_solution_a_failing_call_and_restarts(
+    tmp_path: Path,
+) -> None:
     store = tmp_path / "ideas.sqlite"
-    schema: JSONObject = {"type": "object", "properties": {"half": {"type": "number"}}, "required": ["half"]}
+    schema: JSONObject = {
+        "type": "object",
+        "properties": {"half": {"type": "number"}},
+        "required": ["half"],
+    }
     async with Bridge(ASKS, toolbox=toolbox(), store=store) as bridge:
         run = await bridge.solve("Halve the number.", input={"n": 9}, output_schema=schema)
         answer = run.answer()
@@ -243,7 +259,9 @@ async def test_three_turns_with_a_malformed_solution_a_failing_call_and_restarts
         assert "b is 0" in told
         assert "Did you mean 'divide'" in told
         assert "call 0 (devide), which writes it, failed" in told
-        run.submit(1, {"calls": [{"_tool": "divide", "a": "†input.n", "b": 2, "_outputPath": "half"}]})
+        run.submit(
+            1, {"calls": [{"_tool": "divide", "a": "†input.n", "b": 2, "_outputPath": "half"}]}
+        )
         assert await run.wait(10) == "needs_solution"
     async with Bridge(ASKS, toolbox=toolbox(), store=store) as bridge:
         run = await bridge.run(run_id)
@@ -252,7 +270,9 @@ async def test_three_turns_with_a_malformed_solution_a_failing_call_and_restarts
         assert run.answer()["output"] == {"half": 4.5}
         assert len(bridge.store.ideas.of_run(run_id)) == 3, "every Request is an idea"
         # The same again is answered the same; another one is refused.
-        run.submit(1, {"calls": [{"_tool": "divide", "a": "†input.n", "b": 2, "_outputPath": "half"}]})
+        run.submit(
+            1, {"calls": [{"_tool": "divide", "a": "†input.n", "b": 2, "_outputPath": "half"}]}
+        )
         with pytest.raises(SettledTurnError, match="settled by another solution"):
             run.submit(1, {"calls": [], "output": {"half": 1}})
         with pytest.raises(FinishedRunError, match="has ended"):
@@ -262,17 +282,32 @@ async def test_three_turns_with_a_malformed_solution_a_failing_call_and_restarts
 async def test_errors_name_a_call_by_its_place_in_its_solution_and_in_the_run() -> None:
     async with Bridge(ASKS, toolbox=toolbox()) as bridge:
         run = await bridge.solve("Halve the number.", input={"n": 9})
-        run.submit(0, {"calls": [{"_tool": "shout", "text": "one"}, {"_tool": "shout", "text": "two"}]})
+        run.submit(
+            0, {"calls": [{"_tool": "shout", "text": "one"}, {"_tool": "shout", "text": "two"}]}
+        )
         assert await run.wait(10) == "needs_solution"
         failing: JSON = {"_tool": "divide", "a": 1, "b": 0, "_outputPath": "half"}
         reading: JSON = {"_tool": "shout", "text": "†state.half"}
-        run.submit(1, {"calls": [failing, reading, {"_tool": "shout", "text": "a"}, {"_tool": "shout", "text": 5}]})
+        run.submit(
+            1,
+            {
+                "calls": [
+                    failing,
+                    reading,
+                    {"_tool": "shout", "text": "a"},
+                    {"_tool": "shout", "text": 5},
+                ]
+            },
+        )
         assert await run.wait(10) == "needs_solution"
         malformed = run.errors()[-1]
         assert (malformed["place"], malformed["in_solution"]) == (5, 3)
         told = json.dumps(run.answer()["requests"], ensure_ascii=False)
         assert "call 0 of its solution, 2 of the run, " in told
-        assert "†state.half: call 0 of its solution, 2 of the run (divide), which writes it, failed" in told
+        assert (
+            "†state.half: call 0 of its solution, 2 of the run (divide), which writes it, failed"
+            in told
+        )
         # What is read of a result later is by its place in the run.
         run.submit(2, {"calls": [], "output": "†results.4"})
         assert await run.result() == "A"
@@ -318,7 +353,7 @@ async def test_each_caller_sees_only_its_own_runs() -> None:
             await bridge.publish(run.id, "mine", caller="ben")
 
 
-# -- people ------------------------------------------------------------------------------------------------------
+# -- people ----------------------------------------------------------------------------------------
 
 SENDING: JSON = {
     "calls": [
@@ -329,7 +364,9 @@ SENDING: JSON = {
 }
 
 
-async def test_a_call_that_is_not_read_only_waits_for_a_person_also_over_a_restart(tmp_path: Path) -> None:
+async def test_a_call_that_is_not_read_only_waits_for_a_person_also_over_a_restart(
+    tmp_path: Path,
+) -> None:
     store = tmp_path / "ideas.sqlite"
     async with Bridge(ASKS, toolbox=toolbox(), store=store) as bridge:
         run = await plan(bridge, SENDING)
@@ -340,17 +377,34 @@ async def test_a_call_that_is_not_read_only_waits_for_a_person_also_over_a_resta
         assert run.status == "needs_approval"
         (pending,) = run.approvals()
         assert isinstance(pending, dict)
-        assert pending["call"] == {"_tool": "send", "_outputPath": "sent", "to": "Ann", "text": "HI"}
+        assert pending["call"] == {
+            "_tool": "send",
+            "_outputPath": "sent",
+            "to": "Ann",
+            "text": "HI",
+        }
         with pytest.raises(DecisionError, match="no approval 'nope' is pending"):
             run.decide("nope", "approve", by="Ann")
         with pytest.raises(DecisionError, match="cannot run"):
-            run.decide(str(pending["approval"]), "edit", by="Ann", call={"_tool": "send", "to": 5, "text": "x"})
-        run.decide(str(pending["approval"]), "edit", by="Ann", call={"_tool": "send", "to": "Ben", "text": "hello"})
+            run.decide(
+                str(pending["approval"]),
+                "edit",
+                by="Ann",
+                call={"_tool": "send", "to": 5, "text": "x"},
+            )
+        run.decide(
+            str(pending["approval"]),
+            "edit",
+            by="Ann",
+            call={"_tool": "send", "to": "Ben", "text": "hello"},
+        )
         assert await run.wait(10) == "done"
         assert run.answer()["output"] == "sent to Ben: hello"
 
 
-async def test_the_views_follow_while_the_bridge_is_open_and_nobody_searches(tmp_path: Path) -> None:
+async def test_the_views_follow_while_the_bridge_is_open_and_nobody_searches(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "ideas.sqlite"
     async with Bridge(ASKS, toolbox=toolbox(), store=path, lease_seconds=0.05) as bridge:
         run = await plan(bridge, {"calls": [{"_tool": "shout", "text": "x"}]})
@@ -379,7 +433,7 @@ async def test_allow_all_asks_nobody() -> None:
         assert run.answer()["output"] == "sent to Ann: HI"
 
 
-# -- survival ----------------------------------------------------------------------------------------------------
+# -- survival --------------------------------------------------------------------------------------
 
 
 def blocking(started: anyio.Event, log: list[str], *, read_only: bool) -> Toolbox:
@@ -402,7 +456,10 @@ def blocking(started: anyio.Event, log: list[str], *, read_only: bool) -> Toolbo
 
 
 CHAIN: JSON = {
-    "calls": [{"_tool": "first", "_outputPath": "a"}, {"_tool": "second", "text": "†state.a", "_outputPath": "b"}],
+    "calls": [
+        {"_tool": "first", "_outputPath": "a"},
+        {"_tool": "second", "text": "†state.a", "_outputPath": "b"},
+    ],
     "output": "†state.b",
 }
 
@@ -414,16 +471,22 @@ def skip_unknown(run: Run) -> None:
 
 
 @pytest.mark.parametrize("read_only", [True, False])
-async def test_what_was_in_flight_runs_again_only_where_that_is_safe(tmp_path: Path, read_only: bool) -> None:
+async def test_what_was_in_flight_runs_again_only_where_that_is_safe(
+    tmp_path: Path, read_only: bool
+) -> None:
     store = tmp_path / "ideas.sqlite"
     log: list[str] = []
     started = anyio.Event()
     configuration = Configuration(approval="allow_all")
-    async with Bridge(configuration, toolbox=blocking(started, log, read_only=read_only), store=store) as bridge:
+    async with Bridge(
+        configuration, toolbox=blocking(started, log, read_only=read_only), store=store
+    ) as bridge:
         run = await bridge.run_plan(read_plan(CHAIN))
         await started.wait()
         run_id = run.id
-    async with Bridge(configuration, toolbox=blocking(started, log, read_only=read_only), store=store) as bridge:
+    async with Bridge(
+        configuration, toolbox=blocking(started, log, read_only=read_only), store=store
+    ) as bridge:
         run = await bridge.run(run_id)
         await run.wait(10)
         assert log.count("first") == 1, "a finished call never runs again"
@@ -437,9 +500,14 @@ async def test_what_was_in_flight_runs_again_only_where_that_is_safe(tmp_path: P
             assert "outcome unknown" in str(run.errors())
 
 
-async def test_two_bridges_share_a_store_and_a_waiting_run_goes_on_in_either(tmp_path: Path) -> None:
+async def test_two_bridges_share_a_store_and_a_waiting_run_goes_on_in_either(
+    tmp_path: Path,
+) -> None:
     store = tmp_path / "ideas.sqlite"
-    async with Bridge(ASKS, toolbox=toolbox(), store=store) as one, Bridge(ASKS, toolbox=toolbox(), store=store) as two:
+    async with (
+        Bridge(ASKS, toolbox=toolbox(), store=store) as one,
+        Bridge(ASKS, toolbox=toolbox(), store=store) as two,
+    ):
         run = await one.solve("x", output_schema={"type": "string"})
         other = await two.run(run.id)
         other.submit(0, {"calls": [{"_tool": "shout", "text": "a", "_outputPath": "a"}]})
@@ -473,7 +541,7 @@ async def test_events_can_be_watched() -> None:
         assert any(isinstance(event, CallStarted) for event in seen)
 
 
-# -- ideas -------------------------------------------------------------------------------------------------------
+# -- ideas -----------------------------------------------------------------------------------------
 
 HALF: JSON = {
     "input": {"n": 9, "by": 2},
@@ -557,7 +625,7 @@ async def test_a_given_store_stays_open() -> None:
         assert len(store.ideas.page().items) == 1
 
 
-# -- hostile input -----------------------------------------------------------------------------------------------
+# -- hostile input ---------------------------------------------------------------------------------
 
 
 def nested(depth: int) -> JSON:
@@ -584,7 +652,9 @@ async def test_hostile_plans_are_refused_before_anything_is_kept(raw: JSON, says
         assert bridge.runs() == []
 
 
-async def test_a_message_that_is_none_fails_its_call_and_the_run_can_still_be_read(tmp_path: Path) -> None:
+async def test_a_message_that_is_none_fails_its_call_and_the_run_can_still_be_read(
+    tmp_path: Path,
+) -> None:
     @tool(read_only=True)
     def babble(context: ActivityContext) -> str:
         """Add nonsense."""
@@ -623,7 +693,10 @@ async def test_a_process_that_only_looks_sees_what_another_does(tmp_path: Path) 
     started, log = anyio.Event(), list[str]()
     store = tmp_path / "ideas.sqlite"
     box = blocking(started, log, read_only=True)
-    async with Bridge(ASKS, toolbox=box, store=store) as one, Bridge(ASKS, toolbox=box, store=store) as two:
+    async with (
+        Bridge(ASKS, toolbox=box, store=store) as one,
+        Bridge(ASKS, toolbox=box, store=store) as two,
+    ):
         run = await one.run_plan(read_plan(CHAIN))
         await started.wait()
         seen = await two.run(run.id)
@@ -674,7 +747,7 @@ async def test_a_plan_without_output_or_paths_gives_its_results() -> None:
         assert (await bridge.start_idea("loud", {})).output == {"results": {"0": "A"}}
 
 
-# -- what a reviewer broke ---------------------------------------------------------------------------------------
+# -- what a reviewer broke -------------------------------------------------------------------------
 
 
 async def test_activities_in_threads_leave_the_machine_to_the_event_loop(tmp_path: Path) -> None:
@@ -719,13 +792,19 @@ async def test_a_journal_that_can_never_be_written_gives_the_run_up_and_it_is_ta
         monkeypatch.setattr(bridge.store.runs, "append", append)
         again = await bridge.run(run.id)
         assert again.status == "needs_solution"
-        again.submit(0, {"calls": [{"_tool": "shout", "text": "a", "_outputPath": "a"}], "output": "†state.a"})
+        again.submit(
+            0,
+            {"calls": [{"_tool": "shout", "text": "a", "_outputPath": "a"}], "output": "†state.a"},
+        )
         assert await again.wait(10) == "done"
 
 
 async def test_a_stale_handle_cannot_cancel_a_finished_run(tmp_path: Path) -> None:
     store = tmp_path / "ideas.sqlite"
-    async with Bridge(ASKS, toolbox=toolbox(), store=store) as one, Bridge(ASKS, toolbox=toolbox(), store=store) as two:
+    async with (
+        Bridge(ASKS, toolbox=toolbox(), store=store) as one,
+        Bridge(ASKS, toolbox=toolbox(), store=store) as two,
+    ):
         run = await one.solve("x", output_schema={"type": "string"})
         (await two.run(run.id)).submit(0, {"calls": [], "output": "done"})
         with pytest.raises(InterruptedRunError):
@@ -733,7 +812,9 @@ async def test_a_stale_handle_cannot_cancel_a_finished_run(tmp_path: Path) -> No
         assert (await one.run(run.id)).status == "done"
 
 
-async def test_a_store_that_is_busy_for_a_moment_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_store_that_is_busy_for_a_moment_ends_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("ideabridge.bridge.runs.runs.LEASE_SECONDS", 0.05)
     renewed = anyio.Event()
     started, log = anyio.Event(), list[str]()
@@ -761,7 +842,9 @@ async def test_a_driver_whose_lease_lapsed_while_the_store_failed_goes_on_where_
     monkeypatch.setattr("ideabridge.bridge.runs.runs.LEASE_SECONDS", 0.05)
     failed = anyio.Event()
     started, log = anyio.Event(), list[str]()
-    async with Bridge(ASKS, toolbox=blocking(started, log, read_only=True), store=tmp_path / "ideas.sqlite") as bridge:
+    async with Bridge(
+        ASKS, toolbox=blocking(started, log, read_only=True), store=tmp_path / "ideas.sqlite"
+    ) as bridge:
         run = await bridge.run_plan(read_plan(CHAIN))
         await started.wait()
         before = bridge.store.runs.get(run.id)
@@ -790,7 +873,9 @@ async def test_what_a_failing_store_does_not_take_back_is_given_back_later(
     monkeypatch.setattr("ideabridge.bridge.store.writer.KEEPS_TRYING_SECONDS", 0.0)
     released = anyio.Event()
     started, log = anyio.Event(), list[str]()
-    async with Bridge(ASKS, toolbox=blocking(started, log, read_only=True), store=tmp_path / "ideas.sqlite") as bridge:
+    async with Bridge(
+        ASKS, toolbox=blocking(started, log, read_only=True), store=tmp_path / "ideas.sqlite"
+    ) as bridge:
         run = await bridge.run_plan(read_plan(CHAIN))
         await started.wait()
         release, faults = bridge.store.runs.release, [StoreBusyError("locked") for _ in range(5)]
@@ -848,10 +933,14 @@ async def test_an_unknown_outcome_is_not_caught_as_a_failure(tmp_path: Path) -> 
             {"_tool": "second", "text": "†state.err.message", "_outputPath": "refund"},
         ]
     }
-    async with Bridge(configuration, toolbox=blocking(started, log, read_only=False), store=store) as bridge:
+    async with Bridge(
+        configuration, toolbox=blocking(started, log, read_only=False), store=store
+    ) as bridge:
         run = await bridge.run_plan(read_plan(raw))
         await started.wait()
-    async with Bridge(configuration, toolbox=blocking(started, log, read_only=False), store=store) as bridge:
+    async with Bridge(
+        configuration, toolbox=blocking(started, log, read_only=False), store=store
+    ) as bridge:
         run = await bridge.run(run.id)
         await run.wait(10)
         skip_unknown(run)
@@ -865,10 +954,14 @@ async def test_a_resumed_plan_is_the_same_idea(tmp_path: Path) -> None:
     started = anyio.Event()
     configuration = Configuration(approval="allow_all")
     store = tmp_path / "ideas.sqlite"
-    async with Bridge(configuration, toolbox=blocking(started, log, read_only=True), store=store) as bridge:
+    async with Bridge(
+        configuration, toolbox=blocking(started, log, read_only=True), store=store
+    ) as bridge:
         run = await bridge.run_plan(read_plan(CHAIN))
         await started.wait()
-    async with Bridge(configuration, toolbox=blocking(started, log, read_only=True), store=store) as bridge:
+    async with Bridge(
+        configuration, toolbox=blocking(started, log, read_only=True), store=store
+    ) as bridge:
         resumed = await bridge.run(run.id)
         await resumed.wait(10)
         undisturbed = await plan(bridge, CHAIN)
@@ -898,7 +991,11 @@ async def test_data_an_activity_adds_can_be_read_by_the_next_solution() -> None:
         await run.wait(10)
         assert "†data.notes" in json.dumps(run.answer()["requests"], ensure_ascii=False)
         run.submit(
-            1, {"calls": [{"_tool": "shout", "text": "†data.notes.last", "_outputPath": "n"}], "output": "†state.n"}
+            1,
+            {
+                "calls": [{"_tool": "shout", "text": "†data.notes.last", "_outputPath": "n"}],
+                "output": "†state.n",
+            },
         )
         assert await run.wait(10) == "done"
         assert run.answer()["output"] == "MILK"
@@ -906,8 +1003,14 @@ async def test_data_an_activity_adds_can_be_read_by_the_next_solution() -> None:
 
 async def test_a_tool_defined_in_the_context_is_latent_or_has_the_activity_of_its_name() -> None:
     context: list[JSON] = [
-        {"type": "tool", "tool": {"name": "judge", "description": "Judge.", "output": {"type": "string"}}},
-        {"type": "tool", "tool": {"name": "shout", "parameters": {"type": "object", "properties": {"text": {}}}}},
+        {
+            "type": "tool",
+            "tool": {"name": "judge", "description": "Judge.", "output": {"type": "string"}},
+        },
+        {
+            "type": "tool",
+            "tool": {"name": "shout", "parameters": {"type": "object", "properties": {"text": {}}}},
+        },
     ]
     async with Bridge(ASKS, toolbox=toolbox()) as bridge:
         run = await bridge.solve("x", tools=[], context=context, output_schema={"type": "array"})
@@ -918,5 +1021,8 @@ async def test_a_tool_defined_in_the_context_is_latent_or_has_the_activity_of_it
             await bridge.solve("x", context=[{"type": "tool", "tool": {}}])
         with pytest.raises(IdeabridgeError, match="nonsense"):
             await bridge.solve(
-                "x", context=[{"type": "tool", "tool": {"name": "a", "parameters": {"type": "nonsense"}}}]
+                "x",
+                context=[
+                    {"type": "tool", "tool": {"name": "a", "parameters": {"type": "nonsense"}}}
+                ],
             )

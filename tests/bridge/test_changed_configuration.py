@@ -1,4 +1,6 @@
-"""A run that waits while the configuration changes: what goes on, what asks again, and what is refused."""
+"""A run that waits while the configuration changes: what goes on, what asks again, and
+what is refused.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ BOTH: JSONObject = {
 def modules(tmp_path: Path) -> Modules:
     """`git` with two tools that may change something, `mail` with one, and `extra`."""
     found = Modules(tmp_path)
-    found.lists("git", described("git_push", read_only=False), described("git_tag", read_only=False))
+    found.lists(
+        "git", described("git_push", read_only=False), described("git_tag", read_only=False)
+    )
     found.lists("mail", described("mail_send", read_only=False))
     found.lists("extra", "look")
     return found
@@ -86,7 +90,7 @@ def pending_in_journal(bridge: Bridge, run: Run) -> dict[str, str]:
     }
 
 
-# -- what has nothing to do with the run ---------------------------------------------------------------------------
+# -- what has nothing to do with the run -----------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -103,7 +107,9 @@ def pending_in_journal(bridge: Bridge, run: Run) -> dict[str, str]:
 async def test_a_change_that_the_run_does_not_need_leaves_it_decidable(
     modules: Modules, store: Path, changed: dict[str, Any]
 ) -> None:
-    helper = "from ideabridge.tools import tool\n@tool\nasync def help_out() -> str:\n    return 'x'\n"
+    helper = (
+        "from ideabridge.tools import tool\n@tool\nasync def help_out() -> str:\n    return 'x'\n"
+    )
     (modules.folder / "helpers.py").write_text(helper, encoding="utf-8")
     run_id = await waiting(modules.configured("git", "mail", "extra"), store, BOTH)
     top = dict(changed)
@@ -124,14 +130,23 @@ async def test_a_change_that_the_run_does_not_need_leaves_it_decidable(
     # Another configuration again: the journal folds to the same end.
     async with Bridge(modules.configured("mail"), store=store) as bridge:
         again = await bridge.run(run_id)
-        assert (again.status, again.given()) == ("done", {"pushed": "git.git_push", "sent": "mail.mail_send"})
+        assert (again.status, again.given()) == (
+            "done",
+            {"pushed": "git.git_push", "sent": "mail.mail_send"},
+        )
 
 
-async def test_a_run_of_a_mind_goes_on_without_the_module_that_changed(modules: Modules, store: Path) -> None:
-    async with Bridge(modules.configured("git", "mail", approval="allow_all"), store=store) as bridge:
+async def test_a_run_of_a_mind_goes_on_without_the_module_that_changed(
+    modules: Modules, store: Path
+) -> None:
+    async with Bridge(
+        modules.configured("git", "mail", approval="allow_all"), store=store
+    ) as bridge:
         run = await bridge.solve("x", tools=["*"], output_schema={"type": "string"})
         assert run.status == "needs_solution"
-    async with Bridge(restarted(modules, "git", "mail", changed="git", approval="allow_all"), store=store) as bridge:
+    async with Bridge(
+        restarted(modules, "git", "mail", changed="git", approval="allow_all"), store=store
+    ) as bridge:
         run = await bridge.run(run.id)
         assert run.status == "needs_solution"
         run.submit(0, BOTH)
@@ -140,7 +155,9 @@ async def test_a_run_of_a_mind_goes_on_without_the_module_that_changed(modules: 
         assert "not run: its module 'git' starts differently than when the run began" in str(error)
         assert run.state == {"sent": "mail.mail_send"}
     # The row of the run names the new configuration now, and `git` is refused all the same.
-    async with Bridge(restarted(modules, "git", "mail", changed="git", approval="allow_all"), store=store) as bridge:
+    async with Bridge(
+        restarted(modules, "git", "mail", changed="git", approval="allow_all"), store=store
+    ) as bridge:
         run = await bridge.run(run.id)
         run.submit(1, {"calls": [{"_tool": "git_tag", "repo": "a"}]})
         assert await run.wait(20) == "needs_solution"
@@ -148,11 +165,13 @@ async def test_a_run_of_a_mind_goes_on_without_the_module_that_changed(modules: 
     assert modules.calls("git") == []
 
 
-# -- what the run needs --------------------------------------------------------------------------------------------
+# -- what the run needs ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("how", ["other arguments", "not configured", "disabled"])
-async def test_a_call_of_a_module_that_changed_can_only_be_denied(modules: Modules, store: Path, how: str) -> None:
+async def test_a_call_of_a_module_that_changed_can_only_be_denied(
+    modules: Modules, store: Path, how: str
+) -> None:
     run_id = await waiting(modules.configured("git", "mail"), store, BOTH)
     if how == "other arguments":
         configuration = restarted(modules, "git", "mail", changed="git")
@@ -168,7 +187,9 @@ async def test_a_call_of_a_module_that_changed_can_only_be_denied(modules: Modul
         assert "its module 'git' " in reason
         assert f"deny (or skip) what it asks, or end it: ideabridge runs cancel {run_id}" in reason
         for name in ("git_push", "mail_send"):
-            with pytest.raises(InterruptedRunError, match=r"its module 'git' .*What still works: deny"):
+            with pytest.raises(
+                InterruptedRunError, match=r"its module 'git' .*What still works: deny"
+            ):
                 await decide(bridge, run, name, "approve")
         await decide(bridge, run, "git_push", "deny")
         # The run no longer needs `git`, so it goes on.
@@ -183,7 +204,9 @@ async def test_a_call_of_a_module_that_changed_can_only_be_denied(modules: Modul
 async def test_a_denied_call_leaves_a_run_that_still_needs_the_module_interrupted(
     modules: Modules, store: Path
 ) -> None:
-    plan: JSONObject = {"calls": [{"_tool": "mail_send", "repo": "b"}, {"_tool": "git_push", "repo": "a"}]}
+    plan: JSONObject = {
+        "calls": [{"_tool": "mail_send", "repo": "b"}, {"_tool": "git_push", "repo": "a"}]
+    }
     run_id = await waiting(modules.configured("git", "mail"), store, plan)
     async with Bridge(restarted(modules, "git", "mail", changed="git"), store=store) as bridge:
         run = await bridge.run(run_id)
@@ -224,14 +247,18 @@ async def test_a_python_tool_that_changed_can_only_be_denied(store: Path) -> Non
 
     async with Bridge(ASKS, toolbox=Toolbox(other), store=store) as bridge:
         run = await bridge.run(run.id)
-        with pytest.raises(InterruptedRunError, match=r"its tool 'note' has changed since it was started: .*place"):
+        with pytest.raises(
+            InterruptedRunError, match=r"its tool 'note' has changed since it was started: .*place"
+        ):
             await decide(bridge, run, "note", "approve")
         await decide(bridge, run, "note", "deny")
         assert await run.wait(10) == "done"
         assert "denied" in str(run.errors())
 
 
-async def test_the_python_tools_of_another_project_do_not_answer(tmp_path: Path, store: Path) -> None:
+async def test_the_python_tools_of_another_project_do_not_answer(
+    tmp_path: Path, store: Path
+) -> None:
     head = "from ideabridge.tools import tool\n@tool(read_only=False)\n"
     text = f"{head}async def note(text: str) -> str:\n    return text\n"
     configurations: list[Configuration] = []
@@ -249,16 +276,24 @@ async def test_the_python_tools_of_another_project_do_not_answer(tmp_path: Path,
         assert await run.wait(10) == "done"
 
 
-async def test_a_journal_that_does_not_say_what_it_needs_can_only_be_denied(modules: Modules, store: Path) -> None:
+async def test_a_journal_that_does_not_say_what_it_needs_can_only_be_denied(
+    modules: Modules, store: Path
+) -> None:
     run_id = await waiting(modules.configured("git", "mail"), store, BOTH)
     with closing(sqlite3.connect(store)) as connection, connection:
-        [row] = [row for row in connection.execute("SELECT id, body FROM events") if "run_started" in row[1]]
+        [row] = [
+            row
+            for row in connection.execute("SELECT id, body FROM events")
+            if "run_started" in row[1]
+        ]
         body = json.loads(row[1])
         del body["bound"]
         connection.execute("UPDATE events SET body = ? WHERE id = ?", (json.dumps(body), row[0]))
     async with Bridge(modules.configured("git", "mail", "extra"), store=store) as bridge:
         run = await bridge.run(run_id)
-        with pytest.raises(InterruptedRunError, match="the configuration has changed since it was started"):
+        with pytest.raises(
+            InterruptedRunError, match="the configuration has changed since it was started"
+        ):
             await decide(bridge, run, "mail_send", "approve")
         await decide(bridge, run, "git_push", "deny")
         assert run.status == "interrupted"
@@ -269,7 +304,9 @@ async def test_a_journal_that_does_not_say_what_it_needs_can_only_be_denied(modu
         assert run.given() == {"sent": "mail.mail_send"}
 
 
-async def test_what_is_asked_beside_a_call_in_flight_can_be_denied(modules: Modules, store: Path) -> None:
+async def test_what_is_asked_beside_a_call_in_flight_can_be_denied(
+    modules: Modules, store: Path
+) -> None:
     started = anyio.Event()
 
     @tool(read_only=False)
@@ -280,13 +317,19 @@ async def test_what_is_asked_beside_a_call_in_flight_can_be_denied(modules: Modu
 
     only_mail: JSONObject = {"default": "allow", "rules": [{"module": "mail", "then": "ask"}]}
     plan: JSONObject = {"calls": [{"_tool": "hang"}, {"_tool": "mail_send", "repo": "b"}]}
-    async with Bridge(modules.configured("mail", approval=only_mail), toolbox=Toolbox(hang), store=store) as bridge:
+    async with Bridge(
+        modules.configured("mail", approval=only_mail), toolbox=Toolbox(hang), store=store
+    ) as bridge:
         run = await bridge.run_plan(plan)
         await started.wait()
     async with Bridge(modules.configured("mail", approval=only_mail), store=store) as bridge:
         run = await bridge.run(run.id)
         assert run.status == "interrupted"
-        shown = {str(one["approval"])[:1]: str(one["approval"]) for one in run.approvals() if isinstance(one, dict)}
+        shown = {
+            str(one["approval"])[:1]: str(one["approval"])
+            for one in run.approvals()
+            if isinstance(one, dict)
+        }
         # `o`: how did `hang` end? `a`: may `mail_send` run?
         assert set(shown) == {"o", "a"}
         answer = run.answer()
@@ -300,7 +343,7 @@ async def test_what_is_asked_beside_a_call_in_flight_can_be_denied(modules: Modu
     assert modules.calls("mail") == []
 
 
-# -- stricter rules ------------------------------------------------------------------------------------------------
+# -- stricter rules --------------------------------------------------------------------------------
 
 
 def rules(*listed: JSONObject, **top: JSON) -> JSONObject:
@@ -325,10 +368,14 @@ async def test_stricter_rules_deny_what_waits(modules: Modules, store: Path) -> 
     assert modules.calls("mail") == []
 
 
-async def test_stricter_rules_ask_about_what_was_allowed_and_has_not_begun(modules: Modules, store: Path) -> None:
+async def test_stricter_rules_ask_about_what_was_allowed_and_has_not_begun(
+    modules: Modules, store: Path
+) -> None:
     # `git_tag` is allowed, and waits only for its turn behind `git_push`, which asks.
     loose = rules({"tool": "git_push", "then": "ask"})
-    plan: JSONObject = {"calls": [{"_tool": "git_push", "repo": "a"}, {"_tool": "git_tag", "repo": "a"}]}
+    plan: JSONObject = {
+        "calls": [{"_tool": "git_push", "repo": "a"}, {"_tool": "git_tag", "repo": "a"}]
+    }
     run_id = await waiting(modules.configured("git", approval=loose), store, plan)
     strict = rules({"module": "git", "then": "ask"})
     async with Bridge(modules.configured("git", approval=strict), store=store) as bridge:
@@ -374,8 +421,12 @@ async def test_what_a_person_approved_stays_approved_and_what_the_assistant_appr
         assert await run.wait(20) == "done"
 
 
-async def test_stricter_rules_hold_for_the_calls_that_a_mind_makes_later(modules: Modules, store: Path) -> None:
-    async with Bridge(modules.configured("git", "mail", approval="allow_all"), store=store) as bridge:
+async def test_stricter_rules_hold_for_the_calls_that_a_mind_makes_later(
+    modules: Modules, store: Path
+) -> None:
+    async with Bridge(
+        modules.configured("git", "mail", approval="allow_all"), store=store
+    ) as bridge:
         run = await bridge.solve("x", tools=["*"])
         run_id = run.id
     async with Bridge(modules.configured("git", "mail", approval=ASKS_MAIL), store=store) as bridge:
@@ -385,7 +436,9 @@ async def test_stricter_rules_hold_for_the_calls_that_a_mind_makes_later(modules
         assert set(asked(run)) == {"mail_send"}
         assert modules.calls("git") == ["git_push"]
     # The rules of before hold, too, when they are taken back.
-    async with Bridge(modules.configured("git", "mail", approval="allow_all"), store=store) as bridge:
+    async with Bridge(
+        modules.configured("git", "mail", approval="allow_all"), store=store
+    ) as bridge:
         run = await bridge.run(run_id)
         assert set(asked(run)) == {"mail_send"}
         await decide(bridge, run, "mail_send", "deny")
@@ -394,7 +447,9 @@ async def test_stricter_rules_hold_for_the_calls_that_a_mind_makes_later(modules
     assert modules.calls("mail") == []
 
 
-async def test_a_decision_for_another_process_keeps_to_the_rules_here(modules: Modules, store: Path) -> None:
+async def test_a_decision_for_another_process_keeps_to_the_rules_here(
+    modules: Modules, store: Path
+) -> None:
     started = anyio.Event()
 
     @tool(read_only=True)
@@ -407,7 +462,9 @@ async def test_a_decision_for_another_process_keeps_to_the_rules_here(modules: M
     denies: JSONObject = {"by": "person", "rules": [{"module": "mail", "then": "deny"}]}
     async with (
         Bridge(modules.configured("mail"), toolbox=Toolbox(hang), store=store) as driving,
-        Bridge(modules.configured("mail", approval=denies), toolbox=Toolbox(hang), store=store) as deciding,
+        Bridge(
+            modules.configured("mail", approval=denies), toolbox=Toolbox(hang), store=store
+        ) as deciding,
     ):
         run = await driving.run_plan(plan)
         await started.wait()
@@ -422,7 +479,9 @@ async def test_a_decision_for_another_process_keeps_to_the_rules_here(modules: M
 
 
 async def test_the_rules_hold_in_rooms(modules: Modules, store: Path) -> None:
-    async with Bridge(modules.configured("git", "mail", approval="allow_all"), store=store) as bridge:
+    async with Bridge(
+        modules.configured("git", "mail", approval="allow_all"), store=store
+    ) as bridge:
         done = await bridge.run_plan(BOTH)
         assert await done.wait(20) == "done"
         await bridge.publish(done.id, "both", answer="plan")
@@ -431,7 +490,9 @@ async def test_the_rules_hold_in_rooms(modules: Modules, store: Path) -> None:
     assert modules.calls("git") == ["git_push", "git_push"]
     # `git` is not needed any more, and `mail` is denied now.
     denies = rules({"module": "mail", "then": "deny"})
-    async with Bridge(restarted(modules, "git", "mail", changed="git", approval=denies), store=store) as bridge:
+    async with Bridge(
+        restarted(modules, "git", "mail", changed="git", approval=denies), store=store
+    ) as bridge:
         run = await bridge.run(run_id)
         [request] = run.pending()
         # The room ends with the call that is denied.
@@ -442,8 +503,12 @@ async def test_the_rules_hold_in_rooms(modules: Modules, store: Path) -> None:
     assert modules.calls("mail") == ["mail_send"]
 
 
-async def test_a_room_whose_module_changed_can_only_be_denied(modules: Modules, store: Path) -> None:
-    async with Bridge(modules.configured("git", "mail", approval="allow_all"), store=store) as bridge:
+async def test_a_room_whose_module_changed_can_only_be_denied(
+    modules: Modules, store: Path
+) -> None:
+    async with Bridge(
+        modules.configured("git", "mail", approval="allow_all"), store=store
+    ) as bridge:
         done = await bridge.run_plan(BOTH)
         assert await done.wait(20) == "done"
         await bridge.publish(done.id, "both", answer="plan")
@@ -452,7 +517,9 @@ async def test_a_room_whose_module_changed_can_only_be_denied(modules: Modules, 
         run = await bridge.run_plan(plan)
         assert await run.wait(20) == "needs_approval"
         [request] = run.pending()
-    async with Bridge(restarted(modules, "git", "mail", changed="mail", approval=ASKS_MAIL), store=store) as bridge:
+    async with Bridge(
+        restarted(modules, "git", "mail", changed="mail", approval=ASKS_MAIL), store=store
+    ) as bridge:
         run = await bridge.run(run.id)
         with pytest.raises(InterruptedRunError, match="its module 'mail' starts differently"):
             await bridge.decide(run, request.approval, Decision("approve", by=PERSON))

@@ -47,8 +47,18 @@ def test_the_mind_that_answers_is_the_wanted_one_or_the_first_there_is(
 @pytest.mark.parametrize(
     ("wanted", "model", "samples", "told"),
     [
-        ("model", False, True, "no model is configured here; expected 'auto' or 'turns'.*, or 'sampling'"),
-        ("sampling", True, False, "needs a client that declares the capability `sampling`.*, or 'model'"),
+        (
+            "model",
+            False,
+            True,
+            "no model is configured here; expected 'auto' or 'turns'.*, or 'sampling'",
+        ),
+        (
+            "sampling",
+            True,
+            False,
+            "needs a client that declares the capability `sampling`.*, or 'model'",
+        ),
         ("oracle", False, False, "there is no mind 'oracle' here; expected 'auto' or 'turns'"),
     ],
 )
@@ -72,13 +82,17 @@ def test_a_mind_that_tells_what_answers_is_named_by_it() -> None:
         choose("sampling", Titled())
 
 
-def test_a_model_is_named_with_the_address_of_ones_own_and_nothing_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_is_named_with_the_address_of_ones_own_and_nothing_secret(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     pytest.importorskip("pydantic_ai")
     monkeypatch.setenv("TINY_API_KEY", "sk-0123456789abcdef")
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:8081/v1?key=sk-0123456789abcdef")
     assert ModelMind("openai:tiny-1").title == "openai:tiny-1 at 127.0.0.1:8081"
     assert ModelMind("anthropic:claude-x").title == "anthropic:claude-x"
-    named = ModelConfiguration(name="openai:sk-0123456789abcdef", base_url="http://127.0.0.1:8080/sk-0123456789abcdef")
+    named = ModelConfiguration(
+        name="openai:sk-0123456789abcdef", base_url="http://127.0.0.1:8080/sk-0123456789abcdef"
+    )
     assert ModelMind(named).title == "openai:[secret:TINY_API_KEY] at 127.0.0.1:8080"
 
 
@@ -92,7 +106,9 @@ async def test_a_run_tells_which_mind_answers_and_why() -> None:
         assert waiting.status == "needs_solution"
         assert waiting.answer()["mind"] == {"name": "turns", "why": "it was asked for"}
         waiting.submit(0, {"output": "by hand"})
-        assert [bridge.store.ideas.get(one.id, caller=SEES_ALL).meta.mind for one in (run, waiting)] == [
+        assert [
+            bridge.store.ideas.get(one.id, caller=SEES_ALL).meta.mind for one in (run, waiting)
+        ] == [
             "model",
             "turns",
         ]

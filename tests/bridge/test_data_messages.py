@@ -96,7 +96,9 @@ async def test_the_branch_is_the_same_whole_streamed_in_a_plan_and_read_from_the
     room: int, expected: JSONObject, tmp_path: Path
 ) -> None:
     store = tmp_path / "ideas.sqlite"
-    taken = ["done", "done", "skipped", "done"] if room == 7 else ["done", "skipped", "done", "done"]
+    taken = (
+        ["done", "done", "skipped", "done"] if room == 7 else ["done", "skipped", "done", "done"]
+    )
     async with Bridge(toolbox=BOX, store=store, mind=Model(branches(room))) as bridge:
         plan = await bridge.run_plan(branches(room))
         whole = await bridge.solve("Book.", output_schema=ANY, mind="turns")
@@ -144,7 +146,9 @@ async def test_all_following_requests_show_the_data_and_ideas_store_it(tmp_path:
     assert "Data, read as †data.failed (why no room was booked)" in model.read(2)
 
 
-async def test_a_reader_waits_for_each_call_that_may_return_a_message_and_data_of_one_kind_merges() -> None:
+async def test_a_reader_waits_for_each_call_that_may_return_a_message_and_data_of_one_kind_merges() -> (
+    None
+):
     told = Signal()
 
     @tool(read_only=True)
@@ -167,15 +171,25 @@ async def test_a_reader_waits_for_each_call_that_may_return_a_message_and_data_o
     with fail_after(20):
         async with Bridge(toolbox=Toolbox(slow, quick, show)) as bridge:
             run = await bridge.run_plan({"calls": calls})
-            assert await run.result() == {"slow": {"slow": 1}, "quick": {"quick": 2}, "all": {"quick": 2, "slow": 1}}
+            assert await run.result() == {
+                "slow": {"slow": 1},
+                "quick": {"quick": 2},
+                "all": {"quick": 2, "slow": 1},
+            }
 
 
 async def test_items_and_instances_keep_their_own_data() -> None:
     async with Bridge(toolbox=BOX) as bridge:
         each = await bridge.run_plan(
-            {"calls": [{"_tool": "book", "room": "†item", "_each": [1, 700, 2], "_outputPath": "all"}]}
+            {
+                "calls": [
+                    {"_tool": "book", "room": "†item", "_each": [1, 700, 2], "_outputPath": "all"}
+                ]
+            }
         )
-        assert await each.result() == {"all": [{"number": 1}, {"reason": "700 is taken"}, {"number": 2}]}
+        assert await each.result() == {
+            "all": [{"number": 1}, {"reason": "700 is taken"}, {"number": 2}]
+        }
         plan: JSONObject = {
             "instances": {"①": {"room": 7}, "②": {"room": 700}},
             "calls": branches("†state.room")["calls"],
@@ -184,7 +198,9 @@ async def test_items_and_instances_keep_their_own_data() -> None:
         assert await run.result() == {"①": {"room": 7, **OK}, "②": {"room": 700, **FAILED}}
 
 
-async def test_in_a_program_the_awaited_call_gives_the_data_and_the_next_request_has_the_message() -> None:
+async def test_in_a_program_the_awaited_call_gives_the_data_and_the_next_request_has_the_message() -> (
+    None
+):
     program = "import tools\nroom = await tools.book(room=7)\nprint(room)\nNone"
     model = Model({"program": program}, {"output": "†data.ok.number"})
     async with Bridge(toolbox=BOX, mind=model) as bridge:
@@ -193,12 +209,22 @@ async def test_in_a_program_the_awaited_call_gives_the_data_and_the_next_request
     assert "Data, read as †data.ok" in model.read(1)
 
 
-async def test_an_activity_without_the_decorator_returns_messages_and_a_group_keeps_those_of_its_winner() -> None:
+async def test_an_activity_without_the_decorator_returns_messages_and_a_group_keeps_those_of_its_winner() -> (
+    None
+):
     async def run_note(parameters: JSONObject, context: ActivityContext) -> DataMessage[JSON]:
         return DataMessage("note", {"text": parameters["text"]})
 
-    note = Tool("note", "Note.", {"type": "object", "properties": {"text": {"type": "string"}}}, annotations=READ_ONLY)
-    async with Bridge(toolbox=Toolbox(note, Activity("note", run_note), show)) as bridge, bridge.session() as session:
+    note = Tool(
+        "note",
+        "Note.",
+        {"type": "object", "properties": {"text": {"type": "string"}}},
+        annotations=READ_ONLY,
+    )
+    async with (
+        Bridge(toolbox=Toolbox(note, Activity("note", run_note), show)) as bridge,
+        bridge.session() as session,
+    ):
         assert await session.run({"_tool": "note", "text": "a"}) == {"text": "a"}
         assert await session.run_any([{"_tool": "note", "text": "b"}]) == {"text": "b"}
         assert await session.run({"_tool": "show", "value": "†data.note"}) == {"text": "b"}
@@ -207,7 +233,9 @@ async def test_an_activity_without_the_decorator_returns_messages_and_a_group_ke
 READ_ONLY = Annotations(read_only=True)
 
 
-async def test_what_the_message_holds_is_bounded_checked_and_journaled_with_the_result(tmp_path: Path) -> None:
+async def test_what_the_message_holds_is_bounded_checked_and_journaled_with_the_result(
+    tmp_path: Path,
+) -> None:
     @tool(read_only=True)
     def large() -> DataMessage[str]:
         """Return much."""
@@ -224,15 +252,21 @@ async def test_what_the_message_holds_is_bounded_checked_and_journaled_with_the_
         return {"message": DataMessage("ok", 1)}
 
     limits = {"limits": {"result_bytes": 2_000}}
-    async with Bridge(Configuration.model_validate(limits), toolbox=Toolbox(large, wrong, nested, book)) as bridge:
-        run = await bridge.run_plan({"calls": [{"_tool": name} for name in ("large", "wrong", "nested")]})
+    async with Bridge(
+        Configuration.model_validate(limits), toolbox=Toolbox(large, wrong, nested, book)
+    ) as bridge:
+        run = await bridge.run_plan(
+            {"calls": [{"_tool": name} for name in ("large", "wrong", "nested")]}
+        )
         await run.wait()
         told = [str(one["error"]) for one in run.errors()]
         assert "at most 2,000 are kept" in told[0]
         assert "does not match the return annotation" in told[1]
         assert "it returned a value that is not JSON" in told[2]
         assert not [event async for event in run if isinstance(event, MessageAdded)]
-        clean = await bridge.run_plan({"calls": [{"_tool": "book", "room": 1, "_module": "anonymous"}]})
+        clean = await bridge.run_plan(
+            {"calls": [{"_tool": "book", "room": 1, "_module": "anonymous"}]}
+        )
         await clean.wait()
         assert "a clean room adds nothing to the context" in str(clean.errors())
 
@@ -241,7 +275,11 @@ def test_a_message_says_what_it_is_made_of() -> None:
     declared: Any = BOX.tool("book").output
     assert declared["anyOf"] == [{"$ref": "#/$defs/Room"}, {"$ref": "#/$defs/Problem"}]
     assert repr(DataMessage("ok", 1)) == "DataMessage('ok', 1)"
-    for kind, told in (("error", "built-in type"), ("", "1 to 200 characters"), ("x" * 201, "found 201")):
+    for kind, told in (
+        ("error", "built-in type"),
+        ("", "1 to 200 characters"),
+        ("x" * 201, "found 201"),
+    ):
         with pytest.raises(ArgumentError, match=told):
             DataMessage(kind, 1)
     with pytest.raises(ArgumentError, match="kind: expected text"):
@@ -285,12 +323,17 @@ def test_whatever_is_listed_routes_the_same_whole_and_streamed(listed: list[JSON
     for place, (call, (status, _)) in enumerate(zip(listed, whole, strict=True)):
         before = {str(one["room"]) for one in listed[:place] if one["_tool"] == "book"}
         value = str(call.get("value"))
-        needs = {kind for kind, room in (("ok", "7"), ("failed", "700")) if kind in value and room not in before}
+        needs = {
+            kind
+            for kind, room in (("ok", "7"), ("failed", "700"))
+            if kind in value and room not in before
+        }
         if call["_tool"] == "book" or not needs or ("||" in value and len(needs) < 2):
             assert status == "done"
         elif place > 0 and "failed" not in [earlier for earlier, _ in whole[:place]]:
             # The branch was not taken.
             assert status == "skipped"
         else:
-            # No code is listed before it that adds data, or code that might have done so has failed.
+            # No code is listed before it that adds data, or code that might have
+            # done so has failed.
             assert status == "failed"

@@ -71,53 +71,75 @@ def traced(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [one.getMessage() for one in caplog.records if one.levelno == logging.ERROR]
 
 
-async def test_a_defect_after_a_call_is_no_journal_that_cannot_be_written(caplog: pytest.LogCaptureFixture) -> None:
-    async with Bridge(toolbox=Toolbox(add), mind=Saying(ADD % "null"), handlers=breaking_when("state")) as bridge:
+async def test_a_defect_after_a_call_is_no_journal_that_cannot_be_written(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with Bridge(
+        toolbox=Toolbox(add), mind=Saying(ADD % "null"), handlers=breaking_when("state")
+    ) as bridge:
         run = await bridge.solve("Add.")
         assert await run.wait() == "interrupted"
-        assert reason(run) == "the handler of messages of type 'state' failed: ZeroDivisionError: no state today"
+        assert (
+            reason(run)
+            == "the handler of messages of type 'state' failed: ZeroDivisionError: no state today"
+        )
         assert await sums(bridge) == 42
     [told] = traced(caplog)
     assert told.startswith("Traceback")
     assert told.endswith("ZeroDivisionError: no state today")
 
 
-async def test_a_defect_after_a_decision_leaves_the_other_runs_alone(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_defect_after_a_decision_leaves_the_other_runs_alone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def approver(request: ApprovalRequest) -> Decision:
         return Decision("deny", reason="not today")
 
     mind = Saying('{"calls": [{"_tool": "send", "text": "hi"}], "output": null}')
     handlers = breaking_when("correction")
-    async with Bridge(toolbox=Toolbox(add, send), mind=mind, handlers=handlers, approver=approver) as bridge:
+    async with Bridge(
+        toolbox=Toolbox(add, send), mind=mind, handlers=handlers, approver=approver
+    ) as bridge:
         run = await bridge.solve("Send.")
         assert await run.wait() == "interrupted"
-        assert (
-            reason(run) == "the handler of messages of type 'correction' failed: ZeroDivisionError: no correction today"
+        assert reason(run) == (
+            "the handler of messages of type 'correction' failed: "
+            "ZeroDivisionError: no correction today"
         )
         assert await sums(bridge) == 42
     assert len(traced(caplog)) == 1
 
 
-async def test_a_defect_in_a_room_fails_the_call_it_answers(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_defect_in_a_room_fails_the_call_it_answers(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     mind = Saying(ADD % "3")
     async with Bridge(toolbox=Toolbox(add), mind=mind, handlers=breaking_when("input")) as bridge:
         room: JSON = {"_tool": "solve", "_module": "anonymous", "task": "Add.", "input": {"a": 1}}
         run = await bridge.run_plan(read_plan({"calls": [room]}))
         assert await run.wait() == "done"
         [error] = run.errors()
-        assert "the handler of messages of type 'input' failed: ZeroDivisionError: no input today" in str(error)
+        assert (
+            "the handler of messages of type 'input' failed: ZeroDivisionError: no input today"
+            in str(error)
+        )
     [told] = traced(caplog)
     assert told.startswith("Traceback")
 
 
-async def test_a_journal_that_cannot_be_written_is_told_as_that(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_journal_that_cannot_be_written_is_told_as_that(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     @tool(read_only=True)
     def shut(text: str) -> str:
         """Take the store away."""
         bridge.store.close()
         return text
 
-    bridge = Bridge(toolbox=Toolbox(shut), mind=Saying('{"calls": [{"_tool": "shut", "text": "x"}], "output": null}'))
+    bridge = Bridge(
+        toolbox=Toolbox(shut),
+        mind=Saying('{"calls": [{"_tool": "shut", "text": "x"}], "output": null}'),
+    )
     async with bridge:
         run = await bridge.solve("Shut it.")
         assert await run.wait() == "interrupted"
@@ -125,7 +147,9 @@ async def test_a_journal_that_cannot_be_written_is_told_as_that(caplog: pytest.L
     assert not traced(caplog)
 
 
-async def test_a_mind_that_fails_when_it_is_hung_up_on_is_asked_on(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_mind_that_fails_when_it_is_hung_up_on_is_asked_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     class Sulking(Saying):
         def __init__(self) -> None:
             super().__init__('{"calls": [], "output": "†state.sum"}')

@@ -1,4 +1,6 @@
-"""Journals of earlier versions fold under their rules; what a run does next follows those of today."""
+"""Journals of earlier versions fold under their rules; what a run does next follows
+those of today.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ pytestmark = pytest.mark.anyio
 JOURNALS: Final[dict[str, list[JSONObject]]] = json.loads(
     Path(__file__).with_name("journals_before_rules.json").read_text()
 )
-"""The journals of runs whose version let a reading tool run any code that a call named, and let minds write any result.
+"""The journals of runs whose version let a reading tool run any code that a call named, and let
+minds write any result.
 
 `other_code` and `written_result` wait for a Solution; `other_code_of_plan` has ended.
 """
@@ -57,7 +60,9 @@ async def stored(bridge: Bridge, name: str) -> Run:
     epoch = store.runs.acquire(run, "earlier", 1.0, 0.0)
     assert epoch is not None
     store.runs.append(run, epoch, journal)
-    store.runs.set_status(run, epoch, "done" if journal[-1]["event"] == "run_ended" else "needs_solution", {})
+    store.runs.set_status(
+        run, epoch, "done" if journal[-1]["event"] == "run_ended" else "needs_solution", {}
+    )
     store.runs.release(run, epoch)
     return await bridge.run(run)
 
@@ -115,7 +120,9 @@ async def test_a_result_that_a_mind_has_written_stays_what_it_is() -> None:
         assert "_output: expected text" in str(again.errors())
 
 
-async def test_a_journal_that_does_not_fit_is_said_to_be_so_each_time_and_harms_no_other_run() -> None:
+async def test_a_journal_that_does_not_fit_is_said_to_be_so_each_time_and_harms_no_other_run() -> (
+    None
+):
     strange: JSONObject = {"event": "call_started", "call": 7}
     newer: JSONObject = {"event": "from_the_future", "x": 1}
     async with Bridge(toolbox=BOX) as bridge:
@@ -126,7 +133,9 @@ async def test_a_journal_that_does_not_fit_is_said_to_be_so_each_time_and_harms_
             ("written_result", newer, "unknown event 'from_the_future'"),
         ):
             journal = [*JOURNALS[name], event]
-            bridge.store.runs.create(f"run_{name}", kind="solve", caller=LOCAL, title="", fingerprint="")
+            bridge.store.runs.create(
+                f"run_{name}", kind="solve", caller=LOCAL, title="", fingerprint=""
+            )
             epoch = bridge.store.runs.acquire(f"run_{name}", "earlier", 1.0, 0.0)
             assert epoch is not None
             bridge.store.runs.append(f"run_{name}", epoch, journal)
@@ -134,8 +143,9 @@ async def test_a_journal_that_does_not_fit_is_said_to_be_so_each_time_and_harms_
             for _ in range(2):
                 with pytest.raises(JournalError) as caught:
                     await bridge.run(f"run_{name}")
-                assert f"the journal of run run_{name} does not fit this version of ideabridge ({why}" in str(
-                    caught.value
+                assert (
+                    f"the journal of run run_{name} does not fit this version of ideabridge ({why}"
+                    in str(caught.value)
                 )
             with pytest.raises(ForkError):
                 await bridge.fork(f"run_{name}", len(journal))

@@ -86,7 +86,9 @@ async def test_another_call_runs_in_the_place_of_a_plans() -> None:
         [decided] = [event async for event in run.events() if isinstance(event, CallDecided)]
         assert decided.tool is not None
         assert decided.tool["name"] == "shred"
-        with pytest.raises(PublicationError, match=r"a person put 'shred' in the place of calls.0 \(send\)"):
+        with pytest.raises(
+            PublicationError, match=r"a person put 'shred' in the place of calls.0 \(send\)"
+        ):
             await bridge.publish(run.id, "shredded", answer="plan")
         assert decided.edited == {"_tool": "shred", "what": "†state.secret", "_outputPath": "ada"}
 
@@ -122,7 +124,10 @@ async def test_what_cannot_take_a_calls_place_is_refused_with_the_reason() -> No
         "rules": [{"tool": "shred", "then": "deny", "why": "nothing is destroyed here"}],
     }
     configuration = parse_configuration({"approval": approval}, project=Path.cwd())
-    latent: JSON = {"type": "tool", "tool": {"name": "judge", "parameters": {"type": "object", "properties": {}}}}
+    latent: JSON = {
+        "type": "tool",
+        "tool": {"name": "judge", "parameters": {"type": "object", "properties": {}}},
+    }
     async with Bridge(configuration, toolbox=office.toolbox) as bridge:
         run, asked = await waiting(bridge, sending())
         solved = await bridge.solve("send it", tools=["send"], context=[latent])
@@ -134,8 +139,16 @@ async def test_what_cannot_take_a_calls_place_is_refused_with_the_reason() -> No
             (run, {"_tool": "drafd", "title": "x"}, "Did you mean 'draft'"),
             (run, {"_tool": "solve", "_module": "anonymous", "task": "x"}, "opens a room"),
             (run, {"_tool": "report", "_module": "idea:report"}, "opens a room"),
-            (run, {"_tool": "send", "to": "x", "_outputPath": "elsewhere"}, "_outputPath: an edit changes"),
-            (run, {"_tool": "send", "to": "x", "_activity": "quietly"}, "_activity: an edit changes"),
+            (
+                run,
+                {"_tool": "send", "to": "x", "_outputPath": "elsewhere"},
+                "_outputPath: an edit changes",
+            ),
+            (
+                run,
+                {"_tool": "send", "to": "x", "_activity": "quietly"},
+                "_activity: an edit changes",
+            ),
             (run, {"_tool": "draft", "_each": [{"title": "x"}]}, "an edit keeps _each"),
             (run, {"_tool": 5, "title": "x"}, "expected the name of a tool"),
             (solved, {"_tool": "judge"}, "has no code"),
@@ -155,7 +168,9 @@ async def test_what_cannot_take_a_calls_place_is_refused_with_the_reason() -> No
 async def test_a_call_by_each_is_replaced_item_by_item() -> None:
     office = Office()
     async with Bridge(ASKS, toolbox=office.toolbox) as bridge:
-        run, approval = await waiting(bridge, sending("†item", _each=["ada", "eve"], _outputPath="all"))
+        run, approval = await waiting(
+            bridge, sending("†item", _each=["ada", "eve"], _outputPath="all")
+        )
         call: JSON = {"_tool": "shred", "_each": [{"what": "a"}, {"what": "b"}, {"what": "c"}]}
         run.decide(approval, "edit", by="Ann", call=call)
         assert await run.wait(10) == "done"
@@ -175,7 +190,9 @@ async def test_an_approver_may_put_another_call_in_its_place() -> None:
     assert office.ran == ["shred ada"]
 
 
-async def test_what_was_replaced_goes_on_after_a_restart_and_needs_its_tool_until_it_has_run(tmp_path: Path) -> None:
+async def test_what_was_replaced_goes_on_after_a_restart_and_needs_its_tool_until_it_has_run(
+    tmp_path: Path,
+) -> None:
     store = tmp_path / "ideas.sqlite"
     office = Office()
     async with Bridge(ASKS, toolbox=office.toolbox, store=store) as bridge:
@@ -216,7 +233,12 @@ async def test_an_edited_room_still_sees_what_its_call_imports() -> None:
         )
         assert await made.wait(10) == "done"
         await bridge.publish(made.id, "report")
-        call: JSONObject = {"_tool": "report", "_module": "idea:report", "title": "old", "_outputPath": "r"}
+        call: JSONObject = {
+            "_tool": "report",
+            "_module": "idea:report",
+            "title": "old",
+            "_outputPath": "r",
+        }
         run, asked = await waiting(bridge, call)
         with pytest.raises(DecisionError, match="opens a room"):
             run.decide(asked, "edit", by="Ann", call={"_tool": "draft", "title": "x"})

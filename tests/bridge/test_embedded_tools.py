@@ -113,7 +113,9 @@ async def test_a_program_with_an_approver_is_asked() -> None:
 
 async def test_tools_of_files_ask(tmp_path: Path) -> None:
     (tmp_path / "tools.py").write_text(TOOL_FILE)
-    configuration = parse_configuration({"tools": ["tools.py"]}, project=tmp_path, source=tmp_path / "ideabridge.json")
+    configuration = parse_configuration(
+        {"tools": ["tools.py"]}, project=tmp_path, source=tmp_path / "ideabridge.json"
+    )
     async with Bridge(configuration, toolbox=Toolbox(look)) as bridge:
         assert await status(bridge, CALL) == "needs_approval"
     async with Bridge(configuration, toolbox=OWN) as bridge:
@@ -121,7 +123,9 @@ async def test_tools_of_files_ask(tmp_path: Path) -> None:
         assert await status(bridge, CALL) == "done"
         assert await status(bridge, {"_tool": "wipe", "to": "x"}) == "needs_approval"
     # Only the definition is the program's; the code is that of the file.
-    definition = Toolbox(Tool("send", "Send.", OWN.tool("send").parameters, annotations=OWN.tool("send").annotations))
+    definition = Toolbox(
+        Tool("send", "Send.", OWN.tool("send").parameters, annotations=OWN.tool("send").annotations)
+    )
     async with Bridge(configuration, toolbox=definition) as bridge:
         assert await status(bridge, CALL) == "needs_approval"
 
@@ -133,21 +137,31 @@ async def test_tools_of_files_ask(tmp_path: Path) -> None:
         {"_tool": "send", "to": "x", "_activity": "wipe"},
     ],
 )
-async def test_a_call_cannot_borrow_the_hints_of_a_tool_for_other_code(tmp_path: Path, call: JSONObject) -> None:
+async def test_a_call_cannot_borrow_the_hints_of_a_tool_for_other_code(
+    tmp_path: Path, call: JSONObject
+) -> None:
     (tmp_path / "tools.py").write_text(TOOL_FILE)
-    configuration = parse_configuration({"tools": ["tools.py"]}, project=tmp_path, source=tmp_path / "ideabridge.json")
+    configuration = parse_configuration(
+        {"tools": ["tools.py"]}, project=tmp_path, source=tmp_path / "ideabridge.json"
+    )
     async with Bridge(configuration, toolbox=OWN) as bridge:
         assert await status(bridge, call) == "needs_approval"
-    rules = ApprovalRules(default="allow", rules=(ApprovalRule(tool=str(call["_activity"]), then="deny"),))
+    rules = ApprovalRules(
+        default="allow", rules=(ApprovalRule(tool=str(call["_activity"]), then="deny"),)
+    )
     async with Bridge(configuration.model_copy(update={"approval": rules}), toolbox=OWN) as bridge:
         run = await bridge.run_plan({"calls": [call]})
         assert await run.wait() == "done"
         assert "denied by policy" in str(run.errors())
 
 
-async def test_a_tool_that_a_context_defines_does_not_pass_for_one_of_the_program(tmp_path: Path) -> None:
+async def test_a_tool_that_a_context_defines_does_not_pass_for_one_of_the_program(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "tools.py").write_text(TOOL_FILE)
-    configuration = parse_configuration({"tools": ["tools.py"]}, project=tmp_path, source=tmp_path / "ideabridge.json")
+    configuration = parse_configuration(
+        {"tools": ["tools.py"]}, project=tmp_path, source=tmp_path / "ideabridge.json"
+    )
     borrowed: JSONObject = {**OWN.tool("send").to_json(), "_activity": "wipe"}
     context: Sequence[JSON] = [{"type": "tool", "tool": borrowed}]
     async with Bridge(configuration, toolbox=OWN) as bridge:
@@ -162,7 +176,9 @@ def test_a_file_cannot_name_embedded_tools(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="embedded"):
         parse_configuration({"embedded": {"send": [digest, "send"]}}, project=tmp_path)
     with pytest.raises(ConfigurationError, match="embedded"):
-        parse_configuration({"approval": {"embedded": {"send": [digest, "send"]}}}, project=tmp_path)
+        parse_configuration(
+            {"approval": {"embedded": {"send": [digest, "send"]}}}, project=tmp_path
+        )
 
 
 async def test_a_run_that_another_program_takes_up_asks_there(tmp_path: Path) -> None:
@@ -170,7 +186,8 @@ async def test_a_run_that_another_program_takes_up_asks_there(tmp_path: Path) ->
     async with Bridge(toolbox=OWN, store=path) as bridge:
         run = await bridge.solve("Send.")
         embedded = bridge.fingerprint
-    # The same tools, of a program that asks: as `serve`, the command line, and a bridge with an approver do.
+    # The same tools, of a program that asks: as `serve`, the command line, and a bridge with
+    # an approver do.
     async with Bridge(ASKS, toolbox=OWN, store=path) as bridge:
         assert bridge.fingerprint != embedded
         run = await bridge.run(run.id)
@@ -198,7 +215,9 @@ async def test_an_activity_without_its_tool_is_not_a_tool_of_the_program(tmp_pat
         return "not the file's"
 
     (tmp_path / "tools.py").write_text(TOOL_FILE)
-    configuration = parse_configuration({"tools": ["tools.py"]}, project=tmp_path, source=tmp_path / "ideabridge.json")
+    configuration = parse_configuration(
+        {"tools": ["tools.py"]}, project=tmp_path, source=tmp_path / "ideabridge.json"
+    )
     async with Bridge(configuration, toolbox=Toolbox(Activity("wipe", wipe))) as bridge:
         assert await status(bridge, {"_tool": "wipe", "to": "x"}) == "needs_approval"
 

@@ -25,7 +25,12 @@ READ_ONLY = Annotations(read_only=True)
 @tool(read_only=True)
 def loud(text: str, context: ActivityContext) -> JSONObject:
     """Make a text loud, and tell what is known of the run."""
-    return {"text": text.upper(), "call": context.call, "paths": [*context.output_paths], "instance": context.instance}
+    return {
+        "text": text.upper(),
+        "call": context.call,
+        "paths": [*context.output_paths],
+        "instance": context.instance,
+    }
 
 
 @tool(read_only=True)
@@ -36,7 +41,11 @@ def telling(text: str, context: ActivityContext) -> str:
 
 
 def shout(**fixed: JSON) -> Tool:
-    parameters: JSONObject = {"type": "object", "properties": {**fixed, **TEXT}, "required": [*fixed, "text"]}
+    parameters: JSONObject = {
+        "type": "object",
+        "properties": {**fixed, **TEXT},
+        "required": [*fixed, "text"],
+    }
     return Tool("shout", "Shout.", parameters, annotations=READ_ONLY)
 
 
@@ -48,7 +57,9 @@ def offered(model: Model, name: str) -> set[str]:
     return {*found}
 
 
-CALLS: list[JSON] = [{"_tool": "shout", "text": "†input.text", "_imports": ["†state.doc"], "_outputPath": "said"}]
+CALLS: list[JSON] = [
+    {"_tool": "shout", "text": "†input.text", "_imports": ["†state.doc"], "_outputPath": "said"}
+]
 CONTEXT: list[JSON] = [{"type": "state", "state": {"doc": "a document", "secret": "not seen"}}]
 
 
@@ -59,10 +70,17 @@ async def test_fixed_code_runs_in_a_clean_room_and_is_not_offered_again(as_messa
     model = Model({"calls": CALLS, "output": "done"})
     box = Toolbox(loud) if as_message else Toolbox(loud, defined)
     async with Bridge(Configuration(approval="allow_all"), toolbox=box, mind=model) as bridge:
-        run = await bridge.solve("x", input={"text": "a"}, context=[*CONTEXT, *([message] if as_message else [])])
+        run = await bridge.solve(
+            "x", input={"text": "a"}, context=[*CONTEXT, *([message] if as_message else [])]
+        )
         assert await run.result() == "done"
         called = {"_tool": "shout", "text": "a", "_imports": {"†state.doc": "a document"}}
-        assert run.value("†state.said") == {"text": "A", "call": called, "paths": [], "instance": None}
+        assert run.value("†state.said") == {
+            "text": "A",
+            "call": called,
+            "paths": [],
+            "instance": None,
+        }
     assert not {"_activity", "_module", "_output"} & offered(model, "shout")
     assert {"text", "_imports"} <= offered(model, "shout")
 
@@ -82,15 +100,23 @@ async def test_a_call_may_open_the_clean_room_for_code_itself() -> None:
 
 
 async def test_a_fixed_result_asks_nobody_and_a_fixed_room_asks_a_mind_there() -> None:
-    kind = Tool("kind", "Say a kind.", {"type": "object", "properties": {"_output": {"const": "†invoice"}}})
-    sum_up: JSONObject = {"name": "sum_up", "description": "Sum up.", "parameters": {"properties": TEXT}}
+    kind = Tool(
+        "kind", "Say a kind.", {"type": "object", "properties": {"_output": {"const": "†invoice"}}}
+    )
+    sum_up: JSONObject = {
+        "name": "sum_up",
+        "description": "Sum up.",
+        "parameters": {"properties": TEXT},
+    }
     sum_up |= {"_module": "anonymous", "_output": {"type": "string", "maxLength": 9}}
     calls: list[JSON] = [
         {"_tool": "kind", "_outputPath": "kind"},
         {"_tool": "sum_up", "text": "†state.secret", "_outputPath": "sum"},
     ]
     model = Model({"calls": calls, "output": "done"}, {"calls": [], "output": "short"})
-    async with Bridge(Configuration(approval="allow_all"), toolbox=Toolbox(kind), mind=model) as bridge:
+    async with Bridge(
+        Configuration(approval="allow_all"), toolbox=Toolbox(kind), mind=model
+    ) as bridge:
         run = await bridge.solve("x", context=[*CONTEXT, {"type": "tool", "tool": sum_up}])
         assert await run.result() == "done"
         assert run.value("†state.kind") == "†invoice"
@@ -105,17 +131,28 @@ async def test_what_is_fixed_cannot_be_called_otherwise_nor_defined_twice() -> N
     box = Toolbox(loud, telling, shout(_activity={"const": "loud"}))
     async with Bridge(toolbox=box) as bridge:
         with pytest.raises(PlanError, match="_activity: tool 'shout' fixes it to 'loud'"):
-            await bridge.run_plan(read_plan({"calls": [{"_tool": "shout", "text": "a", "_activity": "telling"}]}))
+            await bridge.run_plan(
+                read_plan({"calls": [{"_tool": "shout", "text": "a", "_activity": "telling"}]})
+            )
         wrong: list[tuple[JSONObject, str]] = [
             ({"_activity": {"type": "string"}}, "_activity must be a constant"),
-            ({"_module": {"const": "idea:x"}, "_activity": {"const": "loud"}}, "'idea:x' says itself how it runs"),
-            ({"_module": {"const": "git"}, "_output": {"const": 1}}, "_output: a constant, and _module"),
+            (
+                {"_module": {"const": "idea:x"}, "_activity": {"const": "loud"}},
+                "'idea:x' says itself how it runs",
+            ),
+            (
+                {"_module": {"const": "git"}, "_output": {"const": 1}},
+                "_output: a constant, and _module",
+            ),
             ({"_output": 3}, "_output must be a JSON Schema"),
         ]
         for properties, told in wrong:
             with pytest.raises(ToolDefinitionError, match=told):
                 Toolbox(shout(**properties))
-            definition: JSONObject = {"name": "x", "parameters": {"type": "object", "properties": properties}}
+            definition: JSONObject = {
+                "name": "x",
+                "parameters": {"type": "object", "properties": properties},
+            }
             with pytest.raises(MessageError, match=told):
                 await bridge.solve("x", context=[{"type": "tool", "tool": definition}])
         twice: JSONObject = {"name": "x", "output": {}, "_output": {}}

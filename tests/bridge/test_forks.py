@@ -1,4 +1,6 @@
-"""A run goes on from a point of another: what had run is not run again, and the rest may be other."""
+"""A run goes on from a point of another: what had run is not run again, and the rest may be
+other.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,9 @@ async def numbered(run: Run) -> dict[str, int]:
         if isinstance(event, CallStarted | CallFinished | CallDecided):
             found[f"{event.name.removeprefix('call_')} {event.call}"] = number
         else:
-            found[f"{event.name} {event.step}" if isinstance(event, RequestMade) else event.name] = number
+            found[
+                f"{event.name} {event.step}" if isinstance(event, RequestMade) else event.name
+            ] = number
     return found
 
 
@@ -118,12 +122,17 @@ async def test_a_fork_of_a_plan_with_other_calls_begins_anew() -> None:
         parent = await bridge.run_plan(read_plan({**PLAN, "description": "Look."}))
         await parent.result()
         ran.calls.clear()
-        other: JSON = {"calls": [{"_tool": "count", "items": "†input.name", "_outputPath": "n"}], "output": "†state.n"}
+        other: JSON = {
+            "calls": [{"_tool": "count", "items": "†input.name", "_outputPath": "n"}],
+            "output": "†state.n",
+        }
         fork = await bridge.fork(parent.id, 3, solution=other, input={"name": "four"})
         assert await fork.result() == 4
         assert ran.calls == []
         with pytest.raises(PlanError, match="nothing supplies"):
-            await bridge.fork(parent.id, 3, solution={"calls": [{"_tool": "count", "items": "†input.no"}]})
+            await bridge.fork(
+                parent.id, 3, solution={"calls": [{"_tool": "count", "items": "†input.no"}]}
+            )
 
 
 def solution(*calls: JSONObject, output: JSON = None) -> JSON:
@@ -175,12 +184,19 @@ async def test_another_input_is_what_later_turns_are_told() -> None:
         told = str(fork.runner.request.texts)
         assert "new" in told
         assert '{"name":"x"}' not in told.replace(" ", "")
-        fork.submit(1, solution({"_tool": "look", "name": "†input.name", "_outputPath": "b"}, output="†state.b"))
+        fork.submit(
+            1,
+            solution(
+                {"_tool": "look", "name": "†input.name", "_outputPath": "b"}, output="†state.b"
+            ),
+        )
         assert await fork.result() == "seen new"
         assert ran.calls.count("look x") == 1
 
 
-async def test_what_asks_now_asks_in_a_fork_and_what_was_decided_and_ran_stays(tmp_path: Path) -> None:
+async def test_what_asks_now_asks_in_a_fork_and_what_was_decided_and_ran_stays(
+    tmp_path: Path,
+) -> None:
     ran = Ran()
     store = tmp_path / "store.sqlite"
     async with Bridge(ASKS, toolbox=ran.toolbox, store=store) as bridge:
@@ -208,7 +224,9 @@ async def test_what_asks_now_asks_in_a_fork_and_what_was_decided_and_ran_stays(t
     async with Bridge(ASKS, toolbox=ran.toolbox, store=store) as bridge:
         # It ran without a question, and is not run again with one.
         ran.calls.clear()
-        again = await bridge.fork(free.id, (await numbered(await bridge.run(free.id)))["finished 1"])
+        again = await bridge.fork(
+            free.id, (await numbered(await bridge.run(free.id)))["finished 1"]
+        )
         await again.result()
         assert ran.calls == ["look me: seen x"]
 
@@ -219,7 +237,9 @@ async def test_forks_that_cannot_be() -> None:
         parent = await solved(bridge)
         last = len([event async for event in parent.events()])
         for at in (0, last + 1):
-            with pytest.raises(ForkError, match=f"expected 1 to {last}, an event of the run, found {at}"):
+            with pytest.raises(
+                ForkError, match=f"expected 1 to {last}, an event of the run, found {at}"
+            ):
                 await bridge.fork(parent.id, at)
         with pytest.raises(UnknownRunError):
             await bridge.fork(parent.id, 1, caller="another")
@@ -229,9 +249,15 @@ async def test_forks_that_cannot_be() -> None:
         await plain.result()
         with pytest.raises(ForkError, match="input: the run takes none"):
             await bridge.fork(plain.id, 1, input={"a": 1})
-        with pytest.raises(ForkError, match=r"would have gone another way before event \d+ .*; fork after event \d+"):
+        with pytest.raises(
+            ForkError,
+            match=r"would have gone another way before event \d+ .*; fork after event \d+",
+        ):
             await bridge.fork(parent.id, last, input={"nome": "x"})
-        closed: JSONObject = {**PLAN, "input_schema": {"type": "object", "properties": {"name": {"type": "string"}}}}
+        closed: JSONObject = {
+            **PLAN,
+            "input_schema": {"type": "object", "properties": {"name": {"type": "string"}}},
+        }
         run = await bridge.run_plan(read_plan(closed))
         await run.result()
         with pytest.raises(ForkError, match="the input"):
@@ -239,7 +265,7 @@ async def test_forks_that_cannot_be() -> None:
         assert bridge.store.runs.forks(parent.id) == []
 
 
-# -- any place, any solution ---------------------------------------------------------------------------------------
+# -- any place, any solution -----------------------------------------------------------------------
 
 ANSWERS: list[JSON] = [
     None,
@@ -279,7 +305,9 @@ async def _plan(bridge: Bridge, **members: Any) -> Run:
     return run
 
 
-LOOKS: JSON = {"calls": [{"_tool": "look", "name": "†input.name", "_outputPath": "a"}, {"_tool": "unknown"}]}
+LOOKS: JSON = {
+    "calls": [{"_tool": "look", "name": "†input.name", "_outputPath": "a"}, {"_tool": "unknown"}]
+}
 ENDS: JSON = {"calls": [], "output": "†state.a"}
 PROGRAM = "from tools import look\nawait look(name='a')"
 MAKERS: dict[str, Callable[[Bridge], Awaitable[Run]]] = {
@@ -319,7 +347,9 @@ async def test_a_fork_at_any_place_with_any_solution_runs_or_is_refused_in_words
 
 
 async def test_a_fork_of_a_run_whose_mind_streams_runs_or_is_refused_in_words() -> None:
-    model = Model(cast("JSONObject", LOOKS), cast("JSONObject", ENDS), *[cast("JSONObject", ENDS)] * 1000)
+    model = Model(
+        cast("JSONObject", LOOKS), cast("JSONObject", ENDS), *[cast("JSONObject", ENDS)] * 1000
+    )
     async with Bridge(ALLOWED, toolbox=Ran().toolbox, mind=model) as bridge:
         run = await bridge.solve("x", input={"name": "x"})
         await run.wait()
@@ -337,12 +367,15 @@ async def test_a_plan_that_does_not_fit_the_other_input_says_which_call_does_not
     async with Bridge(ALLOWED, toolbox=Ran().toolbox) as bridge:
         run = await _plan(bridge)
         with pytest.raises(
-            ForkError, match=r"with the other input, the calls .*malformed:\ncalls\[0\] \(look\): nothing"
+            ForkError,
+            match=r"with the other input, the calls .*malformed:\ncalls\[0\] \(look\): nothing",
         ):
             await bridge.fork(run.id, 1, input={})
 
 
-async def test_a_fork_waits_while_somebody_else_writes_into_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_fork_waits_while_somebody_else_writes_into_the_store(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async with Bridge(ALLOWED, toolbox=Ran().toolbox) as bridge:
         parent = await MAKERS["turns"](bridge)
         create_fork, tries = bridge.store.runs.create_fork, 0

@@ -119,14 +119,18 @@ async def granted(run: Run) -> dict[int, int | None]:
 
 
 @pytest.mark.parametrize("make", [sending, looping])
-async def test_a_grant_holds_for_the_rest_of_the_run(bridge: Bridge, desk: Desk, make: type) -> None:
+async def test_a_grant_holds_for_the_rest_of_the_run(
+    bridge: Bridge, desk: Desk, make: type
+) -> None:
     run = await bridge.run_plan(make("a", "b", "c"))
     await grant(run)
 
     assert await settled(run) == "done"
     assert desk.ran == ["send a", "send b", "send c"]
     assert await granted(run) == {0: None, 1: 0, 2: 0}
-    assert run.answer()["grants"] == [{"call": 0, "tool": "send", "by": "the person at the terminal", "used": 2}]
+    assert run.answer()["grants"] == [
+        {"call": 0, "tool": "send", "by": "the person at the terminal", "used": 2}
+    ]
     assert run.answer()["decided"] == [
         "call 0 (send): approve for the rest of the run by the person at the terminal",
         "call 1 (send): approve (grant of call 0) by the person at the terminal",
@@ -137,7 +141,9 @@ async def test_a_grant_holds_for_the_rest_of_the_run(bridge: Bridge, desk: Desk,
 
 
 @pytest.mark.parametrize("make", [sending, looping])
-async def test_a_grant_ends_after_its_number_of_calls(bridge: Bridge, desk: Desk, make: type) -> None:
+async def test_a_grant_ends_after_its_number_of_calls(
+    bridge: Bridge, desk: Desk, make: type
+) -> None:
     run = await bridge.run_plan(make("a", "b", "c", "d"))
     await grant(run, {"for": "run", "max": 2})
 
@@ -149,7 +155,9 @@ async def test_a_grant_ends_after_its_number_of_calls(bridge: Bridge, desk: Desk
 
 
 @pytest.mark.parametrize("make", [sending, looping])
-async def test_a_grant_covers_only_parameters_that_match(bridge: Bridge, desk: Desk, make: type) -> None:
+async def test_a_grant_covers_only_parameters_that_match(
+    bridge: Bridge, desk: Desk, make: type
+) -> None:
     run = await bridge.run_plan(make("Ada", "Ada", "Eve", "Ada"))
     await grant(run, {"for": "run", "parameters": TO_ADA})
 
@@ -162,7 +170,10 @@ async def test_a_grant_covers_only_parameters_that_match(bridge: Bridge, desk: D
 
 
 async def test_a_grant_does_not_cover_another_tool(bridge: Bridge, desk: Desk) -> None:
-    program = 'import tools\nawait tools.send(to="a")\nawait tools.delete(name="b")\nawait tools.send(to="c")'
+    program = (
+        'import tools\nawait tools.send(to="a")\nawait '
+        'tools.delete(name="b")\nawait tools.send(to="c")'
+    )
     run = await bridge.run_plan({"program": program})
     await grant(run)
 
@@ -173,7 +184,9 @@ async def test_a_grant_does_not_cover_another_tool(bridge: Bridge, desk: Desk) -
     assert await granted(run) == {0: None, 1: None, 2: 0}
 
 
-async def test_calls_that_wait_already_are_approved_up_to_the_number(bridge: Bridge, desk: Desk) -> None:
+async def test_calls_that_wait_already_are_approved_up_to_the_number(
+    bridge: Bridge, desk: Desk
+) -> None:
     calls: list[JSON] = [{"_tool": "send", "to": name} for name in ("a", "b", "c", "d")]
     run = await bridge.run_plan({"calls": [*calls, {"_tool": "delete", "name": "e"}]})
     await settled(run)
@@ -216,11 +229,20 @@ async def test_each_item_counts_and_items_are_approved_together(bridge: Bridge, 
         ({"for": "run", "max": 1.5}, "a whole number from 1 to"),
         ({"for": "run", "parameters": "Ada"}, "expected a JSON schema"),
         ({"for": "run", "parameters": {"to": "Ada"}}, "'to' restricts nothing"),
-        ({"for": "run", "parameters": {"properties": {"to": {"format": "email"}}}}, "'format' restricts nothing"),
-        ({"for": "run", "parameters": {"properties": {"two": {"const": "Ada"}}}}, "'two' is no parameter of send"),
+        (
+            {"for": "run", "parameters": {"properties": {"to": {"format": "email"}}}},
+            "'format' restricts nothing",
+        ),
+        (
+            {"for": "run", "parameters": {"properties": {"two": {"const": "Ada"}}}},
+            "'two' is no parameter of send",
+        ),
         ({"for": "run", "parameters": {"required": ["too"]}}, "Did you mean 'to'"),
         ({"for": "run", "parameters": {"type": "objekt"}}, "the schema is invalid"),
-        ({"for": "run", "parameters": {"$ref": "https://example.org/schema"}}, "https://example.org/schema"),
+        (
+            {"for": "run", "parameters": {"$ref": "https://example.org/schema"}},
+            "https://example.org/schema",
+        ),
         ({"for": "run", "parameters": {"description": "x" * 30_000}}, "at most 20,000 bytes"),
     ],
 )
@@ -238,7 +260,13 @@ async def test_a_grant_that_does_not_say_what_it_allows_is_refused(
 
 
 @pytest.mark.parametrize(
-    "by", [Decider("assistant", "tool"), APPROVER, Decider("nobody", "time-out"), Decider("nobody", "command")]
+    "by",
+    [
+        Decider("assistant", "tool"),
+        APPROVER,
+        Decider("nobody", "time-out"),
+        Decider("nobody", "command"),
+    ],
 )
 async def test_only_a_person_grants(bridge: Bridge, desk: Desk, by: Decider) -> None:
     run = await bridge.run_plan(sending("a", "b"))
@@ -266,17 +294,24 @@ async def test_a_grant_goes_with_the_approval_of_a_call(bridge: Bridge) -> None:
         lazy.decide(plan.approval, "approve", by=AT_TERMINAL, grant=FOR_RUN)
 
 
-async def test_a_grant_with_a_secret_is_refused(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_grant_with_a_secret_is_refused(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("A_TOKEN", "secret-0123456789")
     configuration = parse_configuration(
-        {"mcpServers": {"far": {"command": "x", "env": {"T": "${A_TOKEN}"}}}, "approval": {"default": "read_only"}}
+        {
+            "mcpServers": {"far": {"command": "x", "env": {"T": "${A_TOKEN}"}}},
+            "approval": {"default": "read_only"},
+        }
     )
     async with Bridge(configuration, toolbox=desk.toolbox) as bridge:
         run = await bridge.run_plan(sending("a", "b"))
         asked = await waiting(run)
         where: JSONObject = {"properties": {"to": {"const": "secret-0123456789"}}}
         with pytest.raises(SecretGivenError, match="grant"):
-            run.decide(asked.approval, "approve", by=AT_TERMINAL, grant={"for": "run", "parameters": where})
+            run.decide(
+                asked.approval, "approve", by=AT_TERMINAL, grant={"for": "run", "parameters": where}
+            )
         assert run.pending() == [asked]
 
 
@@ -284,7 +319,10 @@ async def test_a_denial_by_the_configuration_stays(desk: Desk) -> None:
     rules: JSON = {"default": "read_only", "rules": [{"then": "deny", "tool": "delete"}]}
     configuration = parse_configuration({"approval": rules})
     async with Bridge(configuration, toolbox=desk.toolbox) as bridge:
-        program = 'import tools\nawait tools.send(to="a")\nawait tools.send(to="b")\nawait tools.delete(name="c")'
+        program = (
+            'import tools\nawait tools.send(to="a")\nawait '
+            'tools.send(to="b")\nawait tools.delete(name="c")'
+        )
         run = await bridge.run_plan({"program": program})
         await grant(run)
         assert await settled(run) == "failed"
@@ -292,14 +330,18 @@ async def test_a_denial_by_the_configuration_stays(desk: Desk) -> None:
     assert desk.ran == ["send a", "send b"]
 
 
-def answered(machine: Machine, step: int, tool: Tool, changed: JSONObject | None = None) -> list[Effect]:
+def answered(
+    machine: Machine, step: int, tool: Tool, changed: JSONObject | None = None
+) -> list[Effect]:
     """Make a Request, answer it with a call of a tool, and return the effects that are due then."""
     machine.receive(RequestMade(step, "request", changed))
     machine.receive(SolutionProposed([{"_tool": tool.name, "to": "a"}], None))
     return machine.due()
 
 
-@pytest.mark.parametrize("parameters", [{}, {"properties": {"to": {"type": "string", "maxLength": 9}}}])
+@pytest.mark.parametrize(
+    "parameters", [{}, {"properties": {"to": {"type": "string", "maxLength": 9}}}]
+)
 def test_a_changed_tool_asks_again(parameters: JSONObject) -> None:
     tool_ = Tool("send", parameters={"type": "object"}, annotations=Annotations(read_only=False))
     context: list[JSON] = [{"type": "task", "task": "send"}]
@@ -323,7 +365,11 @@ def test_a_call_that_is_cancelled_before_its_grant_is_journaled_does_not_count()
     machine = Machine()
     machine.receive(RunStarted("solve", context, [tool_.to_json()], [], Settings().to_json(), None))
     machine.receive(RequestMade(0, "request"))
-    machine.receive(SolutionProposed([{"_tool": "send", "to": one} for one in ("a", "b", "c")], None, pattern="any"))
+    machine.receive(
+        SolutionProposed(
+            [{"_tool": "send", "to": one} for one in ("a", "b", "c")], None, pattern="any"
+        )
+    )
     first, second, third = machine.due()
     assert isinstance(first, AskApproval)
     assert isinstance(second, AskApproval)
@@ -331,7 +377,9 @@ def test_a_call_that_is_cancelled_before_its_grant_is_journaled_does_not_count()
     # The question about the third call is not asked yet.
     machine.receive(ApprovalAsked(0, first.approval, first.digest))
     machine.receive(ApprovalAsked(1, second.approval, second.digest))
-    machine.receive(CallDecided(0, first.digest, "approve", AT_TERMINAL, grant={"for": "run", "max": 5}))
+    machine.receive(
+        CallDecided(0, first.digest, "approve", AT_TERMINAL, grant={"for": "run", "max": 5})
+    )
     [given] = machine.grants
     assert given.used == 2
     machine.receive(CallStarted(0))
@@ -346,7 +394,7 @@ def test_a_call_that_is_cancelled_before_its_grant_is_journaled_does_not_count()
     assert [one.status.value for one in machine.history] == ["done", "cancelled", "cancelled"]
 
 
-# -- other runs ----------------------------------------------------------------------------------------------------
+# -- other runs ------------------------------------------------------------------------------------
 
 
 async def test_a_grant_does_not_reach_another_run(bridge: Bridge) -> None:
@@ -358,7 +406,9 @@ async def test_a_grant_does_not_reach_another_run(bridge: Bridge) -> None:
     assert (await waiting(second)).call["to"] == "a"
 
 
-async def test_a_grant_does_not_reach_the_run_of_an_idea_nor_back(bridge: Bridge, desk: Desk) -> None:
+async def test_a_grant_does_not_reach_the_run_of_an_idea_nor_back(
+    bridge: Bridge, desk: Desk
+) -> None:
     made = await bridge.run_plan(looping("x", "y"))
     await grant(made)
     assert await settled(made) == "done"
@@ -391,7 +441,11 @@ async def test_a_fork_has_no_grants(bridge: Bridge, desk: Desk) -> None:
     await grant(run)
     assert await settled(run) == "done"
     events = [one async for one in run.events()]
-    begun = next(place for place, one in enumerate(events, 1) if isinstance(one, CallStarted) and one.call == 1)
+    begun = next(
+        place
+        for place, one in enumerate(events, 1)
+        if isinstance(one, CallStarted) and one.call == 1
+    )
     desk.ran.clear()
     fork = await bridge.fork(run.id, begun)
 
@@ -402,7 +456,7 @@ async def test_a_fork_has_no_grants(bridge: Bridge, desk: Desk) -> None:
     assert list(fork.machine.grants) == []
 
 
-# -- after a crash -------------------------------------------------------------------------------------------------
+# -- after a crash ---------------------------------------------------------------------------------
 
 
 def cut(store: Store, whole: Run, events: Sequence[JSONObject], fingerprint: str) -> str:
@@ -417,7 +471,9 @@ def cut(store: Store, whole: Run, events: Sequence[JSONObject], fingerprint: str
 
 
 @pytest.mark.parametrize("make", [sending, looping])
-async def test_a_grant_is_counted_once_wherever_the_process_dies(tmp_path: Path, desk: Desk, make: type) -> None:
+async def test_a_grant_is_counted_once_wherever_the_process_dies(
+    tmp_path: Path, desk: Desk, make: type
+) -> None:
     async with Bridge(ASKS, toolbox=desk.toolbox, store=tmp_path / "store.sqlite") as bridge:
         whole = await bridge.run_plan(make("a", "b", "c", "d"))
         await grant(whole, {"for": "run", "max": 2})
@@ -426,11 +482,19 @@ async def test_a_grant_is_counted_once_wherever_the_process_dies(tmp_path: Path,
         assert await settled(run) == "done"
         journal = [one for _, one in bridge.store.runs.events(run.id)]
         decided = [event_from_json(one) for one in journal if one["event"] == "call_decided"]
-        assert [one.granted for one in decided if isinstance(one, CallDecided)] == [None, 0, 0, None]
+        assert [one.granted for one in decided if isinstance(one, CallDecided)] == [
+            None,
+            0,
+            0,
+            None,
+        ]
         record = bridge.store.runs.get(run.id)
         assert record is not None
         first = next(place for place, one in enumerate(journal) if one["event"] == "call_decided")
-        cuts = [cut(bridge.store, run, journal[:end], record.fingerprint) for end in range(first + 1, len(journal))]
+        cuts = [
+            cut(bridge.store, run, journal[:end], record.fingerprint)
+            for end in range(first + 1, len(journal))
+        ]
     for name in cuts:
         async with Bridge(ASKS, toolbox=desk.toolbox, store=tmp_path / "store.sqlite") as bridge:
             desk.ran.clear()
@@ -440,7 +504,9 @@ async def test_a_grant_is_counted_once_wherever_the_process_dies(tmp_path: Path,
                 # The only call that asks is the one after the two of the grant.
                 if asked.kind == "call":
                     assert asked.call["to"] == "d"
-                run.decide(asked.approval, "approve" if asked.kind == "call" else "retry", by=AT_TERMINAL)
+                run.decide(
+                    asked.approval, "approve" if asked.kind == "call" else "retry", by=AT_TERMINAL
+                )
             assert run.status == "done"
             [one] = run.machine.grants
             assert one.used == 2

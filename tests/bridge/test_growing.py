@@ -1,4 +1,6 @@
-"""A step of a long run costs little more than its first steps: what has not changed is not made again."""
+"""A step of a long run costs little more than its first steps: what has not changed is
+not made again.
+"""
 
 import itertools
 import json
@@ -34,7 +36,11 @@ async def run_of(steps: int, where: str) -> None:
         number = next(numbers)
         if number == steps:
             return '{"calls": [], "output": "done"}'
-        call = {"_tool": "double", "x": number, **({"_outputPath": f"k{number}"} if where == "state" else {})}
+        call = {
+            "_tool": "double",
+            "x": number,
+            **({"_outputPath": f"k{number}"} if where == "state" else {}),
+        }
         return json.dumps({"calls": [call], "output": None})
 
     limits = Limits(requests=steps + 1, calls=steps)
@@ -44,7 +50,9 @@ async def run_of(steps: int, where: str) -> None:
 
 
 @pytest.mark.parametrize("where", ["results", "state"])
-def test_a_request_hardly_costs_more_after_many_calls(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_hardly_costs_more_after_many_calls(
+    where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     compose, costs = Composer.compose, list[int]()
 
     def counted(self: Composer, machine: Machine, made: RequestMade | None = None) -> Request:

@@ -42,12 +42,16 @@ PLAN: JSONObject = {"calls": CALLS}
 def plan_text(run: Run) -> str:
     request = run.runner.request
     assert request is not None
-    [found] = [str(one["content"]) for one in request.texts if "Plan to follow" in str(one["content"])]
+    [found] = [
+        str(one["content"]) for one in request.texts if "Plan to follow" in str(one["content"])
+    ]
     return found
 
 
 def standing(run: Run) -> list[str]:
-    _, _, told = plan_text(run).partition("Where it stands (a call whose output path is written is done):\n")
+    _, _, told = plan_text(run).partition(
+        "Where it stands (a call whose output path is written is done):\n"
+    )
     return told.splitlines()
 
 
@@ -58,11 +62,22 @@ async def test_every_later_request_tells_which_calls_of_a_plan_are_done() -> Non
         assert "†state.name" in plan_text(run)
         run.submit(0, {"calls": [{"_tool": "look", "at": "Eve", "_outputPath": "name"}]})
         await run.wait(10)
-        assert standing(run) == ["0 look -> name: done", "1 look -> seen || missed: not done", "2 look: not done"]
-        made: list[JSON] = [{"_tool": "look", "at": "bad", "_outputPath": "seen || missed"}, *CALLS[2:]]
+        assert standing(run) == [
+            "0 look -> name: done",
+            "1 look -> seen || missed: not done",
+            "2 look: not done",
+        ]
+        made: list[JSON] = [
+            {"_tool": "look", "at": "bad", "_outputPath": "seen || missed"},
+            *CALLS[2:],
+        ]
         run.submit(1, {"calls": made})
         await run.wait(10)
-        assert standing(run) == ["0 look -> name: done", "1 look -> seen || missed: done", "2 look: done"]
+        assert standing(run) == [
+            "0 look -> name: done",
+            "1 look -> seen || missed: done",
+            "2 look: done",
+        ]
         # The plan itself stays as it was given.
         assert plan_text(run).startswith("Plan to follow where it fits:")
         assert "standing" not in plan_text(run)
@@ -70,9 +85,16 @@ async def test_every_later_request_tells_which_calls_of_a_plan_are_done() -> Non
 
 async def test_an_initial_state_shows_what_a_plan_has_done_already() -> None:
     async with Bridge(ASKS, toolbox=TOOLS) as bridge:
-        context: list[JSON] = [{"type": "plan", "plan": CALLS}, {"type": "state", "state": {"name": "Ada"}}]
+        context: list[JSON] = [
+            {"type": "plan", "plan": CALLS},
+            {"type": "state", "state": {"name": "Ada"}},
+        ]
         run = await bridge.solve("x", context=context)
-        assert standing(run) == ["0 look -> name: done", "1 look -> seen || missed: not done", "2 look: not done"]
+        assert standing(run) == [
+            "0 look -> name: done",
+            "1 look -> seen || missed: not done",
+            "2 look: not done",
+        ]
 
 
 async def test_with_instances_each_is_told_by_counts_and_a_few_names() -> None:
@@ -92,7 +114,10 @@ async def test_with_instances_each_is_told_by_counts_and_a_few_names() -> None:
             if "Plan to follow" in str(one["content"])
         )
         assert whole == [
-            "0 look -> name: done in 600 of 1,000 instances, not in i600, i601, i602, i603, i604 and 395 others",
+            (
+                "0 look -> name: done in 600 of 1,000 instances, not in i600, i601, i602, "
+                "i603, i604 and 395 others"
+            ),
             "1 look -> seen || missed: not done in all 1,000 instances",
             "2 look: not done in all 1,000 instances",
         ]
@@ -107,7 +132,9 @@ async def test_with_instances_each_is_told_by_counts_and_a_few_names() -> None:
 
 async def test_one_plan_over_a_thousand_instances_fails_and_asks_in_each_by_itself() -> None:
     # `i1` has nothing to give out, `i2` fails, `i3` is denied: no other instance is touched.
-    states: JSONObject = {f"i{number}": {"name": str(number), "extra": number} for number in range(1000)}
+    states: JSONObject = {
+        f"i{number}": {"name": str(number), "extra": number} for number in range(1000)
+    }
     states["i1"] = {"name": "1"}
     states["i2"] = {"name": "bad", "extra": 2}
     plan: JSON = {
@@ -118,7 +145,9 @@ async def test_one_plan_over_a_thousand_instances_fails_and_asks_in_each_by_itse
         ],
         "output": {"sent": "†state.sent", "extra": "†state.extra"},
     }
-    async with Bridge(ASKS.model_copy(update={"limits": Limits(calls=2000)}), toolbox=TOOLS) as bridge:
+    async with Bridge(
+        ASKS.model_copy(update={"limits": Limits(calls=2000)}), toolbox=TOOLS
+    ) as bridge:
         run = await bridge.run_plan(read_plan(plan))
         assert await run.wait(60) == "needs_approval"
         entries: list[Any] = run.approvals()
@@ -139,7 +168,10 @@ async def test_one_plan_over_a_thousand_instances_fails_and_asks_in_each_by_itse
             *["output"] * 3,
             "runtime",
         ]
-        assert any("output of i1: nothing supplies †state.extra" in str(one["error"]["message"]) for one in errors)
+        assert any(
+            "output of i1: nothing supplies †state.extra" in str(one["error"]["message"])
+            for one in errors
+        )
 
 
 async def test_an_output_no_instance_can_give_is_refused_before_anything_runs() -> None:

@@ -1,4 +1,6 @@
-"""Handlers of messages: what they change of a Request holds for it, also when the run is taken up again elsewhere."""
+"""Handlers of messages: what they change of a Request holds for it, also when the run is taken up
+again elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -56,19 +58,34 @@ def hidden(text: str) -> str:
 
 
 GUESS = Tool("guess", "Guess.", {"type": "object", "properties": {}}, {"type": "integer"})
-NARROW: JSONObject = {"type": "object", "properties": {"text": {"enum": ["a", "b"]}}, "required": ["text"]}
-CALM: JSONObject = {"type": "object", "properties": {"calm": {"type": "string"}}, "required": ["calm"]}
+NARROW: JSONObject = {
+    "type": "object",
+    "properties": {"text": {"enum": ["a", "b"]}},
+    "required": ["text"],
+}
+CALM: JSONObject = {
+    "type": "object",
+    "properties": {"calm": {"type": "string"}},
+    "required": ["calm"],
+}
 
 
 def only(message: Message, draft: Draft) -> None:
-    """Offer only the tools named, `shout` for two texts alone; `add` them where the run has not got them."""
+    """Offer only the tools named, `shout` for two texts alone; `add` them where the run
+    has not got them.
+    """
     named = message.value if isinstance(message.value, dict) else {}
     wanted = named.get("tools", [])
     listed = wanted if isinstance(wanted, list) else []
     kept = [one for one in draft.tools if one.name in listed]
-    kept = [dataclasses.replace(one, parameters=NARROW) if one.name == "shout" else one for one in kept]
+    kept = [
+        dataclasses.replace(one, parameters=NARROW) if one.name == "shout" else one for one in kept
+    ]
     here = {one.name: one for one in (*Toolbox(hidden).tools.values(), GUESS)}
-    draft.tools = [*kept, *(here[name] for name in listed if isinstance(name, str) and name in here)]
+    draft.tools = [
+        *kept,
+        *(here[name] for name in listed if isinstance(name, str) and name in here),
+    ]
     if "output" in named:
         draft.output_schema = CALM
 
@@ -80,7 +97,11 @@ def handlers() -> Handlers:
 
 
 def bridge_of(store: Path | None = None, own: Handlers | None = None) -> Bridge:
-    return Bridge(toolbox=Toolbox(add, shout, hidden), store=store, handlers=handlers() if own is None else own)
+    return Bridge(
+        toolbox=Toolbox(add, shout, hidden),
+        store=store,
+        handlers=handlers() if own is None else own,
+    )
 
 
 async def begun(bridge: Bridge, *listed: str, **more: bool) -> Run:
@@ -108,7 +129,11 @@ async def test_a_handler_leaves_tools_out_narrows_and_adds_them() -> None:
         unknown, narrowed = (str(one["error"]) for one in run.errors())
         assert "unknown tool 'add'" in unknown
         assert "text" in narrowed
-        calls = [call("shout", text="a"), call("hidden", text="†results.2"), call("guess", _output=5)]
+        calls = [
+            call("shout", text="a"),
+            call("hidden", text="†results.2"),
+            call("guess", _output=5),
+        ]
         run.submit(1, {"calls": calls})
         assert await run.wait() == "needs_solution"
         assert [run.value(f"†results.{place}") for place in (2, 3, 4)] == ["A", "<A>", 5]
@@ -124,7 +149,9 @@ async def test_a_handler_sets_the_schema_of_the_output() -> None:
         assert await run.result() == {"calm": "yes"}
 
 
-async def test_a_run_taken_up_again_takes_what_was_offered_whatever_handlers_say_now(tmp_path: Path) -> None:
+async def test_a_run_taken_up_again_takes_what_was_offered_whatever_handlers_say_now(
+    tmp_path: Path,
+) -> None:
     store = tmp_path / "ideas.sqlite"
     async with bridge_of(store) as bridge:
         run = await begun(bridge, "shout", "hidden", output=True)
@@ -157,7 +184,9 @@ async def test_what_a_handler_changed_holds_for_one_request() -> None:
 
     def changing(message: Message, draft: Draft) -> None:
         named = next(turns, None)
-        draft.tools = draft.tools if named is None else [one for one in draft.tools if one.name in named]
+        draft.tools = (
+            draft.tools if named is None else [one for one in draft.tools if one.name in named]
+        )
 
     own = Handlers()
     own.register("only", changing)
@@ -166,16 +195,28 @@ async def test_what_a_handler_changed_holds_for_one_request() -> None:
         seen: list[list[str]] = []
         for turn in range(3):
             seen.append(offered(run))
-            run.submit(turn, {"calls": [call(seen[-1][0], **({"a": 1, "b": 2} if turn != 1 else {"text": "x"}))]})
+            run.submit(
+                turn,
+                {
+                    "calls": [
+                        call(seen[-1][0], **({"a": 1, "b": 2} if turn != 1 else {"text": "x"}))
+                    ]
+                },
+            )
             await run.wait()
         assert seen == [["add"], ["shout"], ["add", "shout"]]
 
 
 @pytest.mark.parametrize(
     ("tools", "message"),
-    [(["add"], "tools of a handler: expected a Tool, found 'add'"), ([GUESS, GUESS], "'guess' is there twice")],
+    [
+        (["add"], "tools of a handler: expected a Tool, found 'add'"),
+        ([GUESS, GUESS], "'guess' is there twice"),
+    ],
 )
-async def test_a_handler_that_leaves_nonsense_gives_up_its_run_alone(tools: list[Any], message: str) -> None:
+async def test_a_handler_that_leaves_nonsense_gives_up_its_run_alone(
+    tools: list[Any], message: str
+) -> None:
     def wrong(_: Message, draft: Draft) -> None:
         draft.tools = tools
 
@@ -188,7 +229,7 @@ async def test_a_handler_that_leaves_nonsense_gives_up_its_run_alone(tools: list
         assert await (await bridge.solve("y")).wait() == "needs_solution"
 
 
-# -- handlers that fail, and handlers in files of tools ----------------------------------------------------------
+# -- handlers that fail, and handlers in files of tools --------------------------------------------
 
 FILE = """
 from ideabridge.bridge import Draft, Message
@@ -262,7 +303,9 @@ async def test_a_handler_that_raises_later_keeps_what_was_done(tmp_path: Path) -
         assert len(bridge.store.ideas.of_run(run.id)) == 3
 
 
-async def test_files_of_tools_bring_handlers_and_those_of_the_program_take_precedence(tmp_path: Path) -> None:
+async def test_files_of_tools_bring_handlers_and_those_of_the_program_take_precedence(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "own.py"
     file.write_text(FILE)
     toolbox = load_tool_file(file)
@@ -299,7 +342,7 @@ def test_what_cannot_be_a_handler_is_told() -> None:
             decorate()
 
 
-# -- reasoning before the calls --------------------------------------------------------------------------------
+# -- reasoning before the calls --------------------------------------------------------------------
 
 
 def thoughts_in(idea: Idea) -> Any:

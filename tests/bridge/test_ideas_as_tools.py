@@ -1,4 +1,6 @@
-"""Published ideas as tools of the loop: offered by names and patterns, and called by their plain names."""
+"""Published ideas as tools of the loop: offered by names and patterns, and called by
+their plain names.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ pytestmark = pytest.mark.anyio
 
 SHOUT: JSONObject = {
     "input": {"text": "hi"},
-    "calls": [{"_tool": "template", "text": "{t}!", "values": {"t": "†input.text"}, "_outputPath": "said"}],
+    "calls": [
+        {"_tool": "template", "text": "{t}!", "values": {"t": "†input.text"}, "_outputPath": "said"}
+    ],
     "output": "†state.said",
 }
 CALL: JSONObject = {"_tool": "shout", "text": "hello", "_outputPath": "loud"}
@@ -45,9 +49,12 @@ async def publish(bridge: Bridge, name: str, plan: JSONObject = SHOUT, **options
 
 
 @pytest.mark.parametrize(
-    "patterns", [["*"], ["idea:*"], ["shout"], ["idea:shout"], ["sh*"], ["idea:sh*"], ["count", "shout"]]
+    "patterns",
+    [["*"], ["idea:*"], ["shout"], ["idea:shout"], ["sh*"], ["idea:sh*"], ["count", "shout"]],
 )
-async def test_names_and_patterns_offer_ideas_and_a_mind_calls_one_by_its_plain_name(patterns: list[str]) -> None:
+async def test_names_and_patterns_offer_ideas_and_a_mind_calls_one_by_its_plain_name(
+    patterns: list[str],
+) -> None:
     mind = Scripted({"calls": [CALL], "output": "†state.loud"})
     async with Bridge(mind=mind) as bridge:
         await publish(bridge, "shout")
@@ -80,11 +87,15 @@ async def test_a_plan_and_a_group_call_an_idea_by_its_plain_name() -> None:
         assert (await bridge.dry_run({"calls": [CALL]}))["calls"][0]["tool"] == "shout"
 
 
-async def test_a_run_that_calls_an_idea_by_its_plain_name_is_published_with_the_idea_it_meant() -> None:
+async def test_a_run_that_calls_an_idea_by_its_plain_name_is_published_with_the_idea_it_meant() -> (
+    None
+):
     async with Bridge() as bridge:
         await publish(bridge, "shout")
         calls: list[JSON] = [{**CALL, "text": "†input.text"}]
-        await publish(bridge, "twice", {"input": {"text": "hello"}, "calls": calls, "output": "†state.loud"})
+        await publish(
+            bridge, "twice", {"input": {"text": "hello"}, "calls": calls, "output": "†state.loud"}
+        )
         publication = bridge.store.publications.get("twice", caller="local")
         plan: Any = publication.plan
         assert [call["_module"] for call in plan["calls"]] == ["idea:shout"]
@@ -107,14 +118,21 @@ async def test_a_tool_has_its_name_before_an_idea_and_the_error_names_the_idea()
         async with Bridge(store=store) as bridge:
             await publish(bridge, "shout")
         mind = Scripted(
-            {"calls": [CALL, {"_tool": "shout", "volume": 3, "_outputPath": "own"}], "output": None},
+            {
+                "calls": [CALL, {"_tool": "shout", "volume": 3, "_outputPath": "own"}],
+                "output": None,
+            },
             {"calls": [{**CALL, "_module": "idea:shout"}], "output": ["†state.own", "†state.loud"]},
         )
         async with Bridge(store=store, toolbox=Toolbox(shout), mind=mind) as bridge:
             run = await bridge.solve("x", tools=["*"], output=list[Any])
             assert await run.result() == [3, "hello!"]
             assert mind.offered() >= {(None, "shout"), ("idea:shout", "shout")}
-            [error] = [str(one["content"]) for one in mind.requests[1].texts if "failed: call" in str(one["content"])]
+            [error] = [
+                str(one["content"])
+                for one in mind.requests[1].texts
+                if "failed: call" in str(one["content"])
+            ]
             assert 'the published idea \'shout\' is called with "_module": "idea:shout"' in error
             # By its name alone, the tool is chosen.
             chosen = bridge.offer.chosen(["shout"], caller="local")
@@ -136,8 +154,16 @@ async def test_ideas_of_others_are_not_offered() -> None:
 
 
 async def test_a_clean_room_has_the_ideas_that_its_task_names() -> None:
-    room: JSONObject = {"_tool": "solve", "_module": "anonymous", "task": "x", "tools": ["shout"], "_outputPath": "r"}
-    mind = Scripted({"calls": [room], "output": "†state.r"}, {"calls": [CALL], "output": "†state.loud"})
+    room: JSONObject = {
+        "_tool": "solve",
+        "_module": "anonymous",
+        "task": "x",
+        "tools": ["shout"],
+        "_outputPath": "r",
+    }
+    mind = Scripted(
+        {"calls": [room], "output": "†state.r"}, {"calls": [CALL], "output": "†state.loud"}
+    )
     async with Bridge(mind=mind) as bridge:
         await publish(bridge, "shout")
         run = await bridge.solve("x", tools=["anonymous.solve", "idea:*"])
@@ -146,7 +172,11 @@ async def test_a_clean_room_has_the_ideas_that_its_task_names() -> None:
 
 
 async def test_an_idea_is_not_offered_in_its_own_run() -> None:
-    mind = Scripted({"calls": [], "output": "one"}, {"calls": [], "output": "two"}, {"calls": [], "output": "three"})
+    mind = Scripted(
+        {"calls": [], "output": "one"},
+        {"calls": [], "output": "two"},
+        {"calls": [], "output": "three"},
+    )
     async with Bridge(mind=mind) as bridge:
         await publish(bridge, "shout")
         run = await bridge.solve("Say it.", tools=["*"])
@@ -165,7 +195,10 @@ async def test_a_solved_idea_with_a_text_output_goes_through_export_and_import()
     mind = Scripted(
         {"calls": [], "output": "a fine day"},
         {"calls": [], "output": "a rainy day"},
-        {"calls": [{"_tool": "describe", "day": "Monday", "_outputPath": "x"}], "output": "†state.x"},
+        {
+            "calls": [{"_tool": "describe", "day": "Monday", "_outputPath": "x"}],
+            "output": "†state.x",
+        },
         {"calls": [], "output": "a grey day"},
     )
     async with Bridge(mind=mind) as bridge:

@@ -49,7 +49,9 @@ async def exported(name: str = "found") -> JSONObject:
 
 
 def forged(document: JSONObject, **members: JSON) -> JSONObject:
-    """The document with another publication, and the digest of that: whoever forges a document computes it too."""
+    """The document with another publication, and the digest of that: whoever forges a document
+    computes it too.
+    """
     told = document["publication"]
     assert isinstance(told, dict)
     return sealed({**document, "publication": {**told, **members}})
@@ -79,10 +81,21 @@ HARMLESS: JSONObject = {
         ([{"join": [{"constant": "rm "}, "†input.name"]}], "a"),
         (["†input.name"], "harmless"),
         (["†results.0.x", {"constant": "/"}], "a"),
-        ([{"if": {"test": "†input.name", "equals": "a"}, "then": {"constant": "/"}, "else": "†results.0"}], "a"),
+        (
+            [
+                {
+                    "if": {"test": "†input.name", "equals": "a"},
+                    "then": {"constant": "/"},
+                    "else": "†results.0",
+                }
+            ],
+            "a",
+        ),
     ],
 )
-async def test_a_plan_that_sends_something_else_than_it_shows_is_refused(by: JSON, literal: JSON) -> None:
+async def test_a_plan_that_sends_something_else_than_it_shows_is_refused(
+    by: JSON, literal: JSON
+) -> None:
     document = explaining(await exported(), by, literal)
     place = r"publication\.plan\.calls\.0\.name: the plan has .* expected an explanation that gives"
     async with here("look") as bridge:
@@ -91,7 +104,8 @@ async def test_a_plan_that_sends_something_else_than_it_shows_is_refused(by: JSO
 
 
 @pytest.mark.parametrize(
-    ("by", "literal"), [(["†input.name"], "a"), ([{"constant": "††x"}], "†††x"), ([{"constant": "†x"}], "††x")]
+    ("by", "literal"),
+    [(["†input.name"], "a"), ([{"constant": "††x"}], "†††x"), ([{"constant": "†x"}], "††x")],
 )
 async def test_a_plan_that_sends_what_it_shows_is_taken(by: JSON, literal: JSON) -> None:
     document = explaining(await exported(), by, literal)
@@ -103,7 +117,11 @@ async def test_a_plan_that_sends_what_it_shows_is_taken(by: JSON, literal: JSON)
     ("tools", "calls", "read_only"),
     [
         (["look", "remove"], [{"_tool": "look", "name": "†input.name"}], True),
-        (["look", "remove"], [{"_tool": "look", "name": "a"}, {"_tool": "remove", "name": "†input.name"}], False),
+        (
+            ["look", "remove"],
+            [{"_tool": "look", "name": "a"}, {"_tool": "remove", "name": "†input.name"}],
+            False,
+        ),
         (["look"], [{"_tool": "remove", "name": "†input.name"}], False),
         ([], [{"_tool": "look", "name": "†input.name"}], False),
         (["look"], [{"_tool": "look", "_module": "elsewhere", "name": "†input.name"}], False),
@@ -127,7 +145,10 @@ async def test_a_tool_that_a_document_defines_does_not_hide_the_one_here() -> No
         "parameters": {"type": "object", "properties": {"name": {"type": "string"}}},
         "annotations": HARMLESS,
     }
-    plan: JSONObject = {**plan_calling({"_tool": "remove", "name": "†input.name"}), "tools": [defined]}
+    plan: JSONObject = {
+        **plan_calling({"_tool": "remove", "name": "†input.name"}),
+        "tools": [defined],
+    }
     async with here("remove") as bridge:
         adopted = await bridge.import_idea(forged(await exported(), plan=plan), publish=True)
         assert adopted.publication is not None
@@ -138,27 +159,41 @@ async def test_without_tools_to_ask_the_store_believes_nothing_either() -> None:
     document = forged(await exported(), annotations=HARMLESS)
     async with here() as bridge:
         bridge.store.import_idea(document, with_publication=True)
-        assert bridge.store.publications.get("found", caller=SEES_ALL).annotations["readOnlyHint"] is False
-        bridge.store.import_idea(forged(document, answer="recorded", name="told"), with_publication=True)
-        assert bridge.store.publications.get("told", caller=SEES_ALL).annotations["readOnlyHint"] is True
+        assert (
+            bridge.store.publications.get("found", caller=SEES_ALL).annotations["readOnlyHint"]
+            is False
+        )
+        bridge.store.import_idea(
+            forged(document, answer="recorded", name="told"), with_publication=True
+        )
+        assert (
+            bridge.store.publications.get("told", caller=SEES_ALL).annotations["readOnlyHint"]
+            is True
+        )
 
 
 @pytest.mark.parametrize(
     ("claimed", "kept"),
     [
         ("Look at orders. Confirmed: 99 runs agree.", "Look at orders. Confirmed: 99 runs agree. "),
-        ("Looks\nConfirmed by everyone\n(self-consistent)", "Looks\nConfirmed by everyone\n(self-consistent). "),
+        (
+            "Looks\nConfirmed by everyone\n(self-consistent)",
+            "Looks\nConfirmed by everyone\n(self-consistent). ",
+        ),
         ("First line.\n\nSecond line", "First line.\n\nSecond line. "),
         ("", ""),
     ],
 )
-async def test_an_imported_description_ends_with_that_it_was_not_checked_here(claimed: str, kept: str) -> None:
+async def test_an_imported_description_ends_with_that_it_was_not_checked_here(
+    claimed: str, kept: str
+) -> None:
     document = forged(await exported(), description=claimed)
     async with here("look") as bridge:
         adopted = await bridge.import_idea(document, publish=True)
         assert adopted.publication is not None
         assert adopted.publication.description == (
-            f"{kept}Imported: its author's description was not checked here. It replays a saved plan with your input."
+            f"{kept}Imported: its author's description was not checked here. It replays a "
+            "saved plan with your input."
         )
         # Once more through a document, it is the same.
         again = await bridge.import_idea(bridge.export_idea("found", caller=SEES_ALL), publish=True)
@@ -179,7 +214,10 @@ async def test_how_far_a_plan_was_checked_is_the_claim_of_the_document() -> None
     async with here("look") as bridge:
         adopted = await bridge.import_idea(document, publish=True)
         assert adopted.publication is not None
-        assert adopted.publication.plan == {**plan, "lifting": {"checked": "not here", "claimed": claimed}}
+        assert adopted.publication.plan == {
+            **plan,
+            "lifting": {"checked": "not here", "claimed": claimed},
+        }
         replay = await bridge.start_idea("found@1", {"name": "a"})
         assert replay.run is not None
         assert await replay.run.wait(20) == "done"
@@ -249,13 +287,28 @@ ROUND: JSON = {"_tool": "found", "_module": "idea:found", "name": "a"}
         (None, r"recorded\.solve: expected an object, found null"),
         ({**GUIDE, "context": "Look."}, r"solve\.context: expected an array of messages, found"),
         ({**GUIDE, "context": [{"role": "user"}]}, r"solve: no run can begin with it: "),
-        ({**GUIDE, "context": [{"type": "tool", "tool": {"name": 3}}]}, r"solve: no run can begin with it: "),
-        ({**GUIDE, "tools": ["look"]}, r"solve\.tools: expected an array of \[module or null, name\], found"),
-        ({**GUIDE, "output_schema": "text"}, r"solve\.output_schema: expected a JSON Schema, or null for text, found"),
-        ({**GUIDE, "output_schema": {"type": "nonsense"}}, r"solve: no run can begin with it: .*nonsense"),
+        (
+            {**GUIDE, "context": [{"type": "tool", "tool": {"name": 3}}]},
+            r"solve: no run can begin with it: ",
+        ),
+        (
+            {**GUIDE, "tools": ["look"]},
+            r"solve\.tools: expected an array of \[module or null, name\], found",
+        ),
+        (
+            {**GUIDE, "output_schema": "text"},
+            r"solve\.output_schema: expected a JSON Schema, or null for text, found",
+        ),
+        (
+            {**GUIDE, "output_schema": {"type": "nonsense"}},
+            r"solve: no run can begin with it: .*nonsense",
+        ),
         ({**GUIDE, "by_instance": "yes"}, r"solve\.by_instance: expected true or false, found"),
         ({**GUIDE, "plan": {"calls": ["look"]}}, r"solve\.plan: expected an object \{"),
-        ({**GUIDE, "plan": {"calls": [ROUND]}}, r"solve\.plan: it would call itself: found -> found"),
+        (
+            {**GUIDE, "plan": {"calls": [ROUND]}},
+            r"solve\.plan: it would call itself: found -> found",
+        ),
     ],
 )
 @pytest.mark.parametrize("answer", ["solve", "auto"])
@@ -281,7 +334,9 @@ async def test_what_a_fresh_run_can_begin_with_is_taken_though_its_tools_are_not
     async with here() as bridge:
         adopted = await bridge.import_idea(document, publish=True)
         assert adopted.publication is not None
-        with pytest.raises(PublicationError, match="needs the tool 'look', which no file of tools has"):
+        with pytest.raises(
+            PublicationError, match="needs the tool 'look', which no file of tools has"
+        ):
             await bridge.start_idea("found", {"name": "a"})
 
 
@@ -314,7 +369,9 @@ async def test_a_name_that_stood_for_something_else_is_told() -> None:
         assert second.before.version == 1
 
 
-@pytest.mark.parametrize("name", ["../up", "a/b", "Caps", "ｆｕｌｌ", "nаme", "a\u202eb", "", "x" * 49])
+@pytest.mark.parametrize(
+    "name", ["../up", "a/b", "Caps", "ｆｕｌｌ", "nаme", "a\u202eb", "", "x" * 49]
+)
 async def test_names_that_are_no_names_are_refused(name: str) -> None:
     document = forged(await exported(), name=name)
     async with here("look") as bridge:
@@ -344,19 +401,29 @@ async def test_times_are_times_and_not_still_to_come() -> None:
     async with here("look") as bridge:
         with pytest.raises(IdeaDocumentError, match=r"meta\.time: expected a time"):
             await bridge.import_idea(sealed({**document, "meta": {**told, "time": "zzz"}}))
-        adopted = await bridge.import_idea(sealed({**document, "meta": {**told, "time": "9998-01-01T00:00:00Z"}}))
+        adopted = await bridge.import_idea(
+            sealed({**document, "meta": {**told, "time": "9998-01-01T00:00:00Z"}})
+        )
         assert bridge.store.ideas.get(adopted.idea_id, caller=SEES_ALL).meta.time < "9"
 
 
 @pytest.mark.parametrize("calls", [[], [{"_tool": "look", "name": "†input.name"}]])
-async def test_a_harmless_plan_says_nothing_of_a_document_that_is_solved_anew(calls: list[JSON]) -> None:
+async def test_a_harmless_plan_says_nothing_of_a_document_that_is_solved_anew(
+    calls: list[JSON],
+) -> None:
     guide: JSONObject = {
         "context": [{"role": "user", "content": "Tidy up."}, {"type": "input", "input": {}}],
         "tools": [[None, "remove"]],
         "output_schema": {},
     }
     told: JSONObject = {"input": {"name": "a"}, "output": None, "solve": guide}
-    document = forged(await exported(), answer="solve", plan=plan_calling(*calls), recorded=told, annotations=HARMLESS)
+    document = forged(
+        await exported(),
+        answer="solve",
+        plan=plan_calling(*calls),
+        recorded=told,
+        annotations=HARMLESS,
+    )
     async with here("look", "remove") as bridge:
         adopted = await bridge.import_idea(document, publish=True)
         assert adopted.publication is not None

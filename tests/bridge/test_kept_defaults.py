@@ -1,4 +1,5 @@
-"""What was silent by construction: words for another project, one of two values that belong together, a name in a text.
+"""What was silent by construction: words for another project, one of two values that belong
+together, a name in a text.
 
 Each is assumed in a call that reads, and asks before a call that changes something.
 """
@@ -45,14 +46,26 @@ def invite(name: str, mail: str) -> str:
 @tool(read_only=False)
 def create(title: str) -> JSONObject:
     """Create an issue, whose id is the length of its title."""
-    return {"id": len(title), "title": title, "state": "open", "votes": 0, "author": "ann", "comments": 0}
+    return {
+        "id": len(title),
+        "title": title,
+        "state": "open",
+        "votes": 0,
+        "author": "ann",
+        "comments": 0,
+    }
 
 
 @tool(read_only=True)
 def cities(country: str) -> list[JSON]:
     """The cities of a country."""
     return [
-        {"name": f"{country} {number}", "lat": 40 + number, "lon": 10 + 3 * number, "people": 900 + number}
+        {
+            "name": f"{country} {number}",
+            "lat": 40 + number,
+            "lon": 10 + 3 * number,
+            "people": 900 + number,
+        }
         for number in range(6)
     ]
 
@@ -64,8 +77,14 @@ def weather(latitude: int, longitude: int, days: int) -> str:
 
 
 PAGES = {
-    "anvil": "The anvil project. Its maintainer is reached at ann@first.example, ticket 4711, sorted by votes.",
-    "cog": "The cog project. Its maintainer is reached at bob@other.example, ticket 5220, sorted by likes.",
+    "anvil": (
+        "The anvil project. Its maintainer is reached at ann@first.example, "
+        "ticket 4711, sorted by votes."
+    ),
+    "cog": (
+        "The cog project. Its maintainer is reached at bob@other.example, "
+        "ticket 5220, sorted by likes."
+    ),
 }
 
 
@@ -79,13 +98,18 @@ def page_of(project: str) -> str:
 def languages(project: str) -> list[JSON]:
     """The translations of a project, of which there are many."""
     listed = ("de", "en", "fr", "it", "es", "pl")
-    return [{"code": f"{project}-{code}", "short": code, "done": number * 17} for number, code in enumerate(listed)]
+    return [
+        {"code": f"{project}-{code}", "short": code, "done": number * 17}
+        for number, code in enumerate(listed)
+    ]
 
 
 TOOLS = Toolbox(owner_of, search, query, invite, create, cities, weather, page_of, languages)
 
 
-async def published(bridge: Bridge, given: JSONObject, *turns: JSONObject, output: type[object] | None = None) -> Run:
+async def published(
+    bridge: Bridge, given: JSONObject, *turns: JSONObject, output: type[object] | None = None
+) -> Run:
     """A run by a mind that copies what it sees, published as `it`."""
     run = await bridge.solve("Do it", input=given, output=output, mind="turns")
     for number, turn in enumerate(turns):
@@ -118,7 +142,10 @@ async def test_words_that_a_mind_wrote_for_another_project_are_told() -> None:
     async with Bridge(toolbox=TOOLS) as bridge:
         turns: list[JSONObject] = [
             {"calls": [call("owner_of", project="anvil")]},
-            {"calls": [call("search", project="anvil", words="slow rust builds", limit=5)], "output": "†results.1"},
+            {
+                "calls": [call("search", project="anvil", words="slow rust builds", limit=5)],
+                "output": "†results.1",
+            },
         ]
         await published(bridge, {"project": "anvil"}, *turns)
         output, assumed, _ = await answered(bridge, project="cog")
@@ -130,7 +157,9 @@ async def test_words_that_a_mind_wrote_for_another_project_are_told() -> None:
 
 async def test_one_of_two_values_that_belong_together_does_not_silently_stay() -> None:
     async with Bridge(toolbox=TOOLS) as bridge:
-        turns: list[JSONObject] = [{"calls": [call("invite", name="Ann", mail="ann@x")], "output": "†results.0"}]
+        turns: list[JSONObject] = [
+            {"calls": [call("invite", name="Ann", mail="ann@x")], "output": "†results.0"}
+        ]
         await published(bridge, {}, *turns)
         output, assumed, asked = await answered(bridge, name="Bob")
         assert output == "Bob <ann@x>"
@@ -160,7 +189,10 @@ async def test_a_name_within_a_query_does_not_silently_stay() -> None:
         sql = "SELECT * FROM orders WHERE customer = 'Anvil Ltd' AND city = 'Rome'"
         turns: list[JSONObject] = [{"calls": [call("query", sql=sql)], "output": "†results.0"}]
         await published(bridge, {"customer": "Anvil Ltd", "city": "Rome"}, *turns)
-        for given in ({"customer": "Cog Inc", "city": "Rome"}, {"customer": "Cog Inc", "city": "Oslo"}):
+        for given in (
+            {"customer": "Cog Inc", "city": "Rome"},
+            {"customer": "Cog Inc", "city": "Oslo"},
+        ):
             _, assumed, _ = await answered(bridge, **given)
             assert "calls.0.sql" in assumed
 
@@ -181,7 +213,9 @@ async def test_one_of_two_numbers_of_one_object_does_not_silently_stay() -> None
             assert "calls.1.longitude" not in assumed
 
 
-async def test_a_number_that_a_call_made_is_followed_and_nothing_is_said_where_it_is_the_same() -> None:
+async def test_a_number_that_a_call_made_is_followed_and_nothing_is_said_where_it_is_the_same() -> (
+    None
+):
     async with Bridge(toolbox=TOOLS) as bridge:
         turns: list[JSONObject] = [{"calls": [call("create", title="a")]}, {"output": 1}]
         await published(bridge, {"title": "a"}, *turns, output=int)
@@ -194,14 +228,19 @@ async def test_a_number_that_a_call_made_is_followed_and_nothing_is_said_where_i
 @pytest.mark.parametrize("judged", [True, 5])
 async def test_what_a_mind_judged_or_counted_is_told(judged: bool | int) -> None:
     async with Bridge(toolbox=TOOLS) as bridge:
-        turns: list[JSONObject] = [{"calls": [call("owner_of", project="anvil")]}, {"output": judged}]
+        turns: list[JSONObject] = [
+            {"calls": [call("owner_of", project="anvil")]},
+            {"output": judged},
+        ]
         await published(bridge, {"project": "anvil"}, *turns, output=type(judged))
         output, assumed, _ = await answered(bridge, project="cog")
         assert (output, assumed["output"]) == (judged, "recorded value")
 
 
 @pytest.mark.parametrize(("name", "copied"), [("words", "ann@first.example"), ("limit", 4711)])
-async def test_a_part_of_an_earlier_text_is_told_where_it_is_the_default(name: str, copied: str | int) -> None:
+async def test_a_part_of_an_earlier_text_is_told_where_it_is_the_default(
+    name: str, copied: str | int
+) -> None:
     async with Bridge(toolbox=TOOLS) as bridge:
         values: JSONObject = {"words": "roof", "limit": 5, name: copied}
         turns: list[JSONObject] = [
@@ -225,7 +264,10 @@ async def test_verify_names_such_a_default_in_a_tool_of_an_earlier_version() -> 
     async with Bridge(toolbox=TOOLS) as bridge:
         turns: list[JSONObject] = [
             {"calls": [call("page_of", project="anvil")]},
-            {"calls": [call("search", project="anvil", words="ann@first.example", limit=5)], "output": "†results.1"},
+            {
+                "calls": [call("search", project="anvil", words="ann@first.example", limit=5)],
+                "output": "†results.1",
+            },
         ]
         await published(bridge, {"project": "anvil"}, *turns)
         store = bridge.store.publications
@@ -233,7 +275,9 @@ async def test_verify_names_such_a_default_in_a_tool_of_an_earlier_version() -> 
         plan = now.plan or {}
         explained = plan["explained"]
         assert isinstance(explained, list)
-        left: list[JSON] = [form for form in explained if isinstance(form, dict) and form.get("why") != COPIED_PART]
+        left: list[JSON] = [
+            form for form in explained if isinstance(form, dict) and form.get("why") != COPIED_PART
+        ]
         assert len(left) < len(explained)
         store.publish(
             "earlier",
@@ -257,12 +301,18 @@ async def test_a_part_of_an_earlier_text_is_asked_about_before_a_change() -> Non
     async with Bridge(toolbox=TOOLS) as bridge:
         turns: list[JSONObject] = [
             {"calls": [call("page_of", project="anvil")]},
-            {"calls": [call("invite", name="Ann", mail="ann@first.example")], "output": "†results.1"},
+            {
+                "calls": [call("invite", name="Ann", mail="ann@first.example")],
+                "output": "†results.1",
+            },
         ]
         await published(bridge, {"project": "anvil"}, *turns)
         output, _, asked = await answered(bridge, project="cog")
         assert output == "Ann <ann@first.example>"
-        assert any(f'calls.1.mail is "ann@first.example" (†input.mail): {COPIED_PART}' in why for why in asked)
+        assert any(
+            f'calls.1.mail is "ann@first.example" (†input.mail): {COPIED_PART}' in why
+            for why in asked
+        )
         _, _, asked = await answered(bridge, project="cog", mail="bob@other.example")
         assert not any("calls.1.mail" in why for why in asked)
 

@@ -1,4 +1,6 @@
-"""A module that is not up at the start comes up later: by itself, and at once where something needs it."""
+"""A module that is not up at the start comes up later: by itself, and at once where
+something needs it.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ class Late:
         self.entry = {"url": f"http://127.0.0.1:{port}/mcp"}
 
     def configuration(self, **keys: Any) -> Configuration:
-        return parse_configuration({"mcpServers": {"bank": {**self.entry, **keys}}, "approval": "allow_all"})
+        return parse_configuration(
+            {"mcpServers": {"bank": {**self.entry, **keys}}, "approval": "allow_all"}
+        )
 
     @property
     def ledger(self) -> list[str]:
@@ -100,7 +104,9 @@ async def test_it_comes_up_by_itself_and_its_tools_appear(kind: str, tmp_path: P
         assert status.away is not None
         long = dataclasses.replace(status, away=3725.4)
         assert long.why.endswith("; away for 1:02:05; next try in 1 s")
-        with pytest.raises(PlanError, match=r"unknown tool 'pax'.*bank \(.*; (next try in|it is tried)"):
+        with pytest.raises(
+            PlanError, match=r"unknown tool 'pax'.*bank \(.*; (next try in|it is tried)"
+        ):
             await bridge.run_plan(read_plan({"calls": [{"_tool": "pax"}]}))
         assert bridge.tools() == [one for one in bridge.tools() if one.module is None]
         await bank.open()
@@ -213,7 +219,9 @@ async def test_what_refuses_us_is_not_hammered(tmp_path: Path) -> None:
 
     listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
     port = listener.extra(anyio.abc.SocketAttribute.local_port)
-    configuration = parse_configuration({"mcpServers": {"bank": {"url": f"http://127.0.0.1:{port}/mcp"}}})
+    configuration = parse_configuration(
+        {"mcpServers": {"bank": {"url": f"http://127.0.0.1:{port}/mcp"}}}
+    )
     async with listener, anyio.create_task_group() as group:
         group.start_soon(listener.serve, refuse)
         async with Bridge(configuration) as bridge:

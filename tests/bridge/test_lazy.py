@@ -9,10 +9,23 @@ from typing import Any, cast
 import anyio
 import pytest
 
-from ideabridge.bridge import ApprovalRequest, Bridge, Decision, PlanError, RunFailedError, read_plan
+from ideabridge.bridge import (
+    ApprovalRequest,
+    Bridge,
+    Decision,
+    PlanError,
+    RunFailedError,
+    read_plan,
+)
 from ideabridge.bridge.configuration import parse_configuration
 from ideabridge.bridge.errors import DecisionError, SettledTurnError
-from ideabridge.bridge.loop.event import JournalError, PlanAsked, PlanDecided, RequestMade, decider_of
+from ideabridge.bridge.loop.event import (
+    JournalError,
+    PlanAsked,
+    PlanDecided,
+    RequestMade,
+    decider_of,
+)
 from ideabridge.bridge.runs import people
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.store.users import SEES_ALL
@@ -80,7 +93,8 @@ async def test_a_plan_waits_and_its_calls_still_ask_once_it_is_accepted() -> Non
         assert (run.calls(), RAN) == ([], [])
         run.decide(entry["approval"], "approve", by="Ann")
         assert await run.wait(10) == "needs_approval"
-        # Accepting a plan is no blanket approval: what changes things asks with its references resolved.
+        # Accepting a plan is no blanket approval: what changes things asks with its
+        # references resolved.
         asked = only(run)
         assert asked["call"] == {"_tool": "send", "_outputPath": "sent", "text": "Ada"}
         assert RAN == ["look Ada"]
@@ -160,7 +174,12 @@ async def test_by_turns_a_denied_plan_comes_back_with_the_reason() -> None:
         run.submit(2, {"calls": [CALLS[0]]})
         await run.wait(10)
         first = only(run)["approval"]
-        run.decide(first, "edit", by="Ann", plan={"calls": [{"_tool": "look", "at": "Eve", "_outputPath": "name"}]})
+        run.decide(
+            first,
+            "edit",
+            by="Ann",
+            plan={"calls": [{"_tool": "look", "at": "Eve", "_outputPath": "name"}]},
+        )
         assert await run.wait(10) == "needs_solution"
         told = context(run)
         assert '"at": "Eve"' in told
@@ -169,7 +188,12 @@ async def test_by_turns_a_denied_plan_comes_back_with_the_reason() -> None:
         run.submit(3, {"calls": [], "output": "†state.name"})
         assert await run.wait(10) == "done"
         assert run.answer()["output"] == "Eve"
-        assert [one.meta.outcome for one in bridge.store.ideas.of_run(run.id)] == ["open", "open", "open", "done"]
+        assert [one.meta.outcome for one in bridge.store.ideas.of_run(run.id)] == [
+            "open",
+            "open",
+            "open",
+            "done",
+        ]
 
 
 async def test_a_mind_that_streams_is_held_and_told_what_is_wrong() -> None:
@@ -187,9 +211,12 @@ async def test_a_mind_that_streams_is_held_and_told_what_is_wrong() -> None:
         first = only(run)["approval"]
         run.decide(first, "deny", by="Ann", reason="no letters")
         assert await run.wait(10) == "needs_approval"
-        # The second was malformed and the third broke off: nothing of either ran, and nobody was asked.
+        # The second was malformed and the third broke off: nothing of either ran, and
+        # nobody was asked.
         assert len(mind.requests) == 4
-        said = ["\n".join(str(one["content"]) for one in request.texts) for request in mind.requests]
+        said = [
+            "\n".join(str(one["content"]) for one in request.texts) for request in mind.requests
+        ]
         assert "no letters" in said[1]
         assert "nothing supplies †state.nothing" in said[2]
         assert "the answer broke off" in said[3]
@@ -199,7 +226,9 @@ async def test_a_mind_that_streams_is_held_and_told_what_is_wrong() -> None:
         assert (run.answer()["output"], RAN) == ("Ada", ["look Ada"])
 
 
-async def test_a_plan_that_waits_survives_restarts_and_a_decision_holds_for_it_alone(tmp_path: Path) -> None:
+async def test_a_plan_that_waits_survives_restarts_and_a_decision_holds_for_it_alone(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "store.sqlite"
     async with Bridge(ASKS, toolbox=TOOLS, store=path) as bridge:
         run = await bridge.solve("Tell Ada.", planning="lazy")
@@ -298,7 +327,9 @@ async def test_a_plan_over_a_thousand_instances_is_shown_once() -> None:
         entry = only(run)
         assert len(json.dumps(entry)) < 2000
         assert entry["plan"]["instances"] == 1000
-        assert entry["plan"]["calls"] == [{"_tool": "look", "at": "†state.name", "_outputPath": "seen"}]
+        assert entry["plan"]["calls"] == [
+            {"_tool": "look", "at": "†state.name", "_outputPath": "seen"}
+        ]
         assert entry["plan"]["dry_run"]["layers"] == [[0]]
         edited: list[JSON] = [{"_tool": "look", "at": ["†state.name"], "_outputPath": "seen"}]
         run.decide(entry["approval"], "edit", by="Ann", plan={"calls": edited})

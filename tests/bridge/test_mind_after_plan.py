@@ -1,4 +1,6 @@
-"""A published plan that leaves something open: a mind goes on from there, where the publication allows it."""
+"""A published plan that leaves something open: a mind goes on from there, where the
+publication allows it.
+"""
 
 from __future__ import annotations
 
@@ -46,8 +48,16 @@ SENDING: JSONObject = {
     "output": {"said": "†state.sent"},
     "explained": [{"at": ["calls", "1", "to"], "by": ["†results.0.people.0.mail"], "runs": 3}],
 }
-INPUT: JSONObject = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
-OUTPUT: JSONObject = {"type": "object", "properties": {"said": {"type": "string"}}, "required": ["said"]}
+INPUT: JSONObject = {
+    "type": "object",
+    "properties": {"name": {"type": "string"}},
+    "required": ["name"],
+}
+OUTPUT: JSONObject = {
+    "type": "object",
+    "properties": {"said": {"type": "string"}},
+    "required": ["said"],
+}
 GUIDE: JSONObject = {
     "context": [{"role": "user", "content": "Greet somebody."}],
     "tools": [[None, "find"], [None, "send"]],
@@ -56,7 +66,9 @@ GUIDE: JSONObject = {
     "plan": {"calls": SENDING["calls"], "output": SENDING["output"]},
 }
 BY_HAND: JSONObject = {
-    "calls": [{"_tool": "send", "to": "office@example.org", "text": "hello", "_outputPath": "sent"}],
+    "calls": [
+        {"_tool": "send", "to": "office@example.org", "text": "hello", "_outputPath": "sent"}
+    ],
     "output": {"said": "†state.sent"},
 }
 
@@ -75,16 +87,24 @@ class Mind:
         yield json.dumps(self.answers.pop(0), ensure_ascii=False)
 
 
-def published(store: Path, guide: JSONObject | None = GUIDE, schema: JSONObject | None = OUTPUT, **plan: Any) -> Path:
+def published(
+    store: Path, guide: JSONObject | None = GUIDE, schema: JSONObject | None = OUTPUT, **plan: Any
+) -> Path:
     solve: dict[str, JSON] = {} if guide is None else {"solve": guide}
-    recorded: JSON = {"input": {"name": "ann"}, "output": {"said": "sent to ann@example.org"}, **solve}
+    recorded: JSON = {
+        "input": {"name": "ann"},
+        "output": {"said": "sent to ann@example.org"},
+        **solve,
+    }
     publish(store, "greet", {**SENDING, **plan}, schema, input_schema=INPUT, recorded=recorded)
     RAN.clear()
     return store
 
 
 def bridge(store: Path, mind: Mind | None = None) -> Bridge:
-    return Bridge(Configuration(approval="allow_all"), toolbox=Toolbox(find, send), store=store, mind=mind)
+    return Bridge(
+        Configuration(approval="allow_all"), toolbox=Toolbox(find, send), store=store, mind=mind
+    )
 
 
 async def greet(here: Bridge, name: str) -> Run:
@@ -126,14 +146,25 @@ async def test_a_mind_goes_on_from_the_call_without_a_value(tmp_path: Path) -> N
     # What the plan has done is not done again.
     assert RAN == ["find nobody", "send office@example.org"]
     [seen] = mind.seen
-    for part in ("Greet somebody.", "how it was solved before", "nobody", "†results.0.people.0.mail", "people"):
+    for part in (
+        "Greet somebody.",
+        "how it was solved before",
+        "nobody",
+        "†results.0.people.0.mail",
+        "people",
+    ):
         assert part in seen
 
 
 async def test_an_output_that_may_be_null_is_given_by_the_plan_too(tmp_path: Path) -> None:
     guide: JSONObject = {**GUIDE, "output_schema": {}}
-    explained: list[JSON] = [{"at": ["output", "said"], "by": ["†state.sent", {"constant": "x"}], "runs": 3}]
-    plan: dict[str, Any] = {"output": {"said": "recorded"}, "explained": [*_listed(SENDING["explained"]), *explained]}
+    explained: list[JSON] = [
+        {"at": ["output", "said"], "by": ["†state.sent", {"constant": "x"}], "runs": 3}
+    ]
+    plan: dict[str, Any] = {
+        "output": {"said": "recorded"},
+        "explained": [*_listed(SENDING["explained"]), *explained],
+    }
     async with bridge(published(tmp_path / "s.sqlite", guide, None, **plan), Mind()) as here:
         run = await greet(here, "bob")
         assert await run.result() == {"said": "sent to bob@example.org"}
@@ -148,12 +179,16 @@ async def test_a_mind_sees_what_a_call_assumed(tmp_path: Path) -> None:
     assumed: JSON = {"at": ["calls", "0", "name"], "by": ["†input.name", {"constant": "ann"}]}
     mind = Mind(BY_HAND)
     calls: list[JSON] = [{"_tool": "find", "name": "ann"}, *_listed(SENDING["calls"])[1:]]
-    store = published(tmp_path / "s.sqlite", calls=calls, explained=[assumed, *_listed(SENDING["explained"])])
+    store = published(
+        tmp_path / "s.sqlite", calls=calls, explained=[assumed, *_listed(SENDING["explained"])]
+    )
     async with bridge(store, mind) as here:
         run = await greet(here, "nobody")
         assert await run.result() == {"said": "sent to office@example.org"}
         assert [one["at"] for one in run.assumed] == ["calls.0.name"]
-    assert 'it assumed: calls.0.name is "nobody" (†input.name); it could also be "ann"' in mind.seen[0]
+    assert (
+        'it assumed: calls.0.name is "nobody" (†input.name); it could also be "ann"' in mind.seen[0]
+    )
 
 
 async def test_by_turns_the_caller_goes_on_and_after_a_restart_too(tmp_path: Path) -> None:
@@ -169,25 +204,40 @@ async def test_by_turns_the_caller_goes_on_and_after_a_restart_too(tmp_path: Pat
 
 
 async def test_a_plan_that_may_be_followed_by_a_mind_has_the_hints_of_both(tmp_path: Path) -> None:
-    reading: JSONObject = {"calls": [{"_tool": "find", "name": "†input.name"}], "output": "†results.0", "explained": []}
+    reading: JSONObject = {
+        "calls": [{"_tool": "find", "name": "†input.name"}],
+        "output": "†results.0",
+        "explained": [],
+    }
     hints: list[JSON] = []
     for guide in (None, GUIDE):
         store = published(tmp_path / f"{guide is None}.sqlite", guide, None, **reading)
         async with bridge(store) as here:
             await here.start_idea("greet", {"name": "ann"})
             with Store.open(store) as opened:
-                hints.append(here.hints(opened.publications.named("greet", caller=SEES_ALL))["readOnlyHint"])
+                hints.append(
+                    here.hints(opened.publications.named("greet", caller=SEES_ALL))["readOnlyHint"]
+                )
     assert hints == [True, False]
 
 
 async def test_a_run_is_published_with_the_permission_that_a_mind_goes_on() -> None:
     RAN.clear()
     mind = Mind(BY_HAND)
-    async with Bridge(Configuration(approval="allow_all"), toolbox=Toolbox(find, send), mind=mind) as here:
-        run = await here.solve("Greet somebody.", input={"name": "ann"}, output_schema=OUTPUT, mind="turns")
+    async with Bridge(
+        Configuration(approval="allow_all"), toolbox=Toolbox(find, send), mind=mind
+    ) as here:
+        run = await here.solve(
+            "Greet somebody.", input={"name": "ann"}, output_schema=OUTPUT, mind="turns"
+        )
         run.submit(0, {"calls": [{"_tool": "find", "name": "†input.name"}]})
         await run.wait(10)
-        send_to = {"_tool": "send", "to": "†results.0.people.0.mail", "text": "hello", "_outputPath": "sent"}
+        send_to = {
+            "_tool": "send",
+            "to": "†results.0.people.0.mail",
+            "text": "hello",
+            "_outputPath": "sent",
+        }
         run.submit(1, {"calls": [send_to], "output": {"said": "†state.sent"}})
         assert await run.result() == {"said": "sent to ann@example.org"}
         told = await here.publish(run.id, "greet", answer="plan", or_solve=True)
@@ -196,6 +246,8 @@ async def test_a_run_is_published_with_the_permission_that_a_mind_goes_on() -> N
         assert "Where the plan cannot go on, a model does." in told.description
         assert (await (await greet(here, "bob")).result()) == {"said": "sent to bob@example.org"}
         assert mind.seen == []
-        assert (await (await greet(here, "nobody")).result()) == {"said": "sent to office@example.org"}
+        assert (await (await greet(here, "nobody")).result()) == {
+            "said": "sent to office@example.org"
+        }
         assert len(mind.seen) == 1
         assert RAN[-3:] == ["send bob@example.org", "find nobody", "send office@example.org"]

@@ -82,7 +82,9 @@ async def test_a_call_runs_while_the_answer_still_streams() -> None:
 
 async def test_errors_are_fed_back_until_it_is_right() -> None:
     mind = Scripted(
-        solution([{"_tool": "shuot", "text": "a"}, {"_tool": "shout", "text": "b", "_outputPath": "b"}]),
+        solution(
+            [{"_tool": "shuot", "text": "a"}, {"_tool": "shout", "text": "b", "_outputPath": "b"}]
+        ),
         solution([{"_tool": "shout", "text": "†state.nope"}]),
         solution([], "†state.b"),
     )
@@ -123,7 +125,9 @@ async def test_a_mind_that_never_says_anything_stalls() -> None:
 async def test_a_solution_may_list_only_so_many_calls() -> None:
     calls: list[JSON] = [{"_tool": "shout", "text": str(number)} for number in range(9)]
     mind = Scripted(solution(calls), solution([], "enough"))
-    async with Bridge(Configuration(limits=Limits(calls=5)), toolbox=Toolbox(shout), mind=mind) as bridge:
+    async with Bridge(
+        Configuration(limits=Limits(calls=5)), toolbox=Toolbox(shout), mind=mind
+    ) as bridge:
         run = await bridge.solve("x", output_schema=TEXT)
         assert await run.wait(10) == "done"
         assert len(run.calls()) == 5
@@ -162,7 +166,9 @@ async def test_after_a_restart_the_mind_is_asked_again_only_where_nothing_had_co
     async with Bridge(toolbox=Toolbox(shout), mind=mind, store=store) as bridge:
         run = await bridge.solve("x", output_schema=TEXT)
         await asked.wait()
-    again = Scripted(solution([{"_tool": "shout", "text": "b", "_outputPath": "a"}]), solution([], "†state.a"))
+    again = Scripted(
+        solution([{"_tool": "shout", "text": "b", "_outputPath": "a"}]), solution([], "†state.a")
+    )
     if started:
         again.answers.pop(0)
     async with Bridge(toolbox=Toolbox(shout), mind=again, store=store) as bridge:
@@ -202,7 +208,10 @@ async def test_what_an_answer_took_stands_in_the_run_and_in_its_idea() -> None:
         assert await run.result() == "done"
         assert run.answer()["usage"] == {"requests": 1, "tokens": 1234, "cost": 0.0021}
         meta = bridge.store.ideas.of_run(run.id)[0].meta
-        assert (meta.model, meta.usage) == ("tiny-1", {"input_tokens": 1200, "output_tokens": 34, "cost": 0.0021})
+        assert (meta.model, meta.usage) == (
+            "tiny-1",
+            {"input_tokens": 1200, "output_tokens": 34, "cost": 0.0021},
+        )
 
 
 @pytest.mark.parametrize(
@@ -212,7 +221,9 @@ async def test_what_an_answer_took_stands_in_the_run_and_in_its_idea() -> None:
         ({"cost": 0.003}, "0.0042 dollars were spent; a run may spend 0.003"),
     ],
 )
-async def test_a_run_ends_when_its_minds_have_used_what_they_may(limits: JSONObject, reason: str) -> None:
+async def test_a_run_ends_when_its_minds_have_used_what_they_may(
+    limits: JSONObject, reason: str
+) -> None:
     call = '{"calls": [{"_tool": "join", "items": ["a"], "_outputPath": "a"}], "output": null}'
     mind = Metered([call] * 9, Usage(1200, 34, 0.0021))
     async with Bridge(mind=mind) as bridge:

@@ -37,9 +37,13 @@ def send(to: str) -> str:
     return f"sent to {to}"
 
 
-OPEN = Tool("anything", "Takes any parameter.", {"type": "object"}, annotations=Annotations(read_only=True))
+OPEN = Tool(
+    "anything", "Takes any parameter.", {"type": "object"}, annotations=Annotations(read_only=True)
+)
 NUMBERED = Tool(
-    "numbered", "Number it.", output={"type": "object", "properties": {"n": {"type": "string"}}, "required": ["n"]}
+    "numbered",
+    "Number it.",
+    output={"type": "object", "properties": {"n": {"type": "string"}}, "required": ["n"]},
 )
 
 
@@ -102,7 +106,9 @@ async def test_every_fault_of_a_call_is_told_at_once() -> None:
         assert 'times: found "x", expected an integer' in told
 
 
-async def test_a_tool_without_listed_parameters_takes_any_name_but_a_misspelt_meta_property() -> None:
+async def test_a_tool_without_listed_parameters_takes_any_name_but_a_misspelt_meta_property() -> (
+    None
+):
     async with Bridge(ASKS, toolbox=toolbox()) as bridge:
         call: JSONObject = {
             "_tool": "anything",
@@ -154,8 +160,12 @@ async def test_a_reference_inside_a_longer_text_is_refused_and_names_template() 
             assert '"_tool": "template"' in told
         assert "template" in await refused(bridge, first, output={"said": ["Log is: †state.log"]})
         assert "write '†state.log'" in await refused(bridge, first, output="$state.log")
-        assert "template" in await refused(bridge, {"_tool": "echo", "text": "is †item", "_each": ["a"]})
-        assert "template" in await refused(bridge, {"_tool": "numbered", "_output": {"n": "it is †state.log"}})
+        assert "template" in await refused(
+            bridge, {"_tool": "echo", "text": "is †item", "_each": ["a"]}
+        )
+        assert "template" in await refused(
+            bridge, {"_tool": "numbered", "_output": {"n": "it is †state.log"}}
+        )
 
 
 async def test_daggers_that_are_no_references_stay_and_two_are_one_where_they_would_be() -> None:
@@ -164,34 +174,53 @@ async def test_daggers_that_are_no_references_stay_and_two_are_one_where_they_wo
         texts: list[JSON] = [prose, "Log is: ††state.log", "††state.log and ††input", "†††item"]
         expected: list[JSON] = [prose, "Log is: †state.log", "†state.log and †input", "††item"]
         calls: list[JSON] = [{"_tool": "echo", "text": text} for text in texts]
-        assert await output_of(bridge, *calls, output=[f"†results.{n}" for n in range(4)]) == expected
-        assert await output_of(bridge, output={"text": "Log is: ††state.log"}) == {"text": "Log is: †state.log"}
+        assert (
+            await output_of(bridge, *calls, output=[f"†results.{n}" for n in range(4)]) == expected
+        )
+        assert await output_of(bridge, output={"text": "Log is: ††state.log"}) == {
+            "text": "Log is: †state.log"
+        }
         # Values are never scanned.
         given: JSONObject = {"text": "Log is: †state.log", "path": "$.state.x"}
         read: JSONObject = {"_tool": "echo", "text": "†input.text"}
-        assert await output_of(bridge, read, output=["†results.0", "†input.path"], input=given) == list(given.values())
+        assert await output_of(
+            bridge, read, output=["†results.0", "†input.path"], input=given
+        ) == list(given.values())
 
 
 async def test_placeholders_of_a_template_are_no_references() -> None:
     async with Bridge() as bridge:
         call: JSONObject = {"_tool": "template", "text": "{item.name}", "values": {"item": "†item"}}
         people: JSON = [{"name": "Ada"}, {"name": "Grace"}]
-        assert await output_of(bridge, {**call, "_each": people}, output="†results.0") == ["Ada", "Grace"]
-        assert "write '†item.name'" in await refused(bridge, {**call, "values": {}, "_each": people})
+        assert await output_of(bridge, {**call, "_each": people}, output="†results.0") == [
+            "Ada",
+            "Grace",
+        ]
+        assert "write '†item.name'" in await refused(
+            bridge, {**call, "values": {}, "_each": people}
+        )
 
 
 @pytest.mark.parametrize(
     ("call", "says"),
     [
         ({"_tool": "pick", "data": {"a": 1}, "path": "a["}, 'path: "a[" is no JMESPath expression'),
-        ({"_tool": "pick", "data": {"a": 1}, "path": "lenght(a)"}, "no function 'lenght'. Did you mean 'length'?"),
-        ({"_tool": "filter", "items": "†state.log", "where": "contains(a)"}, "contains takes 2 argument"),
+        (
+            {"_tool": "pick", "data": {"a": 1}, "path": "lenght(a)"},
+            "no function 'lenght'. Did you mean 'length'?",
+        ),
+        (
+            {"_tool": "filter", "items": "†state.log", "where": "contains(a)"},
+            "contains takes 2 argument",
+        ),
         ({"_tool": "count", "items": [], "by": "a =="}, 'by: "a ==" is no JMESPath expression'),
     ],
 )
 async def test_a_wrong_query_is_found_before_anything_runs(call: JSON, says: str) -> None:
     async with Bridge(ASKS, toolbox=toolbox()) as bridge:
-        assert says in await refused(bridge, {"_tool": "echo", "text": "x", "_outputPath": "log"}, call)
+        assert says in await refused(
+            bridge, {"_tool": "echo", "text": "x", "_outputPath": "log"}, call
+        )
 
 
 async def test_a_path_goes_into_text_that_holds_json_wherever_it_stands() -> None:
@@ -223,7 +252,12 @@ async def test_text_that_holds_no_json_says_what_it_begins_with_and_what_takes_i
             "calls": [
                 {"_tool": "echo", "text": log, "_outputPath": "log"},
                 {"_tool": "echo", "text": "†state.log.0.message"},
-                {"_tool": "pick", "data": "†state.log", "path": "split(@, '\n')[1]", "_outputPath": "author"},
+                {
+                    "_tool": "pick",
+                    "data": "†state.log",
+                    "path": "split(@, '\n')[1]",
+                    "_outputPath": "author",
+                },
             ],
             "output": "†state.author",
         }
@@ -253,10 +287,14 @@ async def test_a_latent_output_is_held_to_the_schema_of_its_tool() -> None:
 
 
 @pytest.mark.parametrize("module", [None, "anonymous"])
-async def test_a_latent_result_written_in_a_room_is_held_to_the_schema_too(module: str | None) -> None:
+async def test_a_latent_result_written_in_a_room_is_held_to_the_schema_too(
+    module: str | None,
+) -> None:
     async with Bridge(ASKS, toolbox=toolbox()) as bridge:
         where: JSONObject = {} if module is None else {"_module": module}
-        run = await bridge.run_plan(read_plan({"calls": [{"_tool": "numbered", **where}], "output": "†results.0"}))
+        run = await bridge.run_plan(
+            read_plan({"calls": [{"_tool": "numbered", **where}], "output": "†results.0"})
+        )
         assert await run.wait(10) == "needs_solution"
         request = told_of(run, "requests")[0]
         room = await bridge.run(str(request["run"]))
@@ -265,9 +303,13 @@ async def test_a_latent_result_written_in_a_room_is_held_to_the_schema_too(modul
         assert "n: found 5, expected text" in str(told_of(run, "requests"))
 
 
-@pytest.mark.parametrize("bad", [{"type": "dict"}, {"type": "object", "properties": {"a": {"type": "float"}}}])
+@pytest.mark.parametrize(
+    "bad", [{"type": "dict"}, {"type": "object", "properties": {"a": {"type": "float"}}}]
+)
 async def test_an_invalid_schema_is_refused_when_the_tool_is_added(bad: JSONObject) -> None:
-    with pytest.raises(ToolDefinitionError, match=r"tool 'x', parameters: the schema is invalid: .*type: found"):
+    with pytest.raises(
+        ToolDefinitionError, match=r"tool 'x', parameters: the schema is invalid: .*type: found"
+    ):
         Toolbox(Tool("x", parameters=bad))
     with pytest.raises(ToolDefinitionError, match="tool 'x', output: the schema is invalid"):
         Toolbox(Tool("x", output=bad))
@@ -275,7 +317,9 @@ async def test_an_invalid_schema_is_refused_when_the_tool_is_added(bad: JSONObje
         tool(name="bad", output_schema=bad)(lambda: None)
     async with Bridge(ASKS, toolbox=toolbox()) as bridge:
         with pytest.raises(SchemaError, match="the parameters of x: the schema is invalid"):
-            await bridge.solve("x", context=[{"type": "tool", "tool": {"name": "x", "parameters": bad}}])
+            await bridge.solve(
+                "x", context=[{"type": "tool", "tool": {"name": "x", "parameters": bad}}]
+            )
 
 
 def modules(tmp_path: Path) -> Configuration:
@@ -285,7 +329,9 @@ def modules(tmp_path: Path) -> Configuration:
     return load_configuration(tmp_path / "ideabridge.json", project=tmp_path)
 
 
-async def test_tools_of_a_module_are_named_with_it_and_wrapped_results_are_unwrapped(tmp_path: Path) -> None:
+async def test_tools_of_a_module_are_named_with_it_and_wrapped_results_are_unwrapped(
+    tmp_path: Path,
+) -> None:
     async with Bridge(modules(tmp_path), toolbox=toolbox()) as bridge:
         calls: list[JSON] = [
             {"_tool": "sdk.greet", "name": "Ada", "_outputPath": "hello"},
@@ -313,7 +359,12 @@ async def test_tools_of_a_module_are_named_with_it_and_wrapped_results_are_unwra
         # What comes of a direct call is what the module sent.
         assert await bridge.modules["sdk"].call("greet", {"name": "Ada"}) == {"result": "hello Ada"}
         assert "Did you mean 'name'?" in await refused(bridge, {"_tool": "sdk.greet", "nam": "Ada"})
-        assert "unknown tool 'git.greet'" in await refused(bridge, {"_tool": "git.greet", "name": "Ada"})
+        assert "unknown tool 'git.greet'" in await refused(
+            bridge, {"_tool": "git.greet", "name": "Ada"}
+        )
         # A type that is none of JSON is read as what it plainly means, and people are told.
         assert by_name["broken"].parameters["required"] == ["options"]
-        assert any("'broken' has an odd" in note and '"dict"' in note for note in bridge.modules["sdk"].status().notes)
+        assert any(
+            "'broken' has an odd" in note and '"dict"' in note
+            for note in bridge.modules["sdk"].status().notes
+        )

@@ -48,10 +48,16 @@ def send(text: str) -> str:
     return f"sent {text}"
 
 
-def bridged(folder: Path, mind: Prepared | None = None, approval: str | ApprovalRules = "allow_all") -> Bridge:
+def bridged(
+    folder: Path, mind: Prepared | None = None, approval: str | ApprovalRules = "allow_all"
+) -> Bridge:
     # The module never runs: what stands in its configuration is secret all the same.
-    module = ModuleConfiguration(command="no-such-program", env={"API_TOKEN": SECRET}, disabled=True)
-    configuration = Configuration.model_validate({"mcpServers": {"m": module.model_dump(exclude_defaults=True)}})
+    module = ModuleConfiguration(
+        command="no-such-program", env={"API_TOKEN": SECRET}, disabled=True
+    )
+    configuration = Configuration.model_validate(
+        {"mcpServers": {"m": module.model_dump(exclude_defaults=True)}}
+    )
     configuration = configuration.model_copy(update={"approval": approval})
     toolbox = Toolbox(leak, shout, say, send)
     return Bridge(configuration, toolbox=toolbox, store=folder / "store.sqlite", mind=mind)
@@ -82,12 +88,19 @@ class Prepared:
     [
         ({"calls": [{"_tool": "shout", "text": f"a {SECRET}"}]}, "calls.0.text"),
         ({"calls": [{"_tool": "shout", "text": "a"}], "output": [SECRET]}, "output.0"),
-        ({"calls": [{"_tool": "shout", "text": "†input.a"}], "input": {"a": {SECRET: SECRET}}}, "context.0.input.a"),
+        (
+            {"calls": [{"_tool": "shout", "text": "†input.a"}], "input": {"a": {SECRET: SECRET}}},
+            "context.0.input.a",
+        ),
     ],
 )
-async def test_a_plan_that_holds_one_is_refused_and_not_kept(tmp_path: Path, plan: JSONObject, place: str) -> None:
+async def test_a_plan_that_holds_one_is_refused_and_not_kept(
+    tmp_path: Path, plan: JSONObject, place: str
+) -> None:
     async with bridged(tmp_path) as bridge:
-        with pytest.raises(SecretGivenError, match=rf"^{place}: holds the secret API_TOKEN") as caught:
+        with pytest.raises(
+            SecretGivenError, match=rf"^{place}: holds the secret API_TOKEN"
+        ) as caught:
             await bridge.run_plan(read_plan(plan), title=f"with {SECRET}")
         assert SECRET not in str(caught.value)
         assert bridge.runs() == []
@@ -96,7 +109,9 @@ async def test_a_plan_that_holds_one_is_refused_and_not_kept(tmp_path: Path, pla
 
 async def test_a_task_that_holds_one_is_refused_and_not_kept(tmp_path: Path) -> None:
     async with bridged(tmp_path) as bridge:
-        with pytest.raises(SecretGivenError, match=r"^context\.0\.content: holds the secret API_TOKEN"):
+        with pytest.raises(
+            SecretGivenError, match=r"^context\.0\.content: holds the secret API_TOKEN"
+        ):
             await bridge.solve(f"log in with {SECRET}")
         schema: JSONObject = {"const": SECRET}
         with pytest.raises(SecretGivenError, match=r"^output_schema\.const: "):
@@ -112,7 +127,9 @@ async def test_a_turn_that_holds_one_stays_open(tmp_path: Path) -> None:
     async with bridged(tmp_path) as bridge:
         run = await bridge.solve("shout")
         held: JSON = {"calls": [{"_tool": "shout", "text": SECRET}], "output": None}
-        with pytest.raises(RejectedSolutionError, match=r"calls\.0\.text: holds the secret API_TOKEN") as caught:
+        with pytest.raises(
+            RejectedSolutionError, match=r"calls\.0\.text: holds the secret API_TOKEN"
+        ) as caught:
             run.submit(0, held)
         assert SECRET not in str(caught.value)
         with pytest.raises(RejectedSolutionError):
@@ -125,7 +142,9 @@ async def test_a_turn_that_holds_one_stays_open(tmp_path: Path) -> None:
 
 
 async def test_an_answer_that_streams_in_breaks_off_where_one_stands_in_it(tmp_path: Path) -> None:
-    whole = json.dumps({"calls": [{"_tool": "shout", "text": "a"}, {"_tool": "shout", "text": SECRET}]})
+    whole = json.dumps(
+        {"calls": [{"_tool": "shout", "text": "a"}, {"_tool": "shout", "text": SECRET}]}
+    )
     cut = whole.index("}") + 1
     mind = Prepared([whole[:cut], whole[cut:]], ['{"calls": [], "output": "done"}'])
     async with bridged(tmp_path, mind) as bridge:
@@ -165,13 +184,20 @@ async def test_a_decision_that_holds_one_decides_nothing(tmp_path: Path) -> None
 async def test_forks_and_publications_are_kept_without(tmp_path: Path) -> None:
     async with bridged(tmp_path) as bridge:
         run = await bridge.run_plan(
-            read_plan({"calls": [{"_tool": "shout", "text": "†input.a", "_outputPath": "b"}], "input": {"a": "x"}})
+            read_plan(
+                {
+                    "calls": [{"_tool": "shout", "text": "†input.a", "_outputPath": "b"}],
+                    "input": {"a": "x"},
+                }
+            )
         )
         assert await run.wait() == "done"
         with pytest.raises(SecretGivenError, match=r"^context\.0\.input\.a: "):
             await bridge.fork(run.id, 1, input={"a": SECRET})
         with pytest.raises(SecretGivenError, match=r"^calls\.0\.text: "):
-            await bridge.fork(run.id, 1, solution={"calls": [{"_tool": "shout", "text": SECRET}], "output": None})
+            await bridge.fork(
+                run.id, 1, solution={"calls": [{"_tool": "shout", "text": SECRET}], "output": None}
+            )
         with pytest.raises(SecretGivenError, match=r"^description: "):
             await bridge.publish(run.id, "shouts", description=f"with {SECRET}")
         assert (await bridge.publish(run.id, "shouts")).name == "shouts"
@@ -191,7 +217,10 @@ async def test_why_a_run_was_ended_and_long_titles_are_kept_without(tmp_path: Pa
 
 async def test_an_import_that_holds_one_is_refused_wherever_it_stands(tmp_path: Path) -> None:
     async with bridged(tmp_path) as bridge:
-        raw: JSON = {"calls": [{"_tool": "shout", "text": "†input.a", "_outputPath": "b"}], "input": {"a": "x"}}
+        raw: JSON = {
+            "calls": [{"_tool": "shout", "text": "†input.a", "_outputPath": "b"}],
+            "input": {"a": "x"},
+        }
         run = await bridge.run_plan(read_plan(raw))
         assert await run.wait() == "done"
         await bridge.publish(run.id, "shouts", answer="recorded")
@@ -199,8 +228,14 @@ async def test_an_import_that_holds_one_is_refused_wherever_it_stands(tmp_path: 
         told = document["publication"]
         assert isinstance(told, dict)
         changes: list[tuple[JSONObject, str]] = [
-            ({"publication": {**told, "name": "others", "recorded": {"output": SECRET}}}, r"recorded\.output"),
-            ({"publication": {**told, "name": "others", "input_schema": {"title": SECRET}}}, "input_schema"),
+            (
+                {"publication": {**told, "name": "others", "recorded": {"output": SECRET}}},
+                r"recorded\.output",
+            ),
+            (
+                {"publication": {**told, "name": "others", "input_schema": {"title": SECRET}}},
+                "input_schema",
+            ),
             ({"meta": {"tags": [SECRET]}}, r"meta\.tags\.0"),
         ]
         for changed, place in changes:

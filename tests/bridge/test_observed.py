@@ -22,10 +22,16 @@ from ideabridge.tools.toolbox import Toolbox
 pytestmark = pytest.mark.anyio
 
 LEAVES: st.SearchStrategy[JSON] = st.one_of(
-    st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.text()
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(),
 )
 VALUES: st.SearchStrategy[JSON] = st.recursive(
-    LEAVES, lambda inner: st.one_of(st.lists(inner), st.dictionaries(st.text(), inner)), max_leaves=60
+    LEAVES,
+    lambda inner: st.one_of(st.lists(inner), st.dictionaries(st.text(), inner)),
+    max_leaves=60,
 )
 ISSUES: JSON = [
     {"number": 7, "title": "tr0ub4dor", "labels": ["bug"], "closed": None},
@@ -121,7 +127,9 @@ class World:
     async def answer(self, arguments: JSONObject, context: ActivityContext) -> JSON:
         return self.value
 
-    async def gives(self, bridge: Bridge, value: JSON, caller: str = "local", tool: str = "ask_it") -> None:
+    async def gives(
+        self, bridge: Bridge, value: JSON, caller: str = "local", tool: str = "ask_it"
+    ) -> None:
         """Run a plan in which the tool gives a value."""
         self.value = value
         calls: list[JSON] = [{"_tool": tool}]
@@ -134,7 +142,9 @@ def seen(bridge: Bridge, caller: str = "local", name: str = "ask_it") -> JSONObj
     return bridge.observed(tool, caller=caller)
 
 
-async def test_each_owner_learns_from_its_own_runs_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_each_owner_learns_from_its_own_runs_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(observed, "SECONDS", 0.0)
     world, store = World(), tmp_path / "store.sqlite"
     async with Bridge(toolbox=world.toolbox, store=store) as bridge:

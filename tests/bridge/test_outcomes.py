@@ -61,7 +61,9 @@ PLAN: JSON = {
 }
 
 
-async def cut_off(store: Path, plan: JSON = PLAN, configuration: Configuration = ALLOW, calls: int = 1) -> str:
+async def cut_off(
+    store: Path, plan: JSON = PLAN, configuration: Configuration = ALLOW, calls: int = 1
+) -> str:
     """A run whose process ended while it paid."""
     payments = Payments(open=False)
     payments.expected = calls
@@ -108,11 +110,16 @@ async def test_a_skipped_one_fails_as_unknown_and_is_not_caught(tmp_path: Path) 
         assert await run.wait(10) == "done"
         errors: list[Any] = [*run.errors()]
         assert [error["error"]["kind"] for error in errors] == ["unknown", "dependency"]
-        assert errors[0]["error"]["message"] == f"{unknown(None, Annotations())}; skipped by Ann: ask the bank"
+        assert (
+            errors[0]["error"]["message"]
+            == f"{unknown(None, Annotations())}; skipped by Ann: ask the bank"
+        )
         assert payments.paid == []
 
 
-async def test_a_given_value_is_a_literal_that_satisfies_the_tools_output_schema(tmp_path: Path) -> None:
+async def test_a_given_value_is_a_literal_that_satisfies_the_tools_output_schema(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "store.sqlite"
     run_id = await cut_off(path)
     async with Bridge(ALLOW, toolbox=Payments().toolbox, store=path) as bridge:
@@ -180,13 +187,19 @@ async def test_a_decision_bound_to_another_question_is_refused(tmp_path: Path) -
 
 async def test_items_of_each_are_asked_about_one_by_one(tmp_path: Path) -> None:
     path = tmp_path / "store.sqlite"
-    calls: list[JSON] = [{"_tool": "pay", "_each": ["Ada", "Bob", "Eve"], "to": "†item", "_outputPath": "paid"}]
+    calls: list[JSON] = [
+        {"_tool": "pay", "_each": ["Ada", "Bob", "Eve"], "to": "†item", "_outputPath": "paid"}
+    ]
     run_id = await cut_off(path, {"calls": calls}, calls=3)
     payments = Payments()
     async with Bridge(ALLOW, toolbox=payments.toolbox, store=path) as bridge:
         run = await bridge.run(run_id)
         entries: list[Any] = run.approvals()
-        assert [(entry["item"], entry["call"]["to"]) for entry in entries] == [(0, "Ada"), (1, "Bob"), (2, "Eve")]
+        assert [(entry["item"], entry["call"]["to"]) for entry in entries] == [
+            (0, "Ada"),
+            (1, "Bob"),
+            (2, "Eve"),
+        ]
         first, second, third = (entry["approval"] for entry in entries)
         run.decide(second, "retry", by="Ann")
         run.decide(first, "value", by="Ann", value={"receipt": 10})
@@ -196,10 +209,14 @@ async def test_items_of_each_are_asked_about_one_by_one(tmp_path: Path) -> None:
         assert payments.paid == ["Bob"]
 
 
-async def test_the_items_behind_one_whose_outcome_is_unknown_wait_for_the_answer(tmp_path: Path) -> None:
+async def test_the_items_behind_one_whose_outcome_is_unknown_wait_for_the_answer(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "store.sqlite"
     ordered = Configuration(approval="allow_all")
-    calls: list[JSON] = [{"_tool": "pay", "_each": ["Ada", "Bob"], "to": "†item", "_outputPath": "paid"}]
+    calls: list[JSON] = [
+        {"_tool": "pay", "_each": ["Ada", "Bob"], "to": "†item", "_outputPath": "paid"}
+    ]
     run_id = await cut_off(path, {"calls": calls}, ordered)
     payments = Payments()
     async with Bridge(ordered, toolbox=payments.toolbox, store=path) as bridge:
@@ -212,7 +229,9 @@ async def test_the_items_behind_one_whose_outcome_is_unknown_wait_for_the_answer
         assert run.answer()["state"] == {"paid": [{"receipt": 10}, {"receipt": 1}]}
 
 
-async def test_nobody_in_time_skips_and_never_retries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nobody_in_time_skips_and_never_retries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "store.sqlite"
     rules: JSONObject = {"approval": {"default": "allow", "timeout_seconds": 3600}}
     configuration = parse_configuration(rules, project=tmp_path)
@@ -247,7 +266,9 @@ async def test_the_approver_is_asked_and_its_failure_skips(tmp_path: Path) -> No
     async with Bridge(ALLOW, toolbox=payments.toolbox, store=path, approver=approver) as bridge:
         run = await bridge.run(run_id)
         assert await run.wait(10) == "done"
-        assert {(one.kind, one.choices) for one in asked} == {("outcome", ("retry", "skip", "value"))}
+        assert {(one.kind, one.choices) for one in asked} == {
+            ("outcome", ("retry", "skip", "value"))
+        }
         assert run.answer()["state"] == {"Ada": {"receipt": 3}}
         assert "its decision does not hold" in str(run.errors())
         assert payments.paid == []
@@ -284,13 +305,16 @@ async def test_a_fork_asks_what_its_parent_asks_and_with_the_same_reason(tmp_pat
         raise UnknownEffectError("the bank hung up")
 
     async with Bridge(ALLOW, toolbox=Toolbox(pay), store=tmp_path / "store") as bridge:
-        run = await bridge.run_plan(read_plan({"calls": [{"_tool": "pay", "to": "Ada", "_outputPath": "paid"}]}))
+        run = await bridge.run_plan(
+            read_plan({"calls": [{"_tool": "pay", "to": "Ada", "_outputPath": "paid"}]})
+        )
         await run.wait()
         asked = only(run)
         assert asked["why"].startswith("outcome unknown: the bank hung up, and")
         places = [event["event"] for _, event in bridge.store.runs.events(run.id)]
         for event in ("call_started", "outcome_asked"):
-            # An outcome is what came of the call, also where the fork begins before anybody was asked.
+            # An outcome is what came of the call, also where the fork begins before
+            # anybody was asked.
             fork = await bridge.fork(run.id, places.index(event) + 1)
             await fork.wait()
             assert only(fork) == asked
@@ -305,7 +329,9 @@ async def test_a_fork_asks_what_its_parent_asks_and_with_the_same_reason(tmp_pat
         assert (fork.status, fork.state) == ("done", {"paid": {"receipt": 8}})
 
 
-async def test_a_fork_of_a_run_that_still_pays_does_not_say_that_a_process_died(tmp_path: Path) -> None:
+async def test_a_fork_of_a_run_that_still_pays_does_not_say_that_a_process_died(
+    tmp_path: Path,
+) -> None:
     payments = Payments(open=False)
     async with Bridge(ALLOW, toolbox=payments.toolbox, store=tmp_path / "store") as bridge:
         run = await bridge.run_plan(read_plan(PLAN))
@@ -314,12 +340,16 @@ async def test_a_fork_of_a_run_that_still_pays_does_not_say_that_a_process_died(
         names = [event["event"] for _, event in bridge.store.runs.events(run.id)]
         fork = await bridge.fork(run.id, len(names))
         await fork.wait()
-        assert only(fork)["why"].startswith("outcome unknown: it had not ended when the run was forked, and")
+        assert only(fork)["why"].startswith(
+            "outcome unknown: it had not ended when the run was forked, and"
+        )
         assert payments.paid == ["Ada"]
 
 
 @pytest.mark.parametrize("end", ["cancelled", "limit"])
-async def test_a_run_that_is_ended_says_which_calls_may_have_happened(end: str, tmp_path: Path) -> None:
+async def test_a_run_that_is_ended_says_which_calls_may_have_happened(
+    end: str, tmp_path: Path
+) -> None:
     payments = Payments(open=False)
     payments.expected = 3
     begun = anyio.Event()
@@ -352,7 +382,10 @@ async def test_a_run_that_is_ended_says_which_calls_may_have_happened(end: str, 
         else:
             run.end_at_limit("its time is up")
         await run.wait()
-        why = "outcome unknown: the run ended while it ran, and the tool does not say that it may run twice"
+        why = (
+            "outcome unknown: the run ended while it ran, and the tool does not "
+            "say that it may run twice"
+        )
         told = [(error["place"], error["error"]) for error in run.errors()]
         assert told == [
             (0, {"kind": "unknown", "message": why}),

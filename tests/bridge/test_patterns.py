@@ -1,4 +1,6 @@
-"""Call patterns: an application that answers each step of a run itself, call by call or in groups."""
+"""Call patterns: an application that answers each step of a run itself, call by call or in
+groups.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,12 @@ from ideabridge.bridge import (
     RunFailedError,
     Session,
 )
-from ideabridge.bridge.errors import InterruptedRunError, PublicationError, SettledTurnError, UnknownPathError
+from ideabridge.bridge.errors import (
+    InterruptedRunError,
+    PublicationError,
+    SettledTurnError,
+    UnknownPathError,
+)
 from ideabridge.bridge.loop.event import CallFinished, GroupCommitted, RequestMade
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools import ActivityContext, Toolbox, tool
@@ -103,7 +110,9 @@ class Desk:
 
 
 @asynccontextmanager
-async def a_session(desk: Desk, approval: str = "allow_all", store: Path | None = None) -> AsyncGenerator[Session]:
+async def a_session(
+    desk: Desk, approval: str = "allow_all", store: Path | None = None
+) -> AsyncGenerator[Session]:
     # The calls of a group hold each other here: all must be able to be at work at once.
     configuration = Configuration.model_validate({"approval": approval, "order": "none"})
     async with (
@@ -118,22 +127,31 @@ def held(name: str, path: str | None = None, *, fails: bool = False) -> dict[str
     return call if path is None else {**call, "_outputPath": path}
 
 
-# -- one call ----------------------------------------------------------------------------------------------------
+# -- one call --------------------------------------------------------------------------------------
 
 
 async def test_a_session_is_one_run_whose_steps_the_application_answers() -> None:
     desk = Desk()
     async with Bridge(ASKS, toolbox=desk.toolbox) as bridge:
         async with bridge.session(state={"city": "Oslo"}, input={"n": 3}) as session:
-            assert await session.run({"_tool": "echo", "x": "†state.city", "_outputPath": "first"}) == "Oslo"
-            assert await session.run({"_tool": "echo", "x": ["†state.first", "†input.n"]}) == ["Oslo", 3]
+            assert (
+                await session.run({"_tool": "echo", "x": "†state.city", "_outputPath": "first"})
+                == "Oslo"
+            )
+            assert await session.run({"_tool": "echo", "x": ["†state.first", "†input.n"]}) == [
+                "Oslo",
+                3,
+            ]
             assert session.state == {"city": "Oslo", "first": "Oslo"}
             assert session.value("†results.1.0") == "Oslo"
             assert session.underlying.status == "needs_solution"
         run = await bridge.run(session.id)
         assert run.status == "done"
         steps = bridge.store.ideas.of_run(session.id)
-        assert [bridge.store.ideas.get(one.id, caller=SEES_ALL).meta.tools for one in steps] == [("echo",), ("echo",)]
+        assert [bridge.store.ideas.get(one.id, caller=SEES_ALL).meta.tools for one in steps] == [
+            ("echo",),
+            ("echo",),
+        ]
 
 
 async def test_a_failed_call_raises_by_cause_and_the_session_goes_on() -> None:
@@ -143,7 +161,10 @@ async def test_a_failed_call_raises_by_cause_and_the_session_goes_on() -> None:
     async def approver(request: ApprovalRequest) -> Decision:
         return Decision("deny", reason="not today", by="Ann")
 
-    async with Bridge(toolbox=desk.toolbox, approver=approver) as bridge, bridge.session() as session:
+    async with (
+        Bridge(toolbox=desk.toolbox, approver=approver) as bridge,
+        bridge.session() as session,
+    ):
         with pytest.raises(CallFailedError, match="a broke") as failed:
             await session.run(held("a", fails=True))
         assert failed.value.errors[0]["call"] == held("a", fails=True)
@@ -160,7 +181,7 @@ async def test_a_failed_call_raises_by_cause_and_the_session_goes_on() -> None:
         assert session.value("†state.trouble") == caught
 
 
-# -- all ---------------------------------------------------------------------------------------------------------
+# -- all -------------------------------------------------------------------------------------------
 
 
 async def test_all_give_their_values_in_order_and_write_as_one() -> None:
@@ -174,7 +195,12 @@ async def test_all_give_their_values_in_order_and_write_as_one() -> None:
                     [
                         held("slow", "slow"),
                         held("quick", "quick"),
-                        {"_tool": "held", "name": "reader", "says": "†state.quick", "_outputPath": "read"},
+                        {
+                            "_tool": "held",
+                            "name": "reader",
+                            "says": "†state.quick",
+                            "_outputPath": "read",
+                        },
                     ]
                 )
             )
@@ -238,7 +264,10 @@ async def test_a_failure_cancels_the_rest_and_names_what_happened_outside() -> N
                     )
                 error = failed.value
                 assert [entry["place"] for entry in error.errors] == [4]
-                assert [(one["place"], one["outcome"]) for one in error.effects] == [(0, "done"), (1, "unknown")]
+                assert [(one["place"], one["outcome"]) for one in error.effects] == [
+                    (0, "done"),
+                    (1, "unknown"),
+                ]
                 assert "calls[0]: done, calls[1]: unknown" in str(error)
 
             group.start_soon(run_all)
@@ -270,7 +299,7 @@ async def test_a_skipped_call_is_no_failure() -> None:
         assert told == "ValueError: a broke"
 
 
-# -- any and race ------------------------------------------------------------------------------------------------
+# -- any and race ----------------------------------------------------------------------------------
 
 
 async def test_any_gives_the_first_success_and_the_others_never_write() -> None:
@@ -280,7 +309,12 @@ async def test_any_gives_the_first_success_and_the_others_never_write() -> None:
         async with anyio.create_task_group() as group:
 
             async def run_any() -> None:
-                calls = [held("bad", "x", fails=True), held("late", "late"), held("good", "x"), held("same", "same")]
+                calls = [
+                    held("bad", "x", fails=True),
+                    held("late", "late"),
+                    held("good", "x"),
+                    held("same", "same"),
+                ]
                 assert await session.run_any(calls) in ("good", "same")
 
             group.start_soon(run_any)
@@ -294,7 +328,12 @@ async def test_any_gives_the_first_success_and_the_others_never_write() -> None:
         await desk.until("late", stopped=True)
         assert session.state in ({"city": "Oslo", "x": "good"}, {"city": "Oslo", "same": "same"})
         assert session.underlying.errors() == []
-        assert sorted(one.status.value for one in run.calls()) == ["cancelled", "cancelled", "done", "failed"]
+        assert sorted(one.status.value for one in run.calls()) == [
+            "cancelled",
+            "cancelled",
+            "done",
+            "failed",
+        ]
 
 
 async def test_any_of_which_all_fail_raises_one_error_that_holds_all() -> None:
@@ -348,7 +387,9 @@ async def test_alternatives_that_change_things_run_side_by_side() -> None:
         given: list[JSON] = []
 
         async def run_race() -> None:
-            calls: list[dict[str, JSON]] = [{"_tool": "send", "to": name, "waits": True} for name in ("a", "b")]
+            calls: list[dict[str, JSON]] = [
+                {"_tool": "send", "to": name, "waits": True} for name in ("a", "b")
+            ]
             given.append(await session.run_race(calls))
 
         group.start_soon(run_race)
@@ -363,14 +404,16 @@ async def test_a_cancelled_call_leaves_no_message_either() -> None:
     desk = Desk()
     async with a_session(desk) as session:
         async with anyio.create_task_group() as group:
-            calls: list[dict[str, JSON]] = [{"_tool": "noting", "name": name} for name in ("loser", "winner")]
+            calls: list[dict[str, JSON]] = [
+                {"_tool": "noting", "name": name} for name in ("loser", "winner")
+            ]
             group.start_soon(session.run_any, calls)
             await desk.until("loser", "winner")
             desk.open("winner")
         assert session.value("†data.notes") == {"winner": True}
 
 
-# -- cancelling, approvals, limits -------------------------------------------------------------------------------
+# -- cancelling, approvals, limits -----------------------------------------------------------------
 
 
 async def test_a_time_out_cancels_the_calls_and_the_session_goes_on() -> None:
@@ -458,7 +501,10 @@ async def test_a_message_that_comes_too_late_is_refused_and_harms_nothing() -> N
         return "told"
 
     late: dict[str, JSON] = {"type": "data", "kind": "notes", "data": {"too": "late"}}
-    async with Bridge(ASKS, toolbox=Toolbox(keeping, threaded)) as bridge, bridge.session() as session:
+    async with (
+        Bridge(ASKS, toolbox=Toolbox(keeping, threaded)) as bridge,
+        bridge.session() as session,
+    ):
         calls: list[dict[str, JSON]] = [{"_tool": "keeping"}, {"_tool": "threaded"}]
         assert await session.run_all(calls) == ["kept", "told"]
         with pytest.raises(ActivityError, match="the message comes too late"):
@@ -505,7 +551,10 @@ async def test_leaving_a_session_by_an_error_ends_its_run_as_failed() -> None:
         with pytest.raises(KeyError):
             await script(bridge)
         run = await bridge.run(ids[0])
-        assert (run.status, run.machine.reason) == ("failed", "the application left the session with KeyError")
+        assert (run.status, run.machine.reason) == (
+            "failed",
+            "the application left the session with KeyError",
+        )
 
 
 async def test_many_steps_are_no_more_requests_than_a_mind_may_be_asked() -> None:
@@ -520,7 +569,10 @@ async def test_what_loses_is_cancelled_at_its_server_too() -> None:
     configuration = configure({"raw": raw()}, approval="allow_all")
     async with Bridge(configuration) as bridge, bridge.session() as session:
         with anyio.fail_after(20):
-            assert await session.run_race([{"_tool": "hang"}, {"_tool": "echo", "_module": "raw"}]) == "{}"
+            assert (
+                await session.run_race([{"_tool": "hang"}, {"_tool": "echo", "_module": "raw"}])
+                == "{}"
+            )
             # The server says which requests it was told to give up.
             told: JSON = "[]"
             while told == "[]":
@@ -530,22 +582,28 @@ async def test_what_loses_is_cancelled_at_its_server_too() -> None:
 
 
 @pytest.mark.parametrize("pattern", ["all", "any", "race"])
-async def test_a_session_with_groups_is_no_plan_but_may_be_published_as_recorded(pattern: str) -> None:
+async def test_a_session_with_groups_is_no_plan_but_may_be_published_as_recorded(
+    pattern: str,
+) -> None:
     desk = Desk()
     desk.open("a", "b")
     async with Bridge(ASKS, toolbox=desk.toolbox) as bridge:
         async with bridge.session() as session:
-            run_group = {"all": session.run_all, "any": session.run_any, "race": session.run_race}[pattern]
+            run_group = {"all": session.run_all, "any": session.run_any, "race": session.run_race}[
+                pattern
+            ]
             await run_group([held("a", "a"), held("b", "b")])
             await session.run({"_tool": "echo", "x": "†state.a || †state.b", "_outputPath": "x"})
-        with pytest.raises(PublicationError, match=rf"a plan runs every call.*step 0 is a group \({pattern}: "):
+        with pytest.raises(
+            PublicationError, match=rf"a plan runs every call.*step 0 is a group \({pattern}: "
+        ):
             await bridge.publish(session.id, "grouped", answer="plan")
         published = await bridge.publish(session.id, "grouped", answer="recorded")
         assert published.answer == "recorded"
         assert (await bridge.start_idea("grouped", {})).output == session.state
 
 
-# -- taken up again ----------------------------------------------------------------------------------------------
+# -- taken up again --------------------------------------------------------------------------------
 
 
 async def test_a_session_taken_up_again_gives_what_is_done_and_goes_on(tmp_path: Path) -> None:
@@ -563,26 +621,38 @@ async def test_a_session_taken_up_again_gives_what_is_done_and_goes_on(tmp_path:
         run_id = await _abandoned(bridge, script, desk)
     again = Desk()
     again.open("first", "a", "b")
-    async with Bridge(ASKS, toolbox=again.toolbox, store=path) as bridge, bridge.session(run_id=run_id) as session:
+    async with (
+        Bridge(ASKS, toolbox=again.toolbox, store=path) as bridge,
+        bridge.session(run_id=run_id) as session,
+    ):
         with anyio.fail_after(10):
             assert await script(session) == ["first", "a", "b"]
         assert session.state == {"first": "first", "a": "a", "b": "b"}
         assert "first" not in again.begun
         # The group went on where it stood: only what had not finished ran again.
         assert again.begun == ["b"]
-        first = [one async for one in _so_far(session) if isinstance(one, CallFinished) and one.call == 1]
+        first = [
+            one async for one in _so_far(session) if isinstance(one, CallFinished) and one.call == 1
+        ]
         assert len(first) == 1
 
 
-async def test_what_was_malformed_and_corrected_is_so_again_when_the_session_is_taken_up(tmp_path: Path) -> None:
+async def test_what_was_malformed_and_corrected_is_so_again_when_the_session_is_taken_up(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "store.sqlite"
     desk = Desk()
     told: list[list[dict[str, object]]] = []
 
     async def script(session: Session) -> list[JSON]:
-        alternatives: list[dict[str, JSON]] = [{**held("c", "c")}, {"_tool": "echo", "x": "†state.c"}]
+        alternatives: list[dict[str, JSON]] = [
+            {**held("c", "c")},
+            {"_tool": "echo", "x": "†state.c"},
+        ]
         for _ in range(2):
-            with pytest.raises(RejectedSolutionError, match="none may depend on another") as rejected:
+            with pytest.raises(
+                RejectedSolutionError, match="none may depend on another"
+            ) as rejected:
                 await session.run_any(alternatives)
             told.append(rejected.value.errors)
         with pytest.raises(RejectedSolutionError, match="Did you mean 'echo'"):
@@ -596,7 +666,10 @@ async def test_what_was_malformed_and_corrected_is_so_again_when_the_session_is_
         run_id = await _abandoned(bridge, script, desk)
     again = Desk()
     again.open("a", "b", "c")
-    async with Bridge(ASKS, toolbox=again.toolbox, store=path) as bridge, bridge.session(run_id=run_id) as session:
+    async with (
+        Bridge(ASKS, toolbox=again.toolbox, store=path) as bridge,
+        bridge.session(run_id=run_id) as session,
+    ):
         with anyio.fail_after(10):
             assert await script(session) == ["c", "c", "a", "b"]
         assert again.begun == ["b"]
@@ -612,7 +685,10 @@ async def test_another_solution_for_a_step_that_is_done_is_refused(tmp_path: Pat
 
     async with Bridge(ASKS, toolbox=desk.toolbox, store=path) as bridge:
         run_id = await _abandoned(bridge, script, desk)
-    async with Bridge(ASKS, toolbox=desk.toolbox, store=path) as bridge, bridge.session(run_id=run_id) as session:
+    async with (
+        Bridge(ASKS, toolbox=desk.toolbox, store=path) as bridge,
+        bridge.session(run_id=run_id) as session,
+    ):
         with pytest.raises(SettledTurnError, match="settled by another solution"):
             await session.run_any([held("a", "a"), held("b", "b")])
 
@@ -638,7 +714,9 @@ def _is_last(session: Session, event: object) -> bool:
     return isinstance(event, RequestMade) and event.step == session.underlying.machine.step
 
 
-async def _abandoned(bridge: Bridge, script: Callable[[Session], Awaitable[list[JSON]]], desk: Desk) -> str:
+async def _abandoned(
+    bridge: Bridge, script: Callable[[Session], Awaitable[list[JSON]]], desk: Desk
+) -> str:
     """The run of a session whose process dies while `b` runs, and `a` has ended."""
     entered = bridge.session()
     session = await entered.__aenter__()
@@ -653,7 +731,10 @@ async def _abandoned(bridge: Bridge, script: Callable[[Session], Awaitable[list[
         desk.open("a")
         runner = session.underlying.runner
         with anyio.fail_after(10):
-            while not any(one.call.raw.get("name") == "a" and one.settled for one in session.underlying.calls()):
+            while not any(
+                one.call.raw.get("name") == "a" and one.settled
+                for one in session.underlying.calls()
+            ):
                 await runner.wait_changed()
         # What is not driven here any more is journaled no more.
         runner.abandon("the process died")

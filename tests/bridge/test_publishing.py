@@ -1,4 +1,6 @@
-"""Publishing: whose ideas, which run's outcome, and what a plan must hold to answer for other inputs."""
+"""Publishing: whose ideas, which run's outcome, and what a plan must hold to answer
+for other inputs.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,7 @@ LOUD: JSONObject = {
 }
 
 
-# -- whose -------------------------------------------------------------------------------------------------------
+# -- whose -----------------------------------------------------------------------------------------
 
 
 async def test_an_idea_is_published_by_those_whose_run_made_it() -> None:
@@ -143,7 +145,10 @@ async def test_each_run_of_one_idea_has_its_own_result() -> None:
         return next(numbers)
 
     async with Bridge(ASKS, toolbox=Toolbox(count)) as here:
-        runs = [await plan(here, {"calls": [{"_tool": "count"}], "output": "†results.0"}) for _ in range(2)]
+        runs = [
+            await plan(here, {"calls": [{"_tool": "count"}], "output": "†results.0"})
+            for _ in range(2)
+        ]
         assert runs[0].idea == runs[1].idea
         told = [(await here.publish(run.id, "number", answer="recorded")).recorded for run in runs]
         assert told == [{"input": {}, "output": "one"}, {"input": {}, "output": "two"}]
@@ -158,17 +163,21 @@ async def test_a_step_that_was_not_the_last_is_a_plan_of_its_calls() -> None:
         run.submit(1, {"calls": [], "output": "†state.a"})
         await run.wait(10)
         assert first is not None
-        with pytest.raises(PublicationError, match="it cannot be 'recorded': its solution has no output"):
+        with pytest.raises(
+            PublicationError, match="it cannot be 'recorded': its solution has no output"
+        ):
             await here.publish(first, "step", answer="recorded")
         published = await here.publish(first, "step")
         assert published.answer == "plan"
         assert published.recorded == {"input": {}}
 
 
-# -- plans that would answer otherwise ---------------------------------------------------------------------------
+# -- plans that would answer otherwise -------------------------------------------------------------
 
 
-async def solved(here: Bridge, context: list[JSON], calls: list[JSON], output: JSON, schema: JSONObject) -> Run:
+async def solved(
+    here: Bridge, context: list[JSON], calls: list[JSON], output: JSON, schema: JSONObject
+) -> Run:
     run = await here.solve("x", input={"n": 8}, context=context, output_schema=schema)
     run.submit(0, {"calls": calls, "output": output})
     assert await run.wait(10) == "done"
@@ -209,7 +218,10 @@ async def test_a_plan_over_instances_keeps_its_places_and_states() -> None:
         published = await here.publish(run.id, "both")
         assert published.plan is not None
         assert published.plan["calls"] == read_plan(raw).calls
-        assert published.output_schema == {"type": "object", "additionalProperties": {"type": "string"}}
+        assert published.output_schema == {
+            "type": "object",
+            "additionalProperties": {"type": "string"},
+        }
         assert await called(here, "both", {"who": "you"}) == {"①": "GOOD", "②": "†BAD"}
 
 
@@ -235,7 +247,13 @@ async def test_an_output_that_may_be_null_is_published_as_its_user_asked(output:
 
 async def test_an_output_that_is_always_null_is_no_plan() -> None:
     async with bridge() as here:
-        run = await solved(here, [], [{"_tool": "shout", "text": "a"}], {"value": None}, {"type": ["number", "null"]})
+        run = await solved(
+            here,
+            [],
+            [{"_tool": "shout", "text": "a"}],
+            {"value": None},
+            {"type": ["number", "null"]},
+        )
         with pytest.raises(PublicationError, match="null for every input"):
             await here.publish(run.id, "nothing", answer="plan")
         assert (await here.publish(run.id, "nothing", answer="recorded")).recorded == {
@@ -248,7 +266,11 @@ async def test_an_output_that_is_always_null_is_no_plan() -> None:
     "schema",
     [
         {"type": "object", "properties": {"x": {"type": "number"}}, "required": ["x"]},
-        {"type": "object", "properties": {"x": {"$ref": "#/$defs/x"}}, "$defs": {"x": {"type": "number"}}},
+        {
+            "type": "object",
+            "properties": {"x": {"$ref": "#/$defs/x"}},
+            "$defs": {"x": {"type": "number"}},
+        },
         {"anyOf": [{"type": "object"}, {"type": "null"}]},
     ],
 )
@@ -288,7 +310,7 @@ async def test_a_plan_that_would_do_otherwise_is_found(change: JSONObject, says:
         assert says in str(inconsistency(run, read_plan({**LOUD, **change})))
 
 
-# -- what people refused or changed ------------------------------------------------------------------------------
+# -- what people refused or changed ----------------------------------------------------------------
 
 SENDING: JSONObject = {
     "input": {"to": "ann"},
@@ -309,13 +331,22 @@ async def test_what_a_person_denied_is_not_replayed() -> None:
 async def test_what_a_person_changed_is_a_parameter_with_their_value() -> None:
     async with bridge() as here:
         run = await plan(here, SENDING)
-        run.decide(run.questions()[0].approval, "edit", by="me", call={"_tool": "send", "to": "eve", "text": "x"})
+        run.decide(
+            run.questions()[0].approval,
+            "edit",
+            by="me",
+            call={"_tool": "send", "to": "eve", "text": "x"},
+        )
         assert await run.wait(10) == "done"
         published = await here.publish(run.id, "sends", answer="plan")
         assert published.input_schema is not None
         properties = published.input_schema["properties"]
         assert isinstance(properties, dict)
-        defaults = [one["default"] for one in properties.values() if isinstance(one, dict) and "default" in one]
+        defaults = [
+            one["default"]
+            for one in properties.values()
+            if isinstance(one, dict) and "default" in one
+        ]
         assert "eve" in defaults
 
 
@@ -328,7 +359,7 @@ async def test_a_call_that_failed_is_not_replayed() -> None:
             await here.publish(run.id, "fails", answer="plan")
 
 
-# -- order, annotations, input -----------------------------------------------------------------------------------
+# -- order, annotations, input ---------------------------------------------------------------------
 
 
 async def sent(here: Bridge, second: JSONObject) -> Run:
@@ -350,7 +381,10 @@ async def test_an_order_that_only_the_listing_gives_is_kept() -> None:
 
 @pytest.mark.parametrize(
     "second",
-    [{"to": "†input.to", "text": "†results.0"}, {"to": "†input.to", "text": "†input.to", "_after": ["first"]}],
+    [
+        {"to": "†input.to", "text": "†results.0"},
+        {"to": "†input.to", "text": "†input.to", "_after": ["first"]},
+    ],
 )
 async def test_an_order_by_data_or_by_name_needs_none(second: JSONObject) -> None:
     async with bridge() as here:
@@ -359,10 +393,17 @@ async def test_an_order_by_data_or_by_name_needs_none(second: JSONObject) -> Non
 
 
 async def test_a_tool_here_that_reaches_out_says_so_when_published() -> None:
-    raw: JSON = {"input": {"place": "here"}, "calls": [{"_tool": "weather", "place": "†input.place"}]}
+    raw: JSON = {
+        "input": {"place": "here"},
+        "calls": [{"_tool": "weather", "place": "†input.place"}],
+    }
     async with bridge() as here:
-        assert (await here.publish((await plan(here, raw)).id, "weather_at")).annotations["openWorldHint"] is True
-        assert (await here.publish((await plan(here, LOUD)).id, "loud")).annotations["openWorldHint"] is False
+        assert (await here.publish((await plan(here, raw)).id, "weather_at")).annotations[
+            "openWorldHint"
+        ] is True
+        assert (await here.publish((await plan(here, LOUD)).id, "loud")).annotations[
+            "openWorldHint"
+        ] is False
 
 
 async def test_the_input_schema_is_checked_and_the_input_against_it() -> None:

@@ -1,4 +1,6 @@
-"""What modules ask while they run a call reaches whoever made it, and the answer goes back to that very call."""
+"""What modules ask while they run a call reaches whoever made it, and the answer goes back to
+that very call.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,11 @@ from ideabridge.bridge import ApprovalRequest, Bridge, Configuration, Decision, 
 from ideabridge.bridge.configuration import parse_configuration
 from ideabridge.bridge.errors import DecisionError, SecretGivenError
 from ideabridge.bridge.loop.event import QuestionAnswered, QuestionAsked, QuestionRefused
-from ideabridge.bridge.modules.errors import ModuleInputRequiredError, ModuleTimeoutError, ModuleToolError
+from ideabridge.bridge.modules.errors import (
+    ModuleInputRequiredError,
+    ModuleTimeoutError,
+    ModuleToolError,
+)
 from ideabridge.bridge.modules.module import FairLimiter
 from ideabridge.bridge.runs.run import Run
 from ideabridge.tools.encoding import JSON
@@ -58,7 +64,9 @@ async def over_http(era: str) -> AsyncGenerator[dict[str, Any]]:
 
 
 async def start(bridge: Bridge, tool: str, **arguments: Any) -> Run:
-    run = await bridge.run_plan(read_plan({"calls": [{"_tool": tool, **arguments, "_outputPath": "got"}]}))
+    run = await bridge.run_plan(
+        read_plan({"calls": [{"_tool": tool, **arguments, "_outputPath": "got"}]})
+    )
     with anyio.fail_after(20):
         await run.wait()
     return run
@@ -80,7 +88,11 @@ def asked(run: Run) -> dict[str, Any]:
 
 
 async def journal(run: Run) -> list[Any]:
-    return [event async for event in run if isinstance(event, QuestionAsked | QuestionAnswered | QuestionRefused)]
+    return [
+        event
+        async for event in run
+        if isinstance(event, QuestionAsked | QuestionAnswered | QuestionRefused)
+    ]
 
 
 def filling(**content: JSON) -> Approve:
@@ -92,7 +104,9 @@ def filling(**content: JSON) -> Approve:
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_callback_answers_and_the_answer_goes_back_to_the_call(era: str, transport: str) -> None:
+async def test_a_callback_answers_and_the_answer_goes_back_to_the_call(
+    era: str, transport: str
+) -> None:
     requests: list[ApprovalRequest] = []
 
     async def answer(request: ApprovalRequest) -> Decision:
@@ -101,7 +115,8 @@ async def test_a_callback_answers_and_the_answer_goes_back_to_the_call(era: str,
 
     async with over_http(era) as entry:
         configuration = parse_configuration(
-            {"mcpServers": {"asks": entry if transport == "http" else stdio(era)}}, project=Path.cwd()
+            {"mcpServers": {"asks": entry if transport == "http" else stdio(era)}},
+            project=Path.cwd(),
         )
         async with Bridge(configuration, approver=answer) as bridge:
             run = await start(bridge, "book", who="ann")
@@ -117,7 +132,12 @@ async def test_a_callback_answers_and_the_answer_goes_back_to_the_call(era: str,
     assert request.call == {"_tool": "book", "_module": "asks", "_outputPath": "got", "who": "ann"}
     assert request.question is not None
     assert (request.question["module"], request.question["message"]) == ("asks", "Seats for ann?")
-    assert (put.call, put.module, put.message, put.approval) == (0, "asks", "Seats for ann?", request.approval)
+    assert (put.call, put.module, put.message, put.approval) == (
+        0,
+        "asks",
+        "Seats for ann?",
+        request.approval,
+    )
     assert (answered.action, str(answered.by), answered.digest) == ("accept", "Ann", put.digest)
 
 
@@ -139,7 +159,9 @@ async def test_it_is_declined_or_cancelled_as_the_person_says(era: str) -> None:
 async def test_the_declared_capability_is_forms_and_no_addresses(era: str) -> None:
     async with Bridge(configured(era)) as bridge:
         await bridge.modules["asks"].ready(20)
-        assert json.loads(str(await bridge.modules["asks"].call("capabilities", {}))) == {"elicitation": {"form": {}}}
+        assert json.loads(str(await bridge.modules["asks"].call("capabilities", {}))) == {
+            "elicitation": {"form": {}}
+        }
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -165,7 +187,9 @@ async def test_an_answer_that_does_not_fit_is_refused_and_asked_for_again(era: s
             with pytest.raises(DecisionError, match=why):
                 run.decide(entry["approval"], "value", by="Ann", **given)
             assert run.status == "needs_approval"
-        with pytest.raises(DecisionError, match=r"expected 'value', 'deny' or 'skip', found 'approve'"):
+        with pytest.raises(
+            DecisionError, match=r"expected 'value', 'deny' or 'skip', found 'approve'"
+        ):
             run.decide(entry["approval"], "approve", by="Ann")
         run.decide(entry["approval"], "value", by="Ann", value={"name": "Ann", "seats": 5})
         await run.wait(20)
@@ -191,7 +215,12 @@ async def test_a_configured_secret_is_sent_in_no_answer_and_shown_in_no_question
     async with Bridge(configured(era, env={"API_TOKEN": secret})) as bridge:
         run = await start(bridge, "book", who="ann")
         with pytest.raises(SecretGivenError, match=r"content.name: holds the secret API_TOKEN"):
-            run.decide(asked(run)["approval"], "value", by="Ann", value={"name": f"it is {secret}", "seats": 1})
+            run.decide(
+                asked(run)["approval"],
+                "value",
+                by="Ann",
+                value={"name": f"it is {secret}", "seats": 1},
+            )
         assert run.status == "needs_approval"
         run.decide(asked(run)["approval"], "deny", by="Ann")
         await run.wait(20)
@@ -201,7 +230,9 @@ async def test_a_configured_secret_is_sent_in_no_answer_and_shown_in_no_question
         assert secret not in told
         assert secret not in str([event async for event in run])
 
-    async with Bridge(configured(era, env={"API_TOKEN": secret}), approver=filling(it=secret)) as bridge:
+    async with Bridge(
+        configured(era, env={"API_TOKEN": secret}), approver=filling(it=secret)
+    ) as bridge:
         run = await start(bridge, "hostile", how="secret")
         assert got(run)[1] == [{"action": "cancel", "content": None}]
 
@@ -211,7 +242,9 @@ HOSTILE = {
     "lines": "its message has 3,001 lines; at most 100 are shown",
     "wide": "its form has 60 fields; at most 50 are shown",
     "nested": "field 'home' of its form says 'properties', which no form of plain values does",
-    "url": "it wants an address to be opened (url mode), which a connected server does not choose here",
+    "url": (
+        "it wants an address to be opened (url mode), which a connected server does not choose here"
+    ),
 }
 
 
@@ -266,14 +299,19 @@ async def test_two_questions_of_one_call_are_asked_one_after_the_other(era: str)
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_question_nobody_answers_in_time_is_cancelled(era: str) -> None:
     async with Bridge(configured(era, {"default": "allow", "timeout_seconds": 0.05})) as bridge:
-        run = await bridge.run_plan(read_plan({"calls": [{"_tool": "book", "who": "ann", "_outputPath": "got"}]}))
+        run = await bridge.run_plan(
+            read_plan({"calls": [{"_tool": "book", "who": "ann", "_outputPath": "got"}]})
+        )
         with anyio.fail_after(20):
             while not run.machine.ended:
                 await run.runner.wait_changed()
             await run.wait()
         assert got(run) == ("ann", [{"action": "cancel", "content": None}])
         answered = (await journal(run))[1]
-        assert (str(answered.by), answered.reason) == ("the time-out", "nobody decided within 0.05 s")
+        assert (str(answered.by), answered.reason) == (
+            "the time-out",
+            "nobody decided within 0.05 s",
+        )
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -292,14 +330,20 @@ async def test_the_time_a_person_takes_is_not_the_modules(era: str) -> None:
         bridges.append(bridge)
         await bridge.modules["other"].ready(20)
         run = await bridge.run_plan(
-            read_plan({"calls": [{"_tool": "book", "_module": "asks", "who": "ann", "_outputPath": "got"}]})
+            read_plan(
+                {
+                    "calls": [
+                        {"_tool": "book", "_module": "asks", "who": "ann", "_outputPath": "got"}
+                    ]
+                }
+            )
         )
         with anyio.fail_after(20):
             await run.wait()
         assert got(run)[1] == [{"action": "accept", "content": {"name": "Ann", "seats": 1}}]
 
 
-# -- which call it belongs to --------------------------------------------------------------------------------------
+# -- which call it belongs to ----------------------------------------------------------------------
 
 
 async def test_calls_side_by_side_of_a_modern_module_each_get_their_own_answer() -> None:
@@ -309,7 +353,9 @@ async def test_calls_side_by_side_of_a_modern_module_each_get_their_own_answer()
         return Decision("value", value={"name": str(request.call["who"]), "seats": 1})
 
     async with Bridge(configured("modern"), approver=answer) as bridge:
-        calls: list[JSON] = [{"_tool": "meet", "who": who, "_outputPath": who} for who in ("ann", "bob", "cy")]
+        calls: list[JSON] = [
+            {"_tool": "meet", "who": who, "_outputPath": who} for who in ("ann", "bob", "cy")
+        ]
         run = await bridge.run_plan(read_plan({"calls": calls}))
         with anyio.fail_after(20):
             assert await run.wait() == "done"
@@ -319,7 +365,9 @@ async def test_calls_side_by_side_of_a_modern_module_each_get_their_own_answer()
             assert json.loads(told.partition("\n")[2])["content"]["name"] == who
 
 
-async def test_a_question_of_one_of_two_calls_reaches_nobody_where_it_does_not_say_of_which() -> None:
+async def test_a_question_of_one_of_two_calls_reaches_nobody_where_it_does_not_say_of_which() -> (
+    None
+):
     people: list[tuple[str, str]] = []
 
     async def answer(request: ApprovalRequest) -> Decision:
@@ -387,7 +435,11 @@ async def test_a_module_takes_its_question_back_and_asks_another(tmp_path: Path)
             await run.wait()
         assert got(run)[1] == [{"action": "accept", "content": {"name": "Ann", "seats": 1}}]
         _, taken, _, answered = await journal(run)
-        assert (taken.action, str(taken.by), taken.reason) == ("cancel", "the module", "it took its question back")
+        assert (taken.action, str(taken.by), taken.reason) == (
+            "cancel",
+            "the module",
+            "it took its question back",
+        )
         assert str(answered.by) == "Ann"
 
 
@@ -396,7 +448,9 @@ def raw() -> Configuration:
     return parse_configuration({"mcpServers": modules, "approval": "allow_all"}, project=Path.cwd())
 
 
-async def test_a_question_of_a_call_that_is_answered_in_the_same_breath_reaches_no_other_call() -> None:
+async def test_a_question_of_a_call_that_is_answered_in_the_same_breath_reaches_no_other_call() -> (
+    None
+):
     async def answer(request: ApprovalRequest) -> Decision:
         raise AssertionError(request)
 
@@ -447,7 +501,7 @@ async def test_places_that_are_taken_away_are_given_to_nobody() -> None:
             assert order == expected
 
 
-# -- ends, restarts, forks ------------------------------------------------------------------------------------------
+# -- ends, restarts, forks -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -484,7 +538,9 @@ async def test_a_call_that_waited_for_an_answer_when_its_process_ended_runs_agai
         assert "has died" in lost.reason
 
 
-async def test_nobody_knows_what_came_of_a_call_that_changes_things_and_waited(tmp_path: Path) -> None:
+async def test_nobody_knows_what_came_of_a_call_that_changes_things_and_waited(
+    tmp_path: Path,
+) -> None:
     store = tmp_path / "ideas.sqlite"
     async with Bridge(configured("modern"), store=store) as bridge:
         run = await start(bridge, "order", who="ann")
@@ -526,7 +582,9 @@ async def test_what_a_person_answered_a_module_is_given_to_no_later_call() -> No
         run = await bridge.run_plan(plan)
         with anyio.fail_after(20):
             await run.result()
-        assert (await bridge.publish(run.id, "seat", answer="auto")).annotations["readOnlyHint"] is True
+        assert (await bridge.publish(run.id, "seat", answer="auto")).annotations[
+            "readOnlyHint"
+        ] is True
         for number in (2, 3):
             replay = await bridge.start_idea("seat", {"who": "ann"})
             assert replay.answer == "plan"
@@ -541,8 +599,15 @@ async def test_every_item_of_each_asks_for_itself() -> None:
         return Decision("value", value={"name": str(request.call["who"]), "seats": 1})
 
     async with Bridge(configured("modern"), approver=answer) as bridge:
-        call: JSON = {"_tool": "book", "_each": "†input.people", "who": "†item", "_outputPath": "got"}
-        run = await bridge.run_plan(read_plan({"calls": [call], "input": {"people": ["ann", "bob"]}}))
+        call: JSON = {
+            "_tool": "book",
+            "_each": "†input.people",
+            "who": "†item",
+            "_outputPath": "got",
+        }
+        run = await bridge.run_plan(
+            read_plan({"calls": [call], "input": {"people": ["ann", "bob"]}})
+        )
         with anyio.fail_after(20):
             assert await run.wait() == "done"
         state: Any = run.given()
@@ -562,7 +627,9 @@ async def test_a_call_of_a_room_asks_through_the_run() -> None:
         run = await bridge.run_plan(read_plan({"calls": [room]}))
         assert await run.wait(20) == "needs_solution"
         inner = await bridge.run(f"{run.id}.0")
-        inner.submit(0, {"calls": [{"_tool": "book", "who": "ann", "_outputPath": "seat"}], "output": None})
+        inner.submit(
+            0, {"calls": [{"_tool": "book", "who": "ann", "_outputPath": "seat"}], "output": None}
+        )
         with anyio.fail_after(20):
             while run.status != "needs_approval":
                 await run.runner.wait_changed()

@@ -1,4 +1,6 @@
-"""The recorded mind: answers from stored ideas, and says loudly how a Request it cannot answer differs."""
+"""The recorded mind: answers from stored ideas, and says loudly how a Request it cannot
+answer differs.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,11 @@ from ideabridge.tools.encoding import JSON, JSONObject
 
 pytestmark = pytest.mark.anyio
 
-SCHEMA: JSONObject = {"type": "object", "properties": {"loud": {"type": "string"}}, "required": ["loud"]}
+SCHEMA: JSONObject = {
+    "type": "object",
+    "properties": {"loud": {"type": "string"}},
+    "required": ["loud"],
+}
 SECOND: JSON = {"calls": [], "output": {"loud": "†state.loud"}}
 
 
@@ -37,7 +43,9 @@ def whisper(text: str) -> str:
 async def recorded(store: Store) -> str:
     """Solve the task by turns; gives the run."""
     async with Bridge(toolbox=Toolbox(shout), store=store) as bridge:
-        run = await bridge.solve("Shout.", input={"text": "hello"}, output_schema=SCHEMA, tools=["shout"])
+        run = await bridge.solve(
+            "Shout.", input={"text": "hello"}, output_schema=SCHEMA, tools=["shout"]
+        )
         run.submit(0, {"calls": [{"_tool": "shout", "text": "†input.text", "_outputPath": "loud"}]})
         assert await run.wait(10) == "needs_solution"
         run.submit(1, SECOND)
@@ -47,7 +55,9 @@ async def recorded(store: Store) -> str:
 
 async def replayed(mind: Recorded, text: str = "hello", schema: JSONObject = SCHEMA) -> JSONObject:
     async with Bridge(toolbox=Toolbox(shout, whisper), mind=mind) as bridge:
-        run = await bridge.solve("Shout.", input={"text": text}, output_schema=schema, tools=["shout"])
+        run = await bridge.solve(
+            "Shout.", input={"text": text}, output_schema=schema, tools=["shout"]
+        )
         await run.wait(10)
         for idea in bridge.store.ideas.of_run(run.id):
             assert idea.meta.mind == "recorded"
@@ -106,7 +116,10 @@ async def test_a_file_that_is_no_recording_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreAccessError, match="cannot be read"), recording(file):
         pass
     file.write_text('[{"solution": {}}]')
-    with pytest.raises(IdeaDocumentError, match=r"recording\.json: 0: .* context: found nothing"), recording(file):
+    with (
+        pytest.raises(IdeaDocumentError, match=r"recording\.json: 0: .* context: found nothing"),
+        recording(file),
+    ):
         pass
     with Store.open(":memory:") as store:
         documents = recording_of(
@@ -118,7 +131,7 @@ async def test_a_file_that_is_no_recording_is_refused(tmp_path: Path) -> None:
         pass
 
 
-# -- recordings of earlier versions ---------------------------------------------------------------------------------
+# -- recordings of earlier versions ----------------------------------------------------------------
 
 
 async def test_a_run_that_was_recorded_before_ideas_stored_values_is_answered_again() -> None:
@@ -132,20 +145,30 @@ async def test_a_run_that_was_recorded_before_ideas_stored_values_is_answered_ag
     state: JSON = {"type": "state", "state": {"title": "t"}}
     with recording(Path(__file__).with_name("recorded_before_values.json")) as mind:
         # What a Request says about programs has changed since for other reasons.
-        async with Bridge(Configuration(programs=False), toolbox=Toolbox(page), mind=mind) as bridge:
-            run = await bridge.solve("Read pages.", output_schema={"type": "string"}, tools=["page"], context=[state])
+        async with Bridge(
+            Configuration(programs=False), toolbox=Toolbox(page), mind=mind
+        ) as bridge:
+            run = await bridge.solve(
+                "Read pages.", output_schema={"type": "string"}, tools=["page"], context=[state]
+            )
             assert await run.wait(20) == "done", run.answer()
             assert run.answer()["output"] == "begin60 " + "x" * 500
             assert len(run.calls()) == 52
 
 
-async def test_a_run_that_was_recorded_before_written_results_were_said_to_be_text_is_answered_again() -> None:
+async def test_a_run_that_was_recorded_before_written_results_were_said_to_be_text_is_answered_again() -> (
+    None
+):
     title: JSONObject = {
         "name": "title",
         "description": "A title.",
         "parameters": {"type": "object", "properties": {"text": {"type": "string"}}},
     }
-    mood: JSONObject = {"name": "mood", "parameters": title["parameters"], "output": {"enum": ["good", "bad"]}}
+    mood: JSONObject = {
+        "name": "mood",
+        "parameters": title["parameters"],
+        "output": {"enum": ["good", "bad"]},
+    }
     context: list[JSON] = [{"type": "tool", "tool": title}, {"type": "tool", "tool": mood}]
     with recording(Path(__file__).with_name("recorded_before_text.json")) as mind:
         async with Bridge(mind=mind) as bridge:
@@ -169,7 +192,9 @@ async def test_a_long_recording_of_an_earlier_version_answers_from_its_first_ide
             for number in range(600):
                 store.ideas.save(Idea([number], {}, None), IdeaMeta())
         async with Bridge(mind=Recorded(store)) as bridge:
-            run = await bridge.solve(context=idea.context, tools=["title", "mood"], output_schema={"type": "string"})
+            run = await bridge.solve(
+                context=idea.context, tools=["title", "mood"], output_schema={"type": "string"}
+            )
             await run.wait(20)
             assert run.state["mood"] == "good"
 

@@ -1,4 +1,6 @@
-"""Any Request of a run is made again from its exported idea alone, and an export has private results only if asked."""
+"""Any Request of a run is made again from its exported idea alone, and an export has private
+results only if asked.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,17 @@ STEPS: list[JSONObject] = [
     {"calls": [{"_tool": "look", "number": 2, "_instance": "②"}]},
     {"calls": [{"_tool": "look", "number": 5, "_instance": "①"}]},
     {"calls": [{"_tool": "look", "number": 30, "_outputPath": "pages.long", "_instance": "①"}]},
-    {"calls": [{"_tool": "look", "number": 3, "_instance": "②", "_outputPath": "list", "_outputMethod": "push"}]},
+    {
+        "calls": [
+            {
+                "_tool": "look",
+                "number": 3,
+                "_instance": "②",
+                "_outputPath": "list",
+                "_outputMethod": "push",
+            }
+        ]
+    },
     {"calls": [{"_tool": "nothing"}]},
     {"calls": [{"_tool": "look", "number": 40, "_instance": "①"}]},
     {"calls": [{"_tool": "look", "number": "wrong", "_instance": "①"}]},
@@ -100,7 +112,20 @@ async def test_each_request_of_ten_is_made_again_from_its_document(
         for asked, idea in zip(mind.asked, ideas, strict=True):
             assert bridge.request_of(idea).texts == asked.texts
             assert bridge.export_idea(idea, results=True)["id"] == idea
-    assert main(["ideas", "show", ideas[-1], "--request", "--json", "--store", str(tmp_path / "other.sqlite")]) == 0
+    assert (
+        main(
+            [
+                "ideas",
+                "show",
+                ideas[-1],
+                "--request",
+                "--json",
+                "--store",
+                str(tmp_path / "other.sqlite"),
+            ]
+        )
+        == 0
+    )
     told = json.loads(capsys.readouterr().out)
     assert (told["id"], told["texts"]) == (mind.asked[-1].id, mind.asked[-1].texts)
     assert main(["ideas", "show", ideas[3], "--request", "--store", str(path)]) == 0
@@ -126,13 +151,20 @@ async def test_an_export_lacks_results_unless_they_are_asked_for(
             assert "4711" not in text
             for authors in ("Read all pages", "kept by the author", "the author"):
                 assert authors in json.dumps(document["context"])
-            with pytest.raises(IdeaDocumentError, match=f"left_out: the document lacks .* idea {idea[:12]}"):
+            with pytest.raises(
+                IdeaDocumentError, match=f"left_out: the document lacks .* idea {idea[:12]}"
+            ):
                 remake(document)
         last, whole = bridge.export_idea(ideas[-1]), bridge.export_idea(ideas[-1], results=True)
     left_out = last["left_out"]
     assert isinstance(left_out, list)
     references = [entry.get("reference") for entry in left_out if isinstance(entry, dict)]
-    for written in ("†①.state.pages.first", "†①.state.pages.long", "†②.state.list", "solution.output"):
+    for written in (
+        "†①.state.pages.first",
+        "†①.state.pages.long",
+        "†②.state.list",
+        "solution.output",
+    ):
         assert written in references
     # Imported elsewhere, it says what is missing, also when it is exported again.
     with Store.open(tmp_path / "other.sqlite") as other:
@@ -140,7 +172,11 @@ async def test_an_export_lacks_results_unless_they_are_asked_for(
         stored = other.ideas.get(copy, caller=SEES_ALL)
         assert (stored.meta.original, list(stored.meta.left_out)) == (ideas[-1], left_out)
         again = other.export_idea(copy, caller=SEES_ALL, results=True)
-        assert (again["id"], again["original"], again["left_out"]) == (last["id"], ideas[-1], left_out)
+        assert (again["id"], again["original"], again["left_out"]) == (
+            last["id"],
+            ideas[-1],
+            left_out,
+        )
     # The whole idea, imported where its run is not known, is not given on whole either.
     with Store.open(tmp_path / "third.sqlite") as third:
         third.import_idea(whole)
@@ -153,7 +189,9 @@ async def test_an_export_lacks_results_unless_they_are_asked_for(
     assert json.loads(capsys.readouterr().out)["id"] == ideas[-1]
 
 
-async def test_another_member_sees_no_result_of_a_private_run_by_an_idea_that_is_shared(tmp_path: Path) -> None:
+async def test_another_member_sees_no_result_of_a_private_run_by_an_idea_that_is_shared(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "ideas.sqlite"
     mind, ideas = await ran(path, ANN)
     async with Bridge(store=path) as bridge:
@@ -165,7 +203,9 @@ async def test_another_member_sees_no_result_of_a_private_run_by_an_idea_that_is
             bridge.export_idea("salaries", caller="user:bob", results=True),
             list[JSON](bridge.request_of("salaries", caller="user:bob").texts),
         ]
-        assert SECRET in str(bridge.export_idea("salaries", caller=ANN, results=True)["publication"])
+        assert SECRET in str(
+            bridge.export_idea("salaries", caller=ANN, results=True)["publication"]
+        )
         stored = store.ideas.get(ideas[-1], caller="user:bob")
         shown += [stored.idea.context, stored.idea.solution]
         for told in shown:
@@ -182,7 +222,13 @@ def test_literals_that_a_mind_copied_from_results_are_left_out() -> None:
         {"role": "user", "content": "Send it to the office."},
         {
             "type": "call",
-            "call": {"place": 0, "tool": "look", "status": "done", "value": "†results.0", "result": SECRET},
+            "call": {
+                "place": 0,
+                "tool": "look",
+                "status": "done",
+                "value": "†results.0",
+                "result": SECRET,
+            },
         },
     ]
     call: JSONObject = {
@@ -194,10 +240,23 @@ def test_literals_that_a_mind_copied_from_results_are_left_out() -> None:
         "all": True,
     }
     program = Idea(context, {}, {"program": f"send({SECRET!r})"})
-    idea = Idea(context, {}, {"thought_process": SECRET, "calls": [call], "output": {"sent": "†state.sent"}})
+    idea = Idea(
+        context, {}, {"thought_process": SECRET, "calls": [call], "output": {"sent": "†state.sent"}}
+    )
     own, left_out = without_results(idea, None)
-    kept = {"_tool": "send", "to": "office", "text": "(left out)", "part": "(left out)", "n": 12, "all": True}
-    assert own.solution == {"thought_process": "(left out)", "calls": [kept], "output": {"sent": "†state.sent"}}
+    kept = {
+        "_tool": "send",
+        "to": "office",
+        "text": "(left out)",
+        "part": "(left out)",
+        "n": 12,
+        "all": True,
+    }
+    assert own.solution == {
+        "thought_process": "(left out)",
+        "calls": [kept],
+        "output": {"sent": "†state.sent"},
+    }
     assert own.context[0] == context[0]
     assert left_out == [
         {"reference": "†results.0", "type": "text", "bytes": len(SECRET) + 2},
@@ -214,7 +273,12 @@ def test_literals_in_items_and_names_of_members_that_a_mind_copied_are_left_out(
         {"role": "user", "content": "Tell the office."},
         {
             "type": "call",
-            "call": {"place": 0, "tool": "look", "value": "†results.0", "result": {"to": SECRET, SECRET: 1}},
+            "call": {
+                "place": 0,
+                "tool": "look",
+                "value": "†results.0",
+                "result": {"to": SECRET, SECRET: 1},
+            },
         },
     ]
     calls: list[JSONObject] = [
@@ -224,10 +288,22 @@ def test_literals_in_items_and_names_of_members_that_a_mind_copied_are_left_out(
             "text": "†item.text",
             "_id": "a",
         },
-        {"_tool": "send", "value": {SECRET: 1, "_note": SECRET, "own": 2, f"{SECRET}!": 3}, "_after": ["a"]},
-        {"_tool": "send", "_output": {"type": "string", "description": SECRET}, "_outputPath": "sent"},
+        {
+            "_tool": "send",
+            "value": {SECRET: 1, "_note": SECRET, "own": 2, f"{SECRET}!": 3},
+            "_after": ["a"],
+        },
+        {
+            "_tool": "send",
+            "_output": {"type": "string", "description": SECRET},
+            "_outputPath": "sent",
+        },
     ]
-    idea = Idea(context, {"type": "object", "description": "text, type, string"}, {"calls": [*calls], "output": None})
+    idea = Idea(
+        context,
+        {"type": "object", "description": "text, type, string"},
+        {"calls": [*calls], "output": None},
+    )
     own, _ = without_results(idea, None)
     assert own.solution == {
         "calls": [
@@ -242,7 +318,11 @@ def test_literals_in_items_and_names_of_members_that_a_mind_copied_are_left_out(
                 "value": {"(left out) 0": 1, "_note": "(left out)", "own": 2, "(left out) 3": 3},
                 "_after": ["a"],
             },
-            {"_tool": "send", "_output": {"type": "string", "description": "(left out)"}, "_outputPath": "sent"},
+            {
+                "_tool": "send",
+                "_output": {"type": "string", "description": "(left out)"},
+                "_outputPath": "sent",
+            },
         ],
         "output": None,
     }
@@ -261,13 +341,19 @@ async def test_a_solution_without_results_satisfies_its_schema(tmp_path: Path) -
         return number / 2
 
     steps = iter(
-        [{"calls": [{"_tool": "count"}]}, {"calls": [{"_tool": "half", "number": 471147}]}, {"output": "done"}]
+        [
+            {"calls": [{"_tool": "count"}]},
+            {"calls": [{"_tool": "half", "number": 471147}]},
+            {"output": "done"},
+        ]
     )
 
     async def mind(_: Request) -> str:
         return json.dumps({"calls": [], "output": None, **next(steps)})
 
-    async with Bridge(toolbox=Toolbox(count, half), store=tmp_path / "ideas.sqlite", mind=mind) as bridge:
+    async with Bridge(
+        toolbox=Toolbox(count, half), store=tmp_path / "ideas.sqlite", mind=mind
+    ) as bridge:
         run = await bridge.solve("Halve the count.", tools=["count", "half"])
         assert await run.wait(20) == "done"
         second = [one.id for one in bridge.store.ideas.of_run(run.id)][1]

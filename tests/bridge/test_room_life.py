@@ -36,7 +36,9 @@ class Mind:
 
     async def answer(self, request: Request) -> AsyncIterator[str | bytes | Usage]:
         text = "\n".join(str(message["content"]) for message in request.texts)
-        self.seen.append(json.dumps([request.context_json, request.schema, request.texts], ensure_ascii=False))
+        self.seen.append(
+            json.dumps([request.context_json, request.schema, request.texts], ensure_ascii=False)
+        )
         yield json.dumps(self.think(text), ensure_ascii=False)
 
 
@@ -44,7 +46,9 @@ def solving(task: str, **more: JSON) -> JSONObject:
     return {"_tool": "solve", "_module": "anonymous", "task": task, **more}
 
 
-def publish(bridge: Bridge, name: str, calls: list[JSON], output: JSON, properties: JSONObject) -> None:
+def publish(
+    bridge: Bridge, name: str, calls: list[JSON], output: JSON, properties: JSONObject
+) -> None:
     """Publish a plan nobody ran."""
     from ideabridge.bridge.store.idea import Idea, IdeaMeta
 
@@ -68,7 +72,7 @@ async def until(run: Run, condition: Callable[[], bool]) -> None:
             await run.runner.wait_changed()
 
 
-# -- what reaches the outside --------------------------------------------------------------------------------------
+# -- what reaches the outside ----------------------------------------------------------------------
 
 
 async def test_cancelling_a_run_cancels_the_remote_calls_of_its_rooms() -> None:
@@ -77,7 +81,10 @@ async def test_cancelling_a_run_cancels_the_remote_calls_of_its_rooms() -> None:
         publish(bridge, "hanging", [{"_tool": "hang", "_module": "raw"}], None, {})
         calls: list[JSON] = [{"_tool": "hanging", "_module": "idea:hanging", "_each": [1, 2]}]
         run = await bridge.run_plan(read_plan({"calls": calls}))
-        await until(run, lambda: len(run.rooms) == 2 and all(list(one.calls()) for one in run.rooms.values()))
+        await until(
+            run,
+            lambda: len(run.rooms) == 2 and all(list(one.calls()) for one in run.rooms.values()),
+        )
         # Both are with the module before it is asked anything else.
         assert isinstance(await bridge.modules["raw"].call("echo", {}), str)
         run.cancel("enough")
@@ -114,11 +121,16 @@ PAY_IN_ROOM: JSONObject = {
 TO: JSONObject = {"to": {"type": "string"}}
 
 
-@pytest.mark.parametrize(("decision", "given", "paid"), [("retry", "paid Ada", ["Ada"]), ("value", "so it was", [])])
+@pytest.mark.parametrize(
+    ("decision", "given", "paid"), [("retry", "paid Ada", ["Ada"]), ("value", "so it was", [])]
+)
 async def test_an_unknown_outcome_in_a_room_is_asked_of_the_run(
     tmp_path: Path, decision: Literal["retry", "value"], given: str, paid: list[str]
 ) -> None:
-    path, configuration = tmp_path / "ideas.db", parse_configuration({"approval": "allow_all"}, project=tmp_path)
+    path, configuration = (
+        tmp_path / "ideas.db",
+        parse_configuration({"approval": "allow_all"}, project=tmp_path),
+    )
     first, second = Payments(open=False), Payments(open=True)
     async with Bridge(configuration, toolbox=first.toolbox, store=path) as bridge:
         publish(bridge, "paying", PAYING, "†state.p", TO)
@@ -131,12 +143,17 @@ async def test_an_unknown_outcome_in_a_room_is_asked_of_the_run(
         assert isinstance(asked, dict)
         assert str(asked["approval"]).startswith("0/o0-")
         assert "outcome unknown" in str(asked["why"])
-        run.decide(str(asked["approval"]), decision, by="ann", **({"value": given} if decision == "value" else {}))
+        run.decide(
+            str(asked["approval"]),
+            decision,
+            by="ann",
+            **({"value": given} if decision == "value" else {}),
+        )
         assert await run.result() == given
     assert second.paid == paid
 
 
-# -- people --------------------------------------------------------------------------------------------------------
+# -- people ----------------------------------------------------------------------------------------
 
 
 async def test_an_approver_is_asked_about_calls_in_rooms() -> None:
@@ -154,7 +171,9 @@ async def test_an_approver_is_asked_about_calls_in_rooms() -> None:
 
 
 async def test_nobody_who_decides_in_time_denies_a_call_in_a_room(tmp_path: Path) -> None:
-    configuration = parse_configuration({"approval": {"default": "ask", "timeout_seconds": 0.05}}, project=tmp_path)
+    configuration = parse_configuration(
+        {"approval": {"default": "ask", "timeout_seconds": 0.05}}, project=tmp_path
+    )
     async with Bridge(configuration, toolbox=Payments(open=True).toolbox) as bridge:
         publish(bridge, "paying", PAYING, "†state.p", TO)
         run = await bridge.run_plan(read_plan(PAY_IN_ROOM))
@@ -162,12 +181,14 @@ async def test_nobody_who_decides_in_time_denies_a_call_in_a_room(tmp_path: Path
         assert "nobody decided within" in json.dumps(run.errors())
 
 
-# -- what is kept at hand ------------------------------------------------------------------------------------------
+# -- what is kept at hand --------------------------------------------------------------------------
 
 
 async def test_a_run_somebody_holds_goes_on_under_that_handle_however_many_come_after_it() -> None:
     async with Bridge() as bridge:
-        run = await bridge.run_plan(read_plan({"calls": [solving("say", _outputPath="s")], "output": "†state.s"}))
+        run = await bridge.run_plan(
+            read_plan({"calls": [solving("say", _outputPath="s")], "output": "†state.s"})
+        )
         assert await run.wait() == "needs_solution"
         [room] = run.rooms.values()
         for _ in range(400):
@@ -179,24 +200,32 @@ async def test_a_run_somebody_holds_goes_on_under_that_handle_however_many_come_
         assert await run.result() == "said"
 
 
-# -- many, and who sees what ---------------------------------------------------------------------------------------
+# -- many, and who sees what -----------------------------------------------------------------------
 
 
 async def test_a_latent_call_of_each_of_a_hundred_instances_is_answered_with_its_own() -> None:
-    spell = Tool("spell", "The number in words.", {"type": "object", "properties": {"n": {"type": "integer"}}})
+    spell = Tool(
+        "spell",
+        "The number in words.",
+        {"type": "object", "properties": {"n": {"type": "integer"}}},
+    )
 
     def think(text: str) -> JSONObject:
         numbers = {line for line in text.split('"') if line.startswith("only ")}
         assert len(numbers) == 1, text
         return {"calls": [], "output": f"saw {numbers.pop()}"}
 
-    instances: JSONObject = {f"i{number}": {"n": number, "mine": f"only {number}"} for number in range(100)}
+    instances: JSONObject = {
+        f"i{number}": {"n": number, "mine": f"only {number}"} for number in range(100)
+    }
     plan: JSONObject = {
         "calls": [{"_tool": "spell", "n": "†state.n", "_outputPath": "said"}],
         "instances": instances,
         "output": "†state.said",
     }
-    async with Bridge(Configuration(limits=Limits(requests=100)), toolbox=Toolbox(spell), mind=Mind(think)) as bridge:
+    async with Bridge(
+        Configuration(limits=Limits(requests=100)), toolbox=Toolbox(spell), mind=Mind(think)
+    ) as bridge:
         run = await bridge.run_plan(read_plan(plan))
         assert await run.result() == {f"i{number}": f"saw only {number}" for number in range(100)}
         assert len(bridge.store.runs.rooms(run.id)) == 100
@@ -217,13 +246,29 @@ async def test_nothing_of_a_run_leaks_into_its_clean_room() -> None:
         raise ValueError(secret)
 
     closed: JSON = {"type": "object", "properties": {"s": {}, "private_path": {"type": "string"}}}
-    context: list[JSON] = [{"type": "state", "state": {"private_path": "private value"}, "schema": closed}]
+    context: list[JSON] = [
+        {"type": "state", "state": {"private_path": "private value"}, "schema": closed}
+    ]
     mind = Mind(think)
     async with Bridge(ASKS, toolbox=Toolbox(fail), mind=mind) as bridge:
         run = await bridge.solve(
-            "the outer task", context=context, input={"asked": "by me"}, tools=["anonymous.solve", "fail"]
+            "the outer task",
+            context=context,
+            input={"asked": "by me"},
+            tools=["anonymous.solve", "fail"],
         )
         assert await run.result() == "nothing seen"
-        [inner] = [one for one in mind.seen if "the inner task" in one and "the outer task" not in one]
-        for secret in ("private", "failing secret", "by me", "asked", mind.name, "_module", "fail", run.id):
+        [inner] = [
+            one for one in mind.seen if "the inner task" in one and "the outer task" not in one
+        ]
+        for secret in (
+            "private",
+            "failing secret",
+            "by me",
+            "asked",
+            mind.name,
+            "_module",
+            "fail",
+            run.id,
+        ):
             assert secret not in inner

@@ -31,8 +31,16 @@ SUMMARISE: JSON = {
     "tool": {
         "name": "summarise",
         "description": "One sentence that says what the text says.",
-        "parameters": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
-        "output": {"type": "object", "properties": {"summary": {"type": "string"}}, "required": ["summary"]},
+        "parameters": {
+            "type": "object",
+            "properties": {"text": {"type": "string"}},
+            "required": ["text"],
+        },
+        "output": {
+            "type": "object",
+            "properties": {"summary": {"type": "string"}},
+            "required": ["summary"],
+        },
     },
 }
 
@@ -94,18 +102,25 @@ def calls(*listed: JSON, output: JSON = None) -> JSONObject:
     return {"calls": list(listed), "output": output}
 
 
-# -- the four combinations of scope and method ---------------------------------------------------------------------
+# -- the four combinations of scope and method -----------------------------------------------------
 
 
 async def test_inline_explicit_code_here_gives_the_result() -> None:
     async with Bridge(ASKS, toolbox=own_tools()) as bridge:
-        run = await bridge.run_plan(read_plan({"calls": [{"_tool": "fetch", "name": "a"}], "output": "†results.0"}))
+        run = await bridge.run_plan(
+            read_plan({"calls": [{"_tool": "fetch", "name": "a"}], "output": "†results.0"})
+        )
         assert await run.result() == "the text a"
 
 
 async def test_inline_latent_the_mind_writes_the_result_into_the_call() -> None:
     def think(text: str) -> JSONObject:
-        written: JSONObject = {"_tool": "summarise", "text": "x is y", "_output": {"summary": "y"}, "_outputPath": "s"}
+        written: JSONObject = {
+            "_tool": "summarise",
+            "text": "x is y",
+            "_output": {"summary": "y"},
+            "_outputPath": "s",
+        }
         return calls(written, output="†state.s.summary")
 
     async with Bridge(mind=Mind(think)) as bridge:
@@ -114,7 +129,9 @@ async def test_inline_latent_the_mind_writes_the_result_into_the_call() -> None:
         assert len(bridge.store.runs.newest(caller=SEES_ALL)) == 1
 
 
-async def test_inline_latent_whose_references_are_not_known_yet_is_answered_by_a_sub_request() -> None:
+async def test_inline_latent_whose_references_are_not_known_yet_is_answered_by_a_sub_request() -> (
+    None
+):
     def think(text: str) -> JSONObject:
         if "Write the result of the call below" in text:
             assert "the text a" in text
@@ -161,7 +178,9 @@ async def test_module_latent_a_clean_room_sees_the_call_and_its_imports_alone() 
         )
 
     async with Bridge(ASKS, toolbox=own_tools(), mind=Mind(think)) as bridge:
-        run = await bridge.solve("secret task", context=[SUMMARISE], input={"style": "be brief", "other": "hidden"})
+        run = await bridge.solve(
+            "secret task", context=[SUMMARISE], input={"style": "be brief", "other": "hidden"}
+        )
         assert await run.result() == "clean"
 
 
@@ -178,7 +197,12 @@ async def test_module_explicit_an_idea_answers_with_its_plan() -> None:
         use: JSONObject = {
             "calls": [
                 {"_tool": "get_text", "_module": "idea:get_text", "name": "b", "_outputPath": "b"},
-                {"_tool": "get_text", "_module": "idea:get_text@1", "name": "†state.b.text", "_outputPath": "c"},
+                {
+                    "_tool": "get_text",
+                    "_module": "idea:get_text@1",
+                    "name": "†state.b.text",
+                    "_outputPath": "c",
+                },
             ],
             "output": ["†state.b", "†state.c"],
         }
@@ -191,8 +215,17 @@ async def test_module_explicit_an_idea_answers_with_its_plan() -> None:
 async def test_a_plan_that_calls_an_idea_is_published_as_a_plan_itself() -> None:
     async with Bridge(ASKS, toolbox=own_tools()) as bridge:
         await published(bridge, "get_text", FETCHING)
-        calling: JSONObject = {"_tool": "get_text", "_module": "idea:get_text", "name": "†input.of", "_outputPath": "b"}
-        outer: JSONObject = {"calls": [calling], "input": {"of": "b"}, "output": {"found": "†state.b.text"}}
+        calling: JSONObject = {
+            "_tool": "get_text",
+            "_module": "idea:get_text",
+            "name": "†input.of",
+            "_outputPath": "b",
+        }
+        outer: JSONObject = {
+            "calls": [calling],
+            "input": {"of": "b"},
+            "output": {"found": "†state.b.text"},
+        }
         told = await published(bridge, "outer", outer)
         assert told.answer == "plan"
         assert "model" not in told.description
@@ -210,8 +243,14 @@ async def test_a_published_plan_with_a_clean_room_says_that_a_model_is_asked() -
         "input": {"of": "†input.of"},
         "_outputPath": "d",
     }
-    described: JSONObject = {"calls": [solving], "input": {"of": "b"}, "output": {"said": "†state.d"}}
-    async with Bridge(ASKS, toolbox=own_tools(), mind=Mind(lambda text: calls(output="†input.of"))) as bridge:
+    described: JSONObject = {
+        "calls": [solving],
+        "input": {"of": "b"},
+        "output": {"said": "†state.d"},
+    }
+    async with Bridge(
+        ASKS, toolbox=own_tools(), mind=Mind(lambda text: calls(output="†input.of"))
+    ) as bridge:
         told = await published(bridge, "describe", described)
         assert told.answer == "plan"
         assert "no model" not in told.description
@@ -220,14 +259,25 @@ async def test_a_published_plan_with_a_clean_room_says_that_a_model_is_asked() -
         assert replay.run is not None
         assert await replay.run.result() == {"said": "c"}
         # And so does a plan that calls it.
-        using: JSONObject = {"_tool": "describe", "_module": "idea:describe@1", "of": "†input.of", "_outputPath": "d"}
+        using: JSONObject = {
+            "_tool": "describe",
+            "_module": "idea:describe@1",
+            "of": "†input.of",
+            "_outputPath": "d",
+        }
         outer: JSONObject = {"calls": [using], "input": {"of": "b"}, "output": "†state.d"}
         assert "A model is asked" in (await published(bridge, "outer", outer)).description
 
 
 async def test_a_published_plan_with_a_latent_call_says_that_a_model_is_asked() -> None:
     box = own_tools()
-    box.add(Tool("spell", "A text spelt out.", {"type": "object", "properties": {"text": {"type": "string"}}}))
+    box.add(
+        Tool(
+            "spell",
+            "A text spelt out.",
+            {"type": "object", "properties": {"text": {"type": "string"}}},
+        )
+    )
     spelling: JSONObject = {"_tool": "spell", "text": "†input.text", "_outputPath": "s"}
     plan: JSONObject = {"calls": [spelling], "input": {"text": "ab"}, "output": "†state.s"}
     async with Bridge(ASKS, toolbox=box, mind=Mind(lambda text: calls(output="a b"))) as bridge:
@@ -238,12 +288,26 @@ async def test_ideas_that_would_call_each_other_in_a_circle_are_not_published() 
     async with Bridge(ASKS, toolbox=own_tools()) as bridge:
         await published(bridge, "a", FETCHING)
         for name, below in (("b", "idea:a"), ("c", "idea:b")):
-            calling: JSONObject = {"_tool": below[-1], "_module": below, "name": "†input.name", "_outputPath": "t"}
-            await published(bridge, name, {**FETCHING, "calls": [calling], "output": {"text": "†state.t.text"}})
+            calling: JSONObject = {
+                "_tool": below[-1],
+                "_module": below,
+                "name": "†input.name",
+                "_outputPath": "t",
+            }
+            await published(
+                bridge, name, {**FETCHING, "calls": [calling], "output": {"text": "†state.t.text"}}
+            )
         for module in ("idea:c", "idea:a"):
-            calling = {"_tool": module[-1], "_module": module, "name": "†input.name", "_outputPath": "t"}
+            calling = {
+                "_tool": module[-1],
+                "_module": module,
+                "name": "†input.name",
+                "_outputPath": "t",
+            }
             circular: JSONObject = {**FETCHING, "calls": [calling]}
-            with pytest.raises(PublicationError, match=r"it would call itself: a -> (c -> b -> )?a"):
+            with pytest.raises(
+                PublicationError, match=r"it would call itself: a -> (c -> b -> )?a"
+            ):
                 await published(bridge, "a", circular)
         # A version stays what it is: what calls that one comes to an end.
         calling = {"_tool": "a", "_module": "idea:a@1", "name": "†input.name", "_outputPath": "t"}
@@ -257,7 +321,12 @@ async def test_ideas_that_would_call_each_other_in_a_circle_are_not_published() 
 async def test_ideas_in_a_circle_that_publication_did_not_see_end_by_their_depth() -> None:
     async with Bridge(ASKS, toolbox=own_tools()) as bridge:
         first = await published(bridge, "a", FETCHING)
-        calling: JSONObject = {"_tool": "a", "_module": "idea:a", "name": "†input.name", "_outputPath": "t"}
+        calling: JSONObject = {
+            "_tool": "a",
+            "_module": "idea:a",
+            "name": "†input.name",
+            "_outputPath": "t",
+        }
         # As the import of a document does, which is checked piece by piece.
         bridge.store.publications.publish(
             "a",
@@ -282,7 +351,7 @@ async def test_an_idea_nobody_published_is_told_before_anything_runs() -> None:
             await bridge.run_plan(read_plan({"calls": [{"_tool": "gone", "_module": "idea:gone"}]}))
 
 
-# -- clean rooms ---------------------------------------------------------------------------------------------------
+# -- clean rooms -----------------------------------------------------------------------------------
 
 
 async def test_a_task_in_a_clean_room_has_the_tools_it_was_given_and_no_more() -> None:
@@ -318,8 +387,18 @@ async def test_rooms_are_not_offered_unless_they_are_asked_for() -> None:
 
 
 async def test_rooms_open_in_each_other_only_so_deep() -> None:
-    room: JSONObject = {"_tool": "solve", "_module": "anonymous", "task": "deeper", "tools": ["*"], "_outputPath": "x"}
-    mind = Mind(lambda text: calls(output="no further") if "This failed" in text else calls(room, output="†state.x"))
+    room: JSONObject = {
+        "_tool": "solve",
+        "_module": "anonymous",
+        "task": "deeper",
+        "tools": ["*"],
+        "_outputPath": "x",
+    }
+    mind = Mind(
+        lambda text: (
+            calls(output="no further") if "This failed" in text else calls(room, output="†state.x")
+        )
+    )
     async with Bridge(mind=mind) as bridge:
         run = await bridge.solve("deep", tools=["anonymous.solve"])
         assert await run.result() == "no further"
@@ -341,14 +420,18 @@ async def test_a_run_and_its_rooms_share_one_budget_of_requests(writes: str) -> 
 
     mind = Mind(think)
     async with Bridge(ASKS, toolbox=own_tools(), mind=mind) as bridge:
-        run = await bridge.solve("outer", tools=["anonymous.solve", "fetch"], limits={"requests": 10})
+        run = await bridge.solve(
+            "outer", tools=["anonymous.solve", "fetch"], limits={"requests": 10}
+        )
         assert await run.wait() == "limit"
-        assert run.answer()["reason"] == "10 requests were made, the most a run and its rooms may make"
+        assert (
+            run.answer()["reason"] == "10 requests were made, the most a run and its rooms may make"
+        )
         # Requests that are written together are counted together, before their minds are asked.
         assert len(mind.seen) == 10 or (writes == "later" and len(mind.seen) < 10)
-        assert {one.status for one in bridge.store.runs.newest(caller=SEES_ALL) if one.parent == run.id} == {
-            "cancelled"
-        }
+        assert {
+            one.status for one in bridge.store.runs.newest(caller=SEES_ALL) if one.parent == run.id
+        } == {"cancelled"}
 
 
 async def test_what_a_room_used_counts_for_the_run() -> None:
@@ -369,11 +452,18 @@ async def test_what_a_room_used_counts_for_the_run() -> None:
 
 
 async def test_a_room_that_fails_fails_its_call_alone() -> None:
-    bad: JSONObject = {"_tool": "solve", "_module": "anonymous", "task": "x", "output_schema": {"type": "nonsense"}}
+    bad: JSONObject = {
+        "_tool": "solve",
+        "_module": "anonymous",
+        "task": "x",
+        "output_schema": {"type": "nonsense"},
+    }
     plan: JSONObject = {
         "calls": [bad, {"_tool": "fetch", "name": "a", "_outputPath": "t"}],
     }
-    async with Bridge(ASKS, toolbox=own_tools(), mind=Mind(lambda text: calls(output="x"))) as bridge:
+    async with Bridge(
+        ASKS, toolbox=own_tools(), mind=Mind(lambda text: calls(output="x"))
+    ) as bridge:
         run = await bridge.run_plan(read_plan(plan))
         assert await run.wait() == "done"
         assert run.machine.state == {"t": "the text a"}
@@ -385,9 +475,9 @@ async def test_cancelling_a_run_ends_its_rooms() -> None:
         run = await waiting_room(bridge)
         run.cancel("enough")
         assert await run.wait() == "cancelled"
-        assert [one.status for one in bridge.store.runs.newest(caller=SEES_ALL) if one.parent == run.id] == [
-            "cancelled"
-        ]
+        assert [
+            one.status for one in bridge.store.runs.newest(caller=SEES_ALL) if one.parent == run.id
+        ] == ["cancelled"]
 
 
 async def test_a_room_that_loses_is_ended_and_the_session_goes_on() -> None:
@@ -411,21 +501,31 @@ async def test_a_room_that_loses_is_ended_and_the_session_goes_on() -> None:
 
             group.start_soon(open_the_gate)
             alternatives: list[JSONObject] = [
-                {"_tool": "solve", "_module": "anonymous", "task": "describe", "_outputPath": "slow"},
+                {
+                    "_tool": "solve",
+                    "_module": "anonymous",
+                    "task": "describe",
+                    "_outputPath": "slow",
+                },
                 {"_tool": "quick", "_outputPath": "quick"},
             ]
             with anyio.fail_after(10):
                 assert await session.run_any(alternatives) == "quick"
             assert (dict(run.rooms), session.state) == ({}, {"quick": "quick"})
-            [room_id] = [one.id for one in bridge.store.runs.newest(caller=SEES_ALL) if one.parent == run.id]
+            [room_id] = [
+                one.id for one in bridge.store.runs.newest(caller=SEES_ALL) if one.parent == run.id
+            ]
             room = await bridge.run(room_id)
-            assert (room.status, room.machine.reason) == ("cancelled", "the call it answers was cancelled")
+            assert (room.status, room.machine.reason) == (
+                "cancelled",
+                "the call it answers was cancelled",
+            )
             with pytest.raises(FinishedRunError):
                 room.submit(0, {"calls": [], "output": "too late"})
             assert await session.run({"_tool": "quick"}) == "quick"
 
 
-# -- by turns ------------------------------------------------------------------------------------------------------
+# -- by turns --------------------------------------------------------------------------------------
 
 
 async def waiting_room(bridge: Bridge) -> Run:
@@ -505,7 +605,13 @@ async def test_approvals_of_a_room_are_asked_of_the_run() -> None:
 
     plan: JSONObject = {
         "calls": [
-            {"_tool": "solve", "_module": "anonymous", "task": "send it", "tools": ["send"], "_each": [1, 2]},
+            {
+                "_tool": "solve",
+                "_module": "anonymous",
+                "task": "send it",
+                "tools": ["send"],
+                "_each": [1, 2],
+            },
             {"_tool": "send", "text": "own"},
         ],
         "output": "†results.0",
@@ -530,14 +636,16 @@ async def test_limits_of_the_configuration_hold_in_rooms() -> None:
             return calls(*many, output="x")
         return calls()
 
-    plan: JSONObject = {"calls": [{"_tool": "solve", "_module": "anonymous", "task": "many", "tools": ["fetch"]}]}
+    plan: JSONObject = {
+        "calls": [{"_tool": "solve", "_module": "anonymous", "task": "many", "tools": ["fetch"]}]
+    }
     configuration = Configuration(limits=Limits(calls=10))
     async with Bridge(configuration, toolbox=own_tools(), mind=Mind(think)) as bridge:
         run = await bridge.run_plan(read_plan(plan))
         assert await run.wait() == "limit"
 
 
-# -- two processes, and what is left behind ------------------------------------------------------------------------
+# -- two processes, and what is left behind --------------------------------------------------------
 
 
 class Gates:
@@ -560,14 +668,21 @@ class Gates:
 HELD_AND_ROOM: JSONObject = {
     "calls": [
         {"_tool": "held", "gate": "one", "_outputPath": "a"},
-        {"_tool": "solve", "_module": "anonymous", "task": "x", "tools": ["held"], "_outputPath": "b"},
+        {
+            "_tool": "solve",
+            "_module": "anonymous",
+            "task": "x",
+            "tools": ["held"],
+            "_outputPath": "b",
+        },
     ],
     "output": ["†state.a", "†state.b"],
 }
 
 
 UNORDERED = ASKS.model_copy(update={"order": "none"})
-"""The room and the call beside it have tools that may change something: both are to be at work at once."""
+"""The room and the call beside it have tools that may change something: both are to be
+at work at once."""
 
 
 async def held_and_room(bridge: Bridge, gates: Gates) -> Run:
@@ -591,7 +706,9 @@ async def test_what_another_process_answered_in_a_room_is_told_of_the_run(tmp_pa
         assert the_request(await first.run(run.id))["turn"] == 1
 
 
-async def test_a_call_that_was_cut_off_goes_on_though_a_room_waits_for_a_solution(tmp_path: Path) -> None:
+async def test_a_call_that_was_cut_off_goes_on_though_a_room_waits_for_a_solution(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "ideas.db"
     gates = Gates()
     async with Bridge(UNORDERED, toolbox=gates.toolbox, store=path) as bridge:
@@ -635,7 +752,13 @@ async def test_a_run_driven_here_goes_on_when_a_room_driven_elsewhere_ends(tmp_p
         with anyio.fail_after(10):
             run = await held_and_room(first, gates)
             room = await second.run(str(the_request(run)["run"]))
-            room.submit(0, {"calls": [{"_tool": "held", "gate": "two", "_outputPath": "c"}], "output": "†state.c"})
+            room.submit(
+                0,
+                {
+                    "calls": [{"_tool": "held", "gate": "two", "_outputPath": "c"}],
+                    "output": "†state.c",
+                },
+            )
             await gates.started["two"].wait()
             # It sees that the room is at work there, and so does not let go of the run.
             assert (await first.run(run.id)).status == "running"

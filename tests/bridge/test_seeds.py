@@ -1,5 +1,5 @@
-"""The examples of the documents this all comes from, as they stand there: requests, instances, streaming, people,
-errors.
+"""The examples of the documents this all comes from, as they stand there: requests, instances,
+streaming, people, errors.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def tools(*functions: Callable[..., object]) -> Toolbox:
     return box
 
 
-# -- 001: a request is a context and a schema; its solution satisfies the schema ------------------------------------
+# -- 001: a request is a context and a schema; its solution satisfies the schema -------------------
 
 
 async def test_a_request_without_tools_is_answered_by_its_output() -> None:
@@ -59,7 +59,7 @@ async def test_a_request_without_tools_is_answered_by_its_output() -> None:
     ]
 
 
-# -- 011: two states in one request; a plan is aimed at each by `_instance` -----------------------------------------
+# -- 011: two states in one request; a plan is aimed at each by `_instance` ------------------------
 
 
 async def test_the_sentiment_of_two_texts_in_one_request() -> None:
@@ -81,8 +81,18 @@ async def test_the_sentiment_of_two_texts_in_one_request() -> None:
         {"_instance": "②", "type": "state", "state": {"text": "This is terrible."}},
     ]
     calls: list[JSON] = [
-        {"_tool": "analyze_sentiment", "_instance": "①", "text": "†state.text", "_outputPath": "sentiment"},
-        {"_tool": "analyze_sentiment", "_instance": "②", "text": "†state.text", "_outputPath": "sentiment"},
+        {
+            "_tool": "analyze_sentiment",
+            "_instance": "①",
+            "text": "†state.text",
+            "_outputPath": "sentiment",
+        },
+        {
+            "_tool": "analyze_sentiment",
+            "_instance": "②",
+            "text": "†state.text",
+            "_outputPath": "sentiment",
+        },
     ]
     model = Model({"calls": calls}, {"output": "†①.state.sentiment"})
     async with Bridge(mind=model, toolbox=tools(analyze_sentiment)) as bridge:
@@ -96,7 +106,7 @@ async def test_the_sentiment_of_two_texts_in_one_request() -> None:
     assert '"sentiment": "negative"' in model.read(1)
 
 
-# -- 010: calls are taken up while they stream, and unblock each other ----------------------------------------------
+# -- 010: calls are taken up while they stream, and unblock each other -----------------------------
 
 
 class Streaming:
@@ -171,14 +181,16 @@ async def test_a_call_that_waits_for_data_holds_nobody_else_up() -> None:
         {"_tool": "use", "value": "†state.a", "_outputPath": "b"},
         {"_tool": "go", "_outputPath": "c"},
     ]
-    async with Bridge(mind=Model({"calls": calls, "output": "†state.b"}), toolbox=tools(wait, go, use)) as bridge:
+    async with Bridge(
+        mind=Model({"calls": calls, "output": "†state.b"}), toolbox=tools(wait, go, use)
+    ) as bridge:
         run = await bridge.solve("Do all three.")
         await done.wait()
         slow.set()
         assert await run.result() == "used waited"
 
 
-# -- 005, 010: a person stands between the proposal and the action --------------------------------------------------
+# -- 005, 010: a person stands between the proposal and the action ---------------------------------
 
 
 async def test_a_person_corrects_a_call_and_the_model_learns_of_it() -> None:
@@ -193,11 +205,18 @@ async def test_a_person_corrects_a_call_and_the_model_learns_of_it() -> None:
     async def person(request: ApprovalRequest) -> Decision:
         # Only what is ready to run is shown, with its references resolved.
         assert request.call["text"] == "The report is ready."
-        return Decision("edit", call={**request.call, "to": "ann@example.org"}, reason="Ann is responsible")
+        return Decision(
+            "edit", call={**request.call, "to": "ann@example.org"}, reason="Ann is responsible"
+        )
 
     box = Toolbox()
     box.add(send_mail)
-    call: JSON = {"_tool": "send_mail", "to": "all@example.org", "text": "†input.text", "_outputPath": "sent"}
+    call: JSON = {
+        "_tool": "send_mail",
+        "to": "all@example.org",
+        "text": "†input.text",
+        "_outputPath": "sent",
+    }
     model = Model({"calls": [call]}, {"output": "†state.sent"})
     async with Bridge(mind=model, toolbox=box, approver=person) as bridge:
         run = await bridge.solve("Send the text.", input={"text": "The report is ready."})
@@ -227,7 +246,7 @@ async def test_a_person_says_no_and_the_model_finds_another_way() -> None:
     assert "never" in model.read(1)
 
 
-# -- 010: errors are data, and the next request repairs them --------------------------------------------------------
+# -- 010: errors are data, and the next request repairs them ---------------------------------------
 
 
 async def test_the_model_sees_its_failed_call_with_the_error_and_repairs_it() -> None:
@@ -242,16 +261,24 @@ async def test_the_model_sees_its_failed_call_with_the_error_and_repairs_it() ->
     model = Model(
         {
             "calls": [
-                # A structural error, an error at run time, one that depends on it, and a call that is none of it.
+                # A structural error, an error at run time, one that depends on it, and a call
+                # that is none of it.
                 {"_tool": "divde", "a": 1, "b": 2},
                 {"_tool": "divide", "a": 1, "b": 0, "_outputPath": "ratio"},
                 {"_tool": "note", "text": "†state.ratio"},
                 {"_tool": "note", "text": "kept", "_outputPath": "note"},
             ]
         },
-        {"calls": [{"_tool": "divide", "a": 1, "b": 2, "_outputPath": "ratio"}], "output": {"ratio": "†state.ratio"}},
+        {
+            "calls": [{"_tool": "divide", "a": 1, "b": 2, "_outputPath": "ratio"}],
+            "output": {"ratio": "†state.ratio"},
+        },
     )
-    schema: JSONObject = {"type": "object", "properties": {"ratio": {"type": "number"}}, "required": ["ratio"]}
+    schema: JSONObject = {
+        "type": "object",
+        "properties": {"ratio": {"type": "number"}},
+        "required": ["ratio"],
+    }
     async with Bridge(mind=model, toolbox=tools(divide, note)) as bridge:
         run = await bridge.solve("Divide.", output_schema=schema)
         assert await run.result() == {"ratio": 0.5}
@@ -289,7 +316,7 @@ async def test_an_error_branch_that_was_planned_is_no_error() -> None:
         assert run.errors() == []
 
 
-# -- 004: one call, all of them, any, a race (`Tool(call)`, `Tool.all`, `Tool.any`, `Tool.race`) ----------------------
+# -- 004: one call, all of them, any, a race (`Tool(call)`, `Tool.all`, `Tool.any`, `Tool.race`) ---
 
 
 class Sources:
@@ -362,7 +389,10 @@ async def test_any_stops_at_the_first_success() -> None:
     ):
         group.start_soon(sources.give_turns, "broken", "mirror")
         with anyio.fail_after(10):
-            assert await session.run_any([sources.call(name) for name in sources.turns]) == "from mirror"
+            assert (
+                await session.run_any([sources.call(name) for name in sources.turns])
+                == "from mirror"
+            )
         assert session.state == {"mirror": "from mirror"}
     assert sources.stopped == ["main"]
 
@@ -416,10 +446,13 @@ async def test_one_line_stops_the_calls_that_lose() -> None:
         assert sorted(sources.stopped) == (["main", "mirror"] if race else ["main"])
 
 
-# -- 011: several states in one request ----------------------------------------------------------------------------
+# -- 011: several states in one request ------------------------------------------------------------
 
 POSITIVE: JSON = {"type": "state", "state": {"text": "This is wonderful!"}}
-NEGATIVE: JSON = {"role": "user", "content": {"type": "state", "state": {"text": "This is terrible."}}}
+NEGATIVE: JSON = {
+    "role": "user",
+    "content": {"type": "state", "state": {"text": "This is terrible."}},
+}
 
 
 def mood(text: str) -> str:
@@ -428,7 +461,12 @@ def mood(text: str) -> str:
 
 
 def judged(instance: str) -> JSON:
-    return {"_tool": "mood", "_instance": instance, "text": "†state.text", "_outputPath": "sentiment"}
+    return {
+        "_tool": "mood",
+        "_instance": instance,
+        "text": "†state.text",
+        "_outputPath": "sentiment",
+    }
 
 
 async def test_states_without_an_instance_get_ids_in_order_and_the_answer_holds_each() -> None:
@@ -442,7 +480,12 @@ async def test_states_without_an_instance_get_ids_in_order_and_the_answer_holds_
         }
         assert run.state == run.answer()["state"] == states
     told = model.read(0)
-    assert told.index("of instance ①") < told.index("wonderful") < told.index("of instance ②") < told.index("terrible")
+    assert (
+        told.index("of instance ①")
+        < told.index("wonderful")
+        < told.index("of instance ②")
+        < told.index("terrible")
+    )
     assert '"enum": ["①", "②"]' in json.dumps(model.shown[0].schema, ensure_ascii=False)
 
 

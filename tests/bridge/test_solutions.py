@@ -56,12 +56,16 @@ async def test_what_is_well_formed_runs_beside_what_is_not_whole_and_streamed() 
         assert failures(whole) == {**KINDS, None: "output"}
         told = whole.errors()
         assert "call 4 (shout) -> call 5 (shout)" in str(told)
-    model = Model({"calls": MIXED, "output": "†state.nowhere"}, {"calls": [], "output": "†state.four"})
+    model = Model(
+        {"calls": MIXED, "output": "†state.nowhere"}, {"calls": [], "output": "†state.four"}
+    )
     async with Bridge(toolbox=Toolbox(shout), mind=model) as bridge:
         streamed = await bridge.solve("x")
         assert await streamed.result() == "ONE"
         assert streamed.machine.state == {"one": "ONE", "four": "ONE"}
-        assert [message.value for message in model.shown[1].context if message.type == "error"] == told
+        assert [
+            message.value for message in model.shown[1].context if message.type == "error"
+        ] == told
 
 
 async def test_a_plan_and_a_step_of_a_session_run_nothing_unless_all_of_it_is_well_formed() -> None:
@@ -74,14 +78,21 @@ async def test_a_plan_and_a_step_of_a_session_run_nothing_unless_all_of_it_is_we
                 await session.run({"_tool": "shuot", "text": "a"})
             for group in (session.run_all, session.run_any, session.run_race):
                 with pytest.raises(RejectedSolutionError, match="Did you mean 'shout'"):
-                    await group([{"_tool": "shout", "text": "a", "_outputPath": "a"}, {"_tool": "shuot", "text": "b"}])
+                    await group(
+                        [
+                            {"_tool": "shout", "text": "a", "_outputPath": "a"},
+                            {"_tool": "shuot", "text": "b"},
+                        ]
+                    )
             assert session.state == {}
 
 
 async def test_what_cannot_be_read_runs_nothing_and_can_be_sent_again() -> None:
     async with Bridge(toolbox=Toolbox(shout)) as bridge:
         run = await bridge.solve("x", limits={"calls": 3})
-        with pytest.raises(RejectedSolutionError, match="7 more calls; a run may list at most 3 in all"):
+        with pytest.raises(
+            RejectedSolutionError, match="7 more calls; a run may list at most 3 in all"
+        ):
             run.submit(0, {"calls": MIXED})
         assert (run.status, run.turn, run.calls()) == ("needs_solution", 0, [])
         run.submit(0, {"calls": MIXED[:1], "output": "†state.one"})
@@ -103,7 +114,13 @@ async def test_an_error_holds_the_whole_call_and_what_is_shown_of_it_refers_to_t
         assert text not in shown
         assert "†data.error.0.call.text" in shown
         # What was written at length need not be written again.
-        run.submit(1, {"calls": [{"_tool": "shout", "text": "†data.error.0.call.text"}], "output": "†results.1"})
+        run.submit(
+            1,
+            {
+                "calls": [{"_tool": "shout", "text": "†data.error.0.call.text"}],
+                "output": "†results.1",
+            },
+        )
         assert await run.result() == text.upper()
         # A plan made of it holds the text itself: the call that failed is no part of it.
         published = await bridge.publish(run.id, "loudly", answer="plan")
@@ -118,7 +135,9 @@ async def test_an_error_holds_the_whole_call_and_what_is_shown_of_it_refers_to_t
 async def test_every_error_of_a_step_reaches_the_mind(calls: int) -> None:
     async with Bridge(toolbox=Toolbox(shout)) as bridge:
         run = await bridge.solve("x")
-        run.submit(0, {"calls": [{"_tool": "shuot", "text": f"text {number}"} for number in range(calls)]})
+        run.submit(
+            0, {"calls": [{"_tool": "shuot", "text": f"text {number}"} for number in range(calls)]}
+        )
         assert await run.wait(10) == "needs_solution"
         shown = context(run)
         assert all(f"text {number}" in shown for number in range(calls))
@@ -128,7 +147,9 @@ async def test_every_error_of_a_step_reaches_the_mind(calls: int) -> None:
 async def test_errors_beyond_a_bound_in_sum_are_counted_and_can_be_read() -> None:
     async with Bridge(toolbox=Toolbox(shout)) as bridge:
         run = await bridge.solve("x")
-        calls: list[JSON] = [{"_tool": "shuot", "text": f"text {number} {'x' * 900}"} for number in range(100)]
+        calls: list[JSON] = [
+            {"_tool": "shuot", "text": f"text {number} {'x' * 900}"} for number in range(100)
+        ]
         run.submit(0, {"calls": calls, "output": "†state.nowhere"})
         assert await run.wait(10) == "needs_solution"
         shown = context(run)
@@ -137,16 +158,26 @@ async def test_errors_beyond_a_bound_in_sum_are_counted_and_can_be_read() -> Non
         assert "more calls failed, of 101 errors. All are read at †data.error.PLACE." in shown
         # The error of the output belongs to no call, so it cannot be read there.
         assert "†state.nowhere" in shown
-        run.submit(1, {"calls": [{"_tool": "shout", "text": "†data.error.99.call.text"}], "output": "†results.100"})
+        run.submit(
+            1,
+            {
+                "calls": [{"_tool": "shout", "text": "†data.error.99.call.text"}],
+                "output": "†results.100",
+            },
+        )
         assert (await run.result()).startswith("TEXT 99")
 
 
 async def test_a_refused_plan_names_the_errors_of_all_its_calls() -> None:
     async with Bridge(toolbox=Toolbox(shout)) as bridge:
         with pytest.raises(PlanError) as refused:
-            await bridge.run_plan(read_plan({"calls": [{"_tool": "shuot", "text": "a"} for _ in range(25)]}))
+            await bridge.run_plan(
+                read_plan({"calls": [{"_tool": "shuot", "text": "a"} for _ in range(25)]})
+            )
         assert "calls[24] (shuot)" in str(refused.value)
         assert len(refused.value.errors) == 25
         with pytest.raises(PlanError, match=r"\.\.\. and [\d,]+ more$") as refused:
-            await bridge.run_plan(read_plan({"calls": [{"_tool": "shuot", "text": "a"} for _ in range(2000)]}))
+            await bridge.run_plan(
+                read_plan({"calls": [{"_tool": "shuot", "text": "a"} for _ in range(2000)]})
+            )
         assert len(str(refused.value)) < 20_000

@@ -76,7 +76,16 @@ def check(store: Store, run_id: str) -> int:
     return len(found)
 
 
-TEXTS = one_of("a", "†input.name", "†state.x", "†results.0", "†results.1", "†results.2", "††dagger", "†nowhere.x")
+TEXTS = one_of(
+    "a",
+    "†input.name",
+    "†state.x",
+    "†results.0",
+    "†results.1",
+    "†results.2",
+    "††dagger",
+    "†nowhere.x",
+)
 VALUES: st.SearchStrategy[JSON] = TEXTS | one_of(1, None, True, 1.5, [], {}, ["†state.x"], {"n": 1})
 _OBJECTS: st.SearchStrategy[JSON] = st.fixed_dictionaries(
     {"_tool": one_of("shout", "shout", "fail", "send", "mood", "shuot", "", 5)},
@@ -98,7 +107,9 @@ _OBJECTS: st.SearchStrategy[JSON] = st.fixed_dictionaries(
         "unknown": one_of(1),
     },
 )
-CALLS: st.SearchStrategy[JSON] = _OBJECTS | one_of("text", 5, None, '{"_tool": "shout", "text": "a"}')
+CALLS: st.SearchStrategy[JSON] = _OBJECTS | one_of(
+    "text", 5, None, '{"_tool": "shout", "text": "a"}'
+)
 LISTS: st.SearchStrategy[JSON] = st.lists(CALLS, max_size=5).map(list[JSON])
 SOLUTIONS: st.SearchStrategy[JSONObject] = st.fixed_dictionaries(
     {},
@@ -109,7 +120,9 @@ SOLUTIONS: st.SearchStrategy[JSONObject] = st.fixed_dictionaries(
         "mood": one_of("calm"),
         "calls": LISTS | LISTS.map(encode_text) | CALLS | one_of(None),
         "output": VALUES | one_of({"n": "†results.0"}, {"n": "one"}, {"value": 3}, '{"n": 1}'),
-        "program": one_of(None, "", 5, "1 + 1", "from tools import shout\nawait shout(text='a')", "no("),
+        "program": one_of(
+            None, "", 5, "1 + 1", "from tools import shout\nawait shout(text='a')", "no("
+        ),
     },
 )
 
@@ -158,10 +171,16 @@ def configuration(*, thoughts: bool) -> Configuration:
     st.sampled_from(["eager", "lazy"]),
 )
 def test_solutions_that_are_handed_in_by_turns(
-    answers: list[JSONObject], thoughts: bool, output: JSONObject | None, instances: bool, planning: Any
+    answers: list[JSONObject],
+    thoughts: bool,
+    output: JSONObject | None,
+    instances: bool,
+    planning: Any,
 ) -> None:
     async def main() -> None:
-        async with Bridge(configuration(thoughts=thoughts), toolbox=toolbox(), handlers=handlers()) as bridge:
+        async with Bridge(
+            configuration(thoughts=thoughts), toolbox=toolbox(), handlers=handlers()
+        ) as bridge:
             context = [*CONTEXT, *(TWO if instances else [])]
             run = await bridge.solve("x", context=context, output_schema=output, planning=planning)
             for answer in answers:
@@ -204,10 +223,19 @@ def test_solutions_that_stream_in_and_break_off(
 
 
 @MANY
-@given(LISTS, VALUES, st.sampled_from([None, OUTPUT, {"type": ["integer", "null"]}, {"type": "string"}]), st.booleans())
+@given(
+    LISTS,
+    VALUES,
+    st.sampled_from([None, OUTPUT, {"type": ["integer", "null"]}, {"type": "string"}]),
+    st.booleans(),
+)
 def test_plans(calls: JSON, output: JSON, schema: JSONObject | None, instances: bool) -> None:
     async def main() -> None:
-        plan: JSONObject = {"calls": calls, "output": output, "input": {"name": "n", "count": 2, "names": ["a"]}}
+        plan: JSONObject = {
+            "calls": calls,
+            "output": output,
+            "input": {"name": "n", "count": 2, "names": ["a"]},
+        }
         if schema is not None:
             plan["output_schema"] = schema
         if instances:
@@ -224,7 +252,7 @@ def test_plans(calls: JSON, output: JSON, schema: JSONObject | None, instances: 
     run_async(main)
 
 
-# -- examples ------------------------------------------------------------------------------------------------------
+# -- examples --------------------------------------------------------------------------------------
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -240,7 +268,10 @@ async def by_turns(bridge: Bridge, *answers: JSON, **members: Any) -> Run:
 
 def solutions(bridge: Bridge, run: Run) -> list[Any]:
     check(bridge.store, run.id)
-    return [bridge.store.ideas.get(one.id, caller=SEES_ALL).idea.solution for one in bridge.store.ideas.of_run(run.id)]
+    return [
+        bridge.store.ideas.get(one.id, caller=SEES_ALL).idea.solution
+        for one in bridge.store.ideas.of_run(run.id)
+    ]
 
 
 @pytest.mark.anyio
@@ -254,7 +285,10 @@ async def test_what_the_schema_does_not_know_is_left_out_and_the_mind_is_told() 
         }
         run = await by_turns(bridge, odd)
         said = "\n".join(str(text["content"]) for text in run.answer()["requests"][0]["context"])
-        assert "Left out of your last solution: 'mood', 'pattern' (the schema has no such member" in said
+        assert (
+            "Left out of your last solution: 'mood', 'pattern' (the schema has no such member"
+            in said
+        )
         assert run.errors() == []
         run.submit(1, {"thought_process": 5, "calls": []})
         await run.wait()
@@ -304,7 +338,9 @@ async def test_a_malformed_call_is_left_out_and_the_others_mean_the_same() -> No
 async def test_a_program_and_a_group_are_stored_as_their_schema_says() -> None:
     async with Bridge(configuration(thoughts=False), toolbox=toolbox()) as bridge:
         program = "from tools import shout\nawait shout(text='a')"
-        run = await by_turns(bridge, {"program": program, "calls": [], "output": None, "pattern": "any"})
+        run = await by_turns(
+            bridge, {"program": program, "calls": [], "output": None, "pattern": "any"}
+        )
         assert solutions(bridge, run) == [{"program": program}]
         plan = await bridge.run_plan({"program": program})
         assert await plan.result() == "A"
@@ -324,7 +360,9 @@ async def test_denied_edited_and_container_ideas() -> None:
         run = await by_turns(bridge, {"calls": calls, "output": None})
         first, second = run.pending()
         await bridge.decide(run, first.approval, Decision("deny", reason="no"))
-        await bridge.decide(run, second.approval, Decision("edit", call={"_tool": "shout", "text": "loud"}))
+        await bridge.decide(
+            run, second.approval, Decision("edit", call={"_tool": "shout", "text": "loud"})
+        )
         await run.wait()
         assert solutions(bridge, run) == [{"calls": calls, "output": None}]
         run.submit(1, {})
@@ -338,7 +376,9 @@ async def test_denied_edited_and_container_ideas() -> None:
 @pytest.mark.anyio
 async def test_the_edited_plan_of_a_lazy_run_is_what_is_stored() -> None:
     async with Bridge(ASKS, toolbox=toolbox()) as bridge:
-        run = await by_turns(bridge, {"calls": [{"_tool": "shout", "text": "a"}], "mood": "calm"}, planning="lazy")
+        run = await by_turns(
+            bridge, {"calls": [{"_tool": "shout", "text": "a"}], "mood": "calm"}, planning="lazy"
+        )
         [waiting] = run.pending()
         edited: JSONObject = {"calls": [{"_tool": "shout", "text": "b"}], "output": "†results.0"}
         await bridge.decide(run, waiting.approval, Decision("edit", plan=edited))

@@ -1,4 +1,6 @@
-"""Calls that have ended become a run, whatever they were; those that no run can make again are named."""
+"""Calls that have ended become a run, whatever they were; those that no run can make
+again are named.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from ideabridge.tools.tool import META_PROPERTIES, Tool
 
 
 def nested(depth: int) -> JSONObject:
-    """A schema of objects in objects: 240 of them are a valid schema in which no references can be admitted."""
+    """A schema of objects in objects: 240 of them are a valid schema in which no references
+    can be admitted.
+    """
     schema: JSONObject = {"type": "object"}
     for _ in range(depth):
         schema = {"type": "object", "properties": {"a": schema}}
@@ -40,12 +44,16 @@ VALUES = st.recursive(
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(TEXTS, inner, max_size=3)),
     max_leaves=5,
 )
-NAMES = st.one_of(st.sampled_from(["x", "y", "X", "a", "", "_x"]), TEXTS).filter(lambda one: one not in META_PROPERTIES)
+NAMES = st.one_of(st.sampled_from(["x", "y", "X", "a", "", "_x"]), TEXTS).filter(
+    lambda one: one not in META_PROPERTIES
+)
 ERRORS = st.one_of(st.none(), st.just({"kind": "runtime", "message": "bad luck"}))
 CALLS = st.lists(
     st.builds(
         EndedCall,
-        st.builds(Tool, st.sampled_from("pq"), st.just(""), st.sampled_from(SCHEMAS), module=st.just("m")),
+        st.builds(
+            Tool, st.sampled_from("pq"), st.just(""), st.sampled_from(SCHEMAS), module=st.just("m")
+        ),
         st.dictionaries(NAMES, VALUES, max_size=3),
         st.just(0),
         VALUES,
@@ -86,7 +94,9 @@ def test_all_calls_make_a_run(calls: list[EndedCall], together: list[bool]) -> N
 
 
 def test_a_call_that_no_run_can_make_is_not_published() -> None:
-    tool = Tool("climb", "", {"type": "object", "properties": {"tree": {"type": "string"}}}, module="trees")
+    tool = Tool(
+        "climb", "", {"type": "object", "properties": {"tree": {"type": "string"}}}, module="trees"
+    )
     plain = EndedCall(tool, {"tree": "oak"}, 0, "up")
     # The server takes arguments that it does not declare. A plan takes them for a mistake.
     more = EndedCall(tool, {"tree": "elm", "hurry": True}, 1, "up")

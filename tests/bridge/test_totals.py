@@ -17,7 +17,13 @@ from hypothesis import strategies as st
 from ideabridge.bridge import Bridge, Configuration, Limits
 from ideabridge.bridge.context.mind import MindError, Usage
 from ideabridge.bridge.context.request import Request
-from ideabridge.bridge.loop.event import CallProposed, RequestMade, SolutionProposed, UsageNoted, event_from_json
+from ideabridge.bridge.loop.event import (
+    CallProposed,
+    RequestMade,
+    SolutionProposed,
+    UsageNoted,
+    event_from_json,
+)
 from ideabridge.bridge.plan import read_plan
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.store.store import Store
@@ -147,7 +153,9 @@ def journaled(store: Store, run: str) -> JSONObject:
 
 def nodes(depth: int) -> st.SearchStrategy[Node]:
     rooms = st.lists(nodes(depth - 1), max_size=2) if depth else st.just(list[Node]())
-    return st.builds(Node, rooms, st.integers(0, 50), st.sampled_from(["answers", "stays", "fails", "idles"]))
+    return st.builds(
+        Node, rooms, st.integers(0, 50), st.sampled_from(["answers", "stays", "fails", "idles"])
+    )
 
 
 async def ended(run: Run, tree: Tree) -> None:
@@ -178,13 +186,25 @@ async def totals(roots: list[Node], most: int | None, folder: Path) -> None:
 
 @pytest.mark.later
 @given(st.lists(nodes(2), min_size=1, max_size=3), st.one_of(st.none(), st.integers(1, 200)))
-# A room whose Request costs more than is left ends the whole run, also beside a room that never ends.
+# A room whose Request costs more than is left ends the whole run, also beside a room
+# that never ends.
 @example(
-    [Node([Node([Node([], 19, "stays")], 24, "answers"), Node([Node([], 44, "fails")], 12, "stays")], 15, "answers")],
+    [
+        Node(
+            [
+                Node([Node([], 19, "stays")], 24, "answers"),
+                Node([Node([], 44, "fails")], 12, "stays"),
+            ],
+            15,
+            "answers",
+        )
+    ],
     143,
 )
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_a_run_has_used_what_it_and_its_rooms_have_however_they_ended(roots: list[Node], most: int | None) -> None:
+def test_a_run_has_used_what_it_and_its_rooms_have_however_they_ended(
+    roots: list[Node], most: int | None
+) -> None:
     for node in Tree(roots).nodes.values():
         node.asked = 0
     with tempfile.TemporaryDirectory() as folder:
@@ -195,14 +215,24 @@ def test_a_run_has_used_what_it_and_its_rooms_have_however_they_ended(roots: lis
 async def test_the_totals_hold_what_an_alternative_used_that_was_not_needed() -> None:
     tree = Tree([Node([], 5, "answers"), Node([], 70, "stays")])
     async with Bridge(mind=tree) as bridge:
-        room: JSONObject = {"_tool": "solve", "_module": "anonymous", "task": "†input.task", "_outputPath": "said"}
+        room: JSONObject = {
+            "_tool": "solve",
+            "_module": "anonymous",
+            "task": "†input.task",
+            "_outputPath": "said",
+        }
         taught = await bridge.run_plan(read_plan({"calls": [room], "input": {"task": "Node 0."}}))
         await taught.result()
         await bridge.publish(taught.id, "ask", answer="plan")
-        async with bridge.session(tools=["idea:ask"]) as session, anyio.create_task_group() as group:
+        async with (
+            bridge.session(tools=["idea:ask"]) as session,
+            anyio.create_task_group() as group,
+        ):
 
             async def alternatives() -> None:
-                asks: list[JSONObject] = [{"_tool": "ask", "_module": "idea:ask", "task": f"Node {n}."} for n in (1, 0)]
+                asks: list[JSONObject] = [
+                    {"_tool": "ask", "_module": "idea:ask", "task": f"Node {n}."} for n in (1, 0)
+                ]
                 await session.run_any(asks)
 
             group.start_soon(alternatives)

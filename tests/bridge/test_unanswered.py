@@ -51,7 +51,9 @@ class Bank:
     def configuration(self, **keys: Any) -> Configuration:
         limits = {"result_bytes": 2000}
         entry = {**self.entry, **keys}
-        return parse_configuration({"mcpServers": {"bank": entry}, "approval": "allow_all", "limits": limits})
+        return parse_configuration(
+            {"mcpServers": {"bank": entry}, "approval": "allow_all", "limits": limits}
+        )
 
 
 @asynccontextmanager
@@ -95,13 +97,23 @@ WHY = [
     ("http", "die", "module 'bank' cut its answer off while tool 'pay' was running"),
     ("http", "close", "module 'bank' cut its answer off while tool 'pay' was running"),
     ("http", "garbage", "module 'bank': its answer is not a JSON-RPC message"),
-    ("http", "http_500", "module 'bank' answered HTTP 500 Internal Server Error: sorry while tool 'pay' was running"),
-    ("http", "http_502", "module 'bank' answered HTTP 502 Bad Gateway: sorry while tool 'pay' was running"),
+    (
+        "http",
+        "http_500",
+        "module 'bank' answered HTTP 500 Internal Server Error: sorry while tool 'pay' was running",
+    ),
+    (
+        "http",
+        "http_502",
+        "module 'bank' answered HTTP 502 Bad Gateway: sorry while tool 'pay' was running",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("kind", "do", "why"), WHY)
-async def test_no_refund_follows_a_payment_that_was_not_answered(kind: str, do: str, why: str, tmp_path: Path) -> None:
+async def test_no_refund_follows_a_payment_that_was_not_answered(
+    kind: str, do: str, why: str, tmp_path: Path
+) -> None:
     async with opened(kind, tmp_path) as bank:
         async with Bridge(
             bank.configuration(timeout=20 if kind == "stdio" and do != "hang" else 3, order="none")
@@ -111,7 +123,9 @@ async def test_no_refund_follows_a_payment_that_was_not_answered(kind: str, do: 
             entry = only(run)
             assert (entry["call"]["_tool"], entry["call"]["to"]) == ("pay", "Ada")
             assert entry["why"].startswith(f"outcome unknown: {why}"), entry["why"]
-            assert entry["why"].endswith(f", and the tool does not say that it may run twice{CHOICES}")
+            assert entry["why"].endswith(
+                f", and the tool does not say that it may run twice{CHOICES}"
+            )
             assert entry["choices"] == ["retry", "skip", "value"]
             # What does not depend on it went on, and the refund, which does, has not run.
             if kind == "stdio" or do != "die":
@@ -126,8 +140,12 @@ async def test_no_refund_follows_a_payment_that_was_not_answered(kind: str, do: 
         assert sum(line.startswith("pay") for line in bank.ledger) == 1
 
 
-@pytest.mark.parametrize(("do", "refunded"), [("refuse", "refund no money"), ("http_403", "refund module 'bank' ")])
-async def test_what_the_tool_or_its_server_refused_is_caught(do: str, refunded: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("do", "refunded"), [("refuse", "refund no money"), ("http_403", "refund module 'bank' ")]
+)
+async def test_what_the_tool_or_its_server_refused_is_caught(
+    do: str, refunded: str, tmp_path: Path
+) -> None:
     async with opened("http", tmp_path) as bank, Bridge(bank.configuration()) as bridge:
         run = await bridge.run_plan(read_plan(refunding(do)))
         assert await run.wait(20) == "done"
@@ -154,7 +172,9 @@ async def test_a_retry_a_skip_and_a_restart(tmp_path: Path) -> None:
             assert await run.wait(20) == "done"
             errors: list[Any] = [*run.errors()]
             assert [one["error"]["kind"] for one in errors] == ["unknown", "dependency"]
-            assert errors[0]["error"]["message"].endswith("may run twice; skipped by Ann: ask the bank")
+            assert errors[0]["error"]["message"].endswith(
+                "may run twice; skipped by Ann: ask the bank"
+            )
         assert bank.ledger.count("pay Ada") == 2
         assert not [line for line in bank.ledger if "refund" in line]
 
@@ -163,7 +183,11 @@ async def test_items_of_each_are_asked_about_one_by_one_and_never_caught(tmp_pat
     calls: list[JSON] = [
         {
             "_tool": "pay",
-            "_each": [{"to": "Ada", "do": "answer"}, {"to": "Bob", "do": "die"}, {"to": "Cid", "do": "answer"}],
+            "_each": [
+                {"to": "Ada", "do": "answer"},
+                {"to": "Bob", "do": "die"},
+                {"to": "Cid", "do": "answer"},
+            ],
             "to": "†item.to",
             "do": "†item.do",
             "_outputPath": "paid || refused",
@@ -182,7 +206,9 @@ async def test_items_of_each_are_asked_about_one_by_one_and_never_caught(tmp_pat
 
 
 async def test_a_module_that_ends_while_it_asks_is_asked_about_in_its_place(tmp_path: Path) -> None:
-    plan: JSON = {"calls": [{"_tool": "pay", "to": "Ada", "do": "ask", "_outputPath": "paid || refused"}]}
+    plan: JSON = {
+        "calls": [{"_tool": "pay", "to": "Ada", "do": "ask", "_outputPath": "paid || refused"}]
+    }
     async with opened("stdio", tmp_path) as bank, Bridge(bank.configuration()) as bridge:
         run = await bridge.run_plan(read_plan(plan))
         with anyio.fail_after(20):
@@ -207,7 +233,13 @@ async def test_what_was_not_answered_in_a_room_is_not_caught_outside_of_it(tmp_p
     }
     outside: JSON = {
         "calls": [
-            {"_tool": "paying", "_module": "idea:paying", "to": "Bob", "do": "die", "_outputPath": "paid || refused"},
+            {
+                "_tool": "paying",
+                "_module": "idea:paying",
+                "to": "Bob",
+                "do": "die",
+                "_outputPath": "paid || refused",
+            },
             {"_tool": "refund", "of": "†state.refused.message"},
         ]
     }
@@ -245,7 +277,10 @@ async def test_an_approver_is_asked_while_other_calls_go_on(tmp_path: Path) -> N
         return Decision("value", value="told")
 
     plan: JSON = {
-        "calls": [{"_tool": "pay", "to": "Ada", "do": "die", "_outputPath": "paid"}, {"_tool": "wait_for_it"}],
+        "calls": [
+            {"_tool": "pay", "to": "Ada", "do": "die", "_outputPath": "paid"},
+            {"_tool": "wait_for_it"},
+        ],
         "output": ["†state.paid", "†results.1"],
     }
     async with (
@@ -255,7 +290,9 @@ async def test_an_approver_is_asked_while_other_calls_go_on(tmp_path: Path) -> N
         run = await bridge.run_plan(read_plan(plan))
         assert await run.wait(20) == "done"
         assert run.answer()["output"] == ["told", "meanwhile"]
-        assert [(one.kind, one.choices) for one in seen] == [("outcome", ("retry", "skip", "value"))]
+        assert [(one.kind, one.choices) for one in seen] == [
+            ("outcome", ("retry", "skip", "value"))
+        ]
 
 
 async def test_a_mind_is_told_and_nothing_is_caught(tmp_path: Path) -> None:
@@ -269,7 +306,9 @@ async def test_a_mind_is_told_and_nothing_is_caught(tmp_path: Path) -> None:
         assert await run.wait(20) == "needs_solution"
         errors: list[Any] = [*run.errors()]
         assert [one["error"]["kind"] for one in errors] == ["unknown", "dependency"]
-        assert "outcome unknown: module 'bank' ended with exit code 3" in errors[0]["error"]["message"]
+        assert (
+            "outcome unknown: module 'bank' ended with exit code 3" in errors[0]["error"]["message"]
+        )
         assert bank.ledger == ["pay Ada"]
 
 
@@ -280,7 +319,9 @@ async def test_groups_name_what_may_have_happened(tmp_path: Path) -> None:
         bridge.session() as session,
     ):
         with pytest.raises(UnknownOutcomeError):
-            await session.run({"_tool": "pay", "to": "Ada", "do": "die", "_outputPath": "paid || refused"})
+            await session.run(
+                {"_tool": "pay", "to": "Ada", "do": "die", "_outputPath": "paid || refused"}
+            )
         with pytest.raises(GroupFailedError, match="outcome unknown") as failed:
             await session.run_all([{"_tool": "pay", "to": "Bob", "do": "die"}, {"_tool": "look"}])
         assert [one["outcome"] for one in failed.value.effects] == ["unknown"]
@@ -292,7 +333,10 @@ async def test_a_result_over_the_limit_ran_and_is_not_caught(tmp_path: Path) -> 
         assert await run.wait(20) == "done"
         errors: list[Any] = [*run.errors()]
         assert [one["error"]["kind"] for one in errors] == ["ran", "dependency"]
-        assert "it ran, and its result cannot be used: module 'bank' answered with" in errors[0]["error"]["message"]
+        assert (
+            "it ran, and its result cannot be used: module 'bank' answered with"
+            in errors[0]["error"]["message"]
+        )
         assert not [line for line in bank.ledger if "refund" in line]
 
 
@@ -324,12 +368,19 @@ async def test_an_activity_may_say_that_it_does_not_know() -> None:
 async def test_what_may_run_twice_is_tried_again(kind: str, tool_name: str, tmp_path: Path) -> None:
     do = "die_once" if kind == "stdio" else "close_once"
     async with opened(kind, tmp_path) as bank, Bridge(bank.configuration()) as bridge:
-        assert await bridge.modules["bank"].call(tool_name, {"to": "Ada", "do": do}) == f"done: {tool_name} Ada"
+        assert (
+            await bridge.modules["bank"].call(tool_name, {"to": "Ada", "do": do})
+            == f"done: {tool_name} Ada"
+        )
         assert bank.ledger == [f"{tool_name} Ada"] * 2
 
 
-@pytest.mark.parametrize(("retry", "tries"), [({}, 3), ({"lo*": 2}, 2), ({"put": 1, "look": 1, "*": 9}, 1)])
-async def test_tries_are_bounded_and_configured(retry: dict[str, int], tries: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("retry", "tries"), [({}, 3), ({"lo*": 2}, 2), ({"put": 1, "look": 1, "*": 9}, 1)]
+)
+async def test_tries_are_bounded_and_configured(
+    retry: dict[str, int], tries: int, tmp_path: Path
+) -> None:
     told = "ended with exit code 3" + ("" if tries == 1 else rf".* \(the last of {tries} tries\)$")
     async with opened("stdio", tmp_path) as bank, Bridge(bank.configuration(retry=retry)) as bridge:
         with pytest.raises(ModuleDownError, match=told):
@@ -342,23 +393,32 @@ async def test_tries_are_bounded_and_configured(retry: dict[str, int], tries: in
 
 
 async def test_tries_end_with_the_time_of_the_call(tmp_path: Path) -> None:
-    async with opened("stdio", tmp_path) as bank, Bridge(bank.configuration(retry={"*": 10})) as bridge:
+    async with (
+        opened("stdio", tmp_path) as bank,
+        Bridge(bank.configuration(retry={"*": 10})) as bridge,
+    ):
         await bridge.modules["bank"].ready(20)
         with pytest.raises(ModuleDownError, match="exit code 3"), anyio.fail_after(10):
             await bridge.modules["bank"].call("look", {"to": "Ada", "do": "die"}, timeout=1.0)
         assert 1 <= len(bank.ledger) < 10
 
 
-async def test_what_only_reads_is_caught_and_what_may_be_repeated_is_asked_about(tmp_path: Path) -> None:
+async def test_what_only_reads_is_caught_and_what_may_be_repeated_is_asked_about(
+    tmp_path: Path,
+) -> None:
     calls: list[JSON] = [
         {"_tool": "look", "to": "Ada", "do": "die", "_outputPath": "seen || unseen"},
         {"_tool": "put", "to": "Bob", "do": "die", "_outputPath": "set || unset"},
     ]
-    async with opened("stdio", tmp_path) as bank, Bridge(bank.configuration(retry={"*": 1})) as bridge:
+    async with (
+        opened("stdio", tmp_path) as bank,
+        Bridge(bank.configuration(retry={"*": 1})) as bridge,
+    ):
         run = await bridge.run_plan(read_plan({"calls": calls}))
         assert await run.wait(20) == "needs_approval"
         assert run.calls()[0].status.value == "caught"
         # It is harmless to run it twice, and not to take it for something that did not happen.
         assert only(run)["why"] == (
-            f"outcome unknown: module 'bank' ended with exit code 3 while tool 'put' was running{CHOICES}"
+            "outcome unknown: module 'bank' ended with exit code 3 while tool "
+            f"'put' was running{CHOICES}"
         )

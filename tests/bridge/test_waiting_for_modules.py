@@ -29,5 +29,7 @@ async def test_a_task_that_names_tools_of_ours_does_not_wait_for_a_mute_module()
 
 
 def test_who_has_no_module_does_not_wait_for_the_sdk() -> None:
-    code = "import sys; from ideabridge.bridge import Bridge; Bridge(); sys.exit('mcp' in sys.modules)"
+    code = (
+        "import sys; from ideabridge.bridge import Bridge; Bridge(); sys.exit('mcp' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,4 +1,6 @@
-"""Ways of answering: recorded, the plan, solving it anew, and `auto`, which chooses at each call."""
+"""Ways of answering: recorded, the plan, solving it anew, and `auto`, which chooses at each
+call.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,9 @@ class Mind:
 
 
 def literally(text: str) -> JSONObject:
-    """What a mind does that copies the input it sees, and writes the output itself: nothing of it is a plan."""
+    """What a mind does that copies the input it sees, and writes the output itself: nothing
+    of it is a plan.
+    """
     at = re.findall(r'"at": ?"(\w+)"', text)[-1]
     if "it is" not in text.rpartition("where")[2] and f"{at} it is" not in text:
         return {"calls": [{"_tool": "look", "at": at, "_outputPath": "seen"}], "output": None}
@@ -73,9 +77,13 @@ def box(*more: Callable[..., object]) -> Toolbox:
     return Toolbox(look, send, *more)
 
 
-async def solved(bridge: Bridge, at: str = "anvil", tools: tuple[str, ...] = ("look",), **keys: object) -> str:
+async def solved(
+    bridge: Bridge, at: str = "anvil", tools: tuple[str, ...] = ("look",), **keys: object
+) -> str:
     """A run of the mind's, of which only it knows why it gave what it gave."""
-    run = await bridge.solve("Say what you see there.", input={"at": at}, tools=tools, output_schema={"type": "string"})
+    run = await bridge.solve(
+        "Say what you see there.", input={"at": at}, tools=tools, output_schema={"type": "string"}
+    )
     assert await run.wait(20) == "done", run.answer()
     return run.id
 
@@ -98,16 +106,21 @@ async def looked(bridge: Bridge, plan: JSONObject = LOOKING) -> str:
     return run.id
 
 
-# -- solve ---------------------------------------------------------------------------------------------------------
+# -- solve -----------------------------------------------------------------------------------------
 
 
-async def test_a_solved_idea_begins_with_its_own_context_plan_and_tools_and_the_callers_input() -> None:
+async def test_a_solved_idea_begins_with_its_own_context_plan_and_tools_and_the_callers_input() -> (
+    None
+):
     mind = Mind(literally)
     async with Bridge(toolbox=box(), mind=mind) as bridge:
         told = await bridge.publish(await solved(bridge), "see", answer="solve")
         assert (told.answer, told.plan) == ("solve", None)
         assert told.annotations["readOnlyHint"] is True
-        assert told.description == "Say what you see there. A model solves it anew; it may call look, which only read."
+        assert (
+            told.description
+            == "Say what you see there. A model solves it anew; it may call look, which only read."
+        )
         replay = await bridge.start_idea("see", {"at": "bellows"})
         assert (replay.answer, await gave(replay)) == ("solve", "I saw bellows")
         first = mind.seen[2]
@@ -143,7 +156,9 @@ async def test_by_turns_the_caller_is_asked_and_the_output_is_checked() -> None:
 
 async def test_a_solved_idea_is_as_careful_as_its_tools_and_limits_say() -> None:
     async with Bridge(toolbox=box(), mind=Mind(literally)) as bridge:
-        told = await bridge.publish(await solved(bridge, tools=("look", "send")), "see", answer="solve")
+        told = await bridge.publish(
+            await solved(bridge, tools=("look", "send")), "see", answer="solve"
+        )
         assert told.annotations["readOnlyHint"] is False
         assert told.annotations["destructiveHint"] is True
         assert told.description.endswith("it may call look, send.")
@@ -158,11 +173,16 @@ async def test_a_solved_idea_is_as_careful_as_its_tools_and_limits_say() -> None
 async def test_a_plan_nobody_asked_for_in_words_is_solved_by_its_description() -> None:
     mind = Mind(literally)
     async with Bridge(toolbox=box(), mind=mind) as bridge:
-        await bridge.publish(await looked(bridge), "see", description="Say what is there", answer="solve")
+        await bridge.publish(
+            await looked(bridge), "see", description="Say what is there", answer="solve"
+        )
         assert await gave(await bridge.start_idea("see", {"at": "cog"})) == "I saw cog"
         assert "Say what is there." in mind.seen[0]
-        # Of an output that nobody described, anything is taken: what may be null is written in an object.
-        anything: JSONObject = {key: value for key, value in LOOKING.items() if key != "output_schema"}
+        # Of an output that nobody described, anything is taken: what may be null is
+        # written in an object.
+        anything: JSONObject = {
+            key: value for key, value in LOOKING.items() if key != "output_schema"
+        }
         await bridge.publish(await looked(bridge, anything), "any", answer="solve")
 
         def anyhow(_: str) -> JSONObject:
@@ -180,7 +200,12 @@ async def test_a_solved_idea_answers_calls_of_plans_and_of_minds_in_rooms() -> N
     mind = Mind(literally)
     async with Bridge(toolbox=box(), mind=mind) as bridge:
         await bridge.publish(await solved(bridge), "see", answer="solve")
-        call: JSONObject = {"_tool": "see", "_module": "idea:see", "at": "†input.at", "_outputPath": "x"}
+        call: JSONObject = {
+            "_tool": "see",
+            "_module": "idea:see",
+            "at": "†input.at",
+            "_outputPath": "x",
+        }
         outer: JSONObject = {"calls": [call], "input": {"at": "cog"}, "output": "†state.x"}
         run = await bridge.run_plan(read_plan(outer))
         assert await run.result() == "I saw cog"
@@ -191,7 +216,11 @@ async def test_a_solved_idea_answers_calls_of_plans_and_of_minds_in_rooms() -> N
         # A mind's own run offers it by name, and its rooms are answered by that mind.
 
         def thinks(text: str) -> JSONObject:
-            return {"calls": [call], "output": "†state.x"} if "Ask another" in text else literally(text)
+            return (
+                {"calls": [call], "output": "†state.x"}
+                if "Ask another" in text
+                else literally(text)
+            )
 
         mind.think = thinks
         asked = await bridge.solve("Ask another.", input={"at": "bolt"}, tools=["idea:see"])
@@ -209,7 +238,9 @@ async def test_an_idea_is_never_offered_inside_its_own_run() -> None:
         # One that may call it is not called by it.
         await bridge.publish(run, "other", answer="solve")
         call: JSONObject = {"_tool": "other", "_module": "idea:other", "at": "†input.at"}
-        through = await looked(bridge, {"calls": [call], "input": {"at": "a"}, "output": "†results.0"})
+        through = await looked(
+            bridge, {"calls": [call], "input": {"at": "a"}, "output": "†results.0"}
+        )
         with pytest.raises(PublicationError, match="it would call itself: see -> other -> see"):
             await bridge.publish(through, "see", answer="solve")
         with pytest.raises(PublicationError, match="it would call itself: see -> other -> see"):
@@ -226,7 +257,9 @@ async def test_what_it_was_solved_with_must_be_there(tmp_path: Path) -> None:
     async with Bridge(toolbox=box(), mind=Mind(literally), store=store) as bridge:
         await bridge.publish(await solved(bridge), "see", answer="solve")
     async with Bridge(toolbox=Toolbox(send), mind=Mind(literally), store=store) as bridge:
-        with pytest.raises(PublicationError, match="see cannot be called here: it needs the tool 'look'"):
+        with pytest.raises(
+            PublicationError, match="see cannot be called here: it needs the tool 'look'"
+        ):
             await bridge.start_idea("see", {"at": "cog"})
         [verdict] = await bridge.verify(["see"])
         assert verdict.faults == ["calls.0: look is not here now: unknown tool 'look'."]
@@ -249,7 +282,10 @@ async def test_a_solved_run_goes_on_after_its_process(tmp_path: Path) -> None:
 async def test_two_solved_runs_confirm_each_other() -> None:
     def think(text: str) -> JSONObject:
         at = re.findall(r'"at": ?"(\w+)"', text)[-1]
-        return {"calls": [{"_tool": "look", "at": at, "_outputPath": "seen"}], "output": "†state.seen"}
+        return {
+            "calls": [{"_tool": "look", "at": at, "_outputPath": "seen"}],
+            "output": "†state.seen",
+        }
 
     async with Bridge(toolbox=box(), mind=Mind(think)) as bridge:
         run = await solved(bridge)
@@ -261,7 +297,7 @@ async def test_two_solved_runs_confirm_each_other() -> None:
         assert checked(confirmed) == "confirmed"
 
 
-# -- auto ----------------------------------------------------------------------------------------------------------
+# -- auto ------------------------------------------------------------------------------------------
 
 
 async def test_auto_runs_its_plan_also_for_an_input_that_was_answered_before() -> None:
@@ -312,12 +348,27 @@ async def test_a_publication_from_elsewhere_needs_what_it_answers_by() -> None:
     with Store.open(":memory:") as store:
         async with Bridge(toolbox=box(), store=store) as bridge:
             told = await bridge.publish(await looked(bridge), "see")
-            kept: dict[str, Any] = {field.name: getattr(told, field.name) for field in dataclasses.fields(Publication)}
-            for name in ("name", "version", "idea_id", "time", "live", "pinned", "learned", "report"):
+            kept: dict[str, Any] = {
+                field.name: getattr(told, field.name) for field in dataclasses.fields(Publication)
+            }
+            for name in (
+                "name",
+                "version",
+                "idea_id",
+                "time",
+                "live",
+                "pinned",
+                "learned",
+                "report",
+            ):
                 kept.pop(name)
             with pytest.raises(PublicationContentError, match="neither a plan nor"):
-                store.publications.publish("see", told.idea_id, **(kept | dict[str, Any](plan=None)))
-            store.publications.publish("see", told.idea_id, **(kept | dict[str, Any](answer="solve")))
+                store.publications.publish(
+                    "see", told.idea_id, **(kept | dict[str, Any](plan=None))
+                )
+            store.publications.publish(
+                "see", told.idea_id, **(kept | dict[str, Any](answer="solve"))
+            )
             with pytest.raises(PublicationError, match="publish it again"):
                 await bridge.start_idea("see", {"at": "a"})
             # With its context and tools, a solved idea travels.
@@ -336,7 +387,9 @@ async def test_an_absent_parameter_has_its_default() -> None:
         return text * times + "".join(ends or [])
 
     plan: JSONObject = {
-        "calls": [{"_tool": "repeat", "text": "†input.text", "times": "†input.n", "ends": "†input.ends"}],
+        "calls": [
+            {"_tool": "repeat", "text": "†input.text", "times": "†input.n", "ends": "†input.ends"}
+        ],
         "input": {"text": "a", "n": 2, "ends": []},
         "input_schema": {
             "type": "object",
@@ -364,26 +417,39 @@ async def test_an_absent_parameter_has_its_default() -> None:
         with pytest.raises(ValueMismatchError, match="text"):
             await bridge.start_idea("again", {"n": 2})
         # In a plan of another idea, too.
-        called: JSONObject = {"_tool": "again", "_module": "idea:again", "text": "c", "_outputPath": "seen"}
+        called: JSONObject = {
+            "_tool": "again",
+            "_module": "idea:again",
+            "text": "c",
+            "_outputPath": "seen",
+        }
         run = await bridge.run_plan({"calls": [called], "output": "†state.seen"})
         assert await run.result() == "cc."
         assert [one.faults for one in await bridge.verify(["again"])] == [[]]
-        # An imported plan has them as well, when it is checked with the input that it was recorded with.
+        # An imported plan has them as well, when it is checked with the input that it
+        # was recorded with.
         document: dict[str, Any] = bridge.export_idea("again", caller=SEES_ALL)
         document["publication"]["recorded"]["input"] = {"text": "a"}
         await bridge.import_idea(document, publish=True, edited=True, replace=["again"])
         assert await gave(await bridge.start_idea("again", {"text": "b"})) == "bb."
         # A recorded answer is for exactly the input that it was recorded with.
         await bridge.publish(await looked(bridge, plan), "once", answer="recorded")
-        assert await gave(await bridge.start_idea("once", {"text": "a", "n": 2, "ends": []})) == "aa"
-        with pytest.raises(PublicationError, match="answers only for the input it was recorded with"):
+        assert (
+            await gave(await bridge.start_idea("once", {"text": "a", "n": 2, "ends": []})) == "aa"
+        )
+        with pytest.raises(
+            PublicationError, match="answers only for the input it was recorded with"
+        ):
             await bridge.start_idea("once", {"text": "a"})
 
 
 async def test_a_mind_that_solves_anew_sees_the_defaults() -> None:
     plan: JSONObject = {
         **LOOKING,
-        "input_schema": {"type": "object", "properties": {"at": {"type": "string", "default": "anvil"}}},
+        "input_schema": {
+            "type": "object",
+            "properties": {"at": {"type": "string", "default": "anvil"}},
+        },
     }
     mind = Mind(literally)
     async with Bridge(toolbox=box(), mind=mind) as bridge:
@@ -399,5 +465,7 @@ async def test_a_default_that_its_own_schema_refuses_is_reported() -> None:
     async with Bridge(toolbox=box()) as bridge:
         await bridge.publish(await looked(bridge, plan), "see")
         assert await gave(await bridge.start_idea("see", {"at": "cog"})) == "cog it is"
-        with pytest.raises(ValueMismatchError, match=r"the input of see with its defaults.*at: found 7"):
+        with pytest.raises(
+            ValueMismatchError, match=r"the input of see with its defaults.*at: found 7"
+        ):
             await bridge.start_idea("see", {})

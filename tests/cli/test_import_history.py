@@ -19,9 +19,13 @@ SHOP = Path(__file__).parent.parent / "history" / "shop.py"
 
 @pytest.fixture
 def here(project: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project with a module, and a conversation that called it, with a line of a kind that nobody knows."""
+    """A project with a module, and a conversation that called it, with a line of a kind
+    that nobody knows.
+    """
     monkeypatch.delenv("CODEX_HOME", raising=False)
-    write_trusted(project, {"mcpServers": {"shop": preloaded.module(SHOP)}, "store": "store.sqlite"})
+    write_trusted(
+        project, {"mcpServers": {"shop": preloaded.module(SHOP)}, "store": "store.sqlite"}
+    )
     log = ClaudeCode("3a1c7e02-55d1-4a0e-9a07-8f6de7a0b11c")
     log.asks("What is o-17?")
     log.calls("1", "mcp__shop__describe", {"order": "o-17"}, "Order o-17: 12 EUR")
@@ -46,7 +50,9 @@ def test_a_person_is_asked(here: Path, home: Path) -> None:
     assert "nothing was read" in terminal.seen
 
 
-def test_a_dry_run_shows_what_would_be_taken(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_shows_what_would_be_taken(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["history", "import", "claude-code", "--yes", "--dry-run"]) == 0
     told = capsys.readouterr()
     assert [line.split() for line in told.out.splitlines()] == [
@@ -80,11 +86,19 @@ def test_an_import_saves_runs_once(here: Path, capsys: pytest.CaptureFixture[str
     [
         (["cursor"], "unknown host 'cursor'; there are claude-code, codex."),
         (["codex"], "Codex has no logs here"),
-        (["claude-code", "--module", "github"], "--module: expected LOGNAME=MODULE, found 'github'"),
-        (["claude-code", "--module", "github=gh"], "--module github=gh: there is no module 'gh'; there are shop"),
+        (
+            ["claude-code", "--module", "github"],
+            "--module: expected LOGNAME=MODULE, found 'github'",
+        ),
+        (
+            ["claude-code", "--module", "github=gh"],
+            "--module github=gh: there is no module 'gh'; there are shop",
+        ),
     ],
 )
-def test_wrong_words_are_explained(here: Path, capsys: pytest.CaptureFixture[str], words: list[str], why: str) -> None:
+def test_wrong_words_are_explained(
+    here: Path, capsys: pytest.CaptureFixture[str], words: list[str], why: str
+) -> None:
     assert main(["history", "import", *words, "--yes"]) == 2
     assert why in capsys.readouterr().err
 

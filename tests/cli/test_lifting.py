@@ -1,4 +1,6 @@
-"""Lifting at the command line: what is asked, what is decided at a terminal, and looking after what is published."""
+"""Lifting at the command line: what is asked, what is decided at a terminal, and looking after
+what is published.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ def told(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> dict
     return json.loads(capsys.readouterr().out)
 
 
-def test_lift_shows_the_tool_that_a_run_would_become(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lift_shows_the_tool_that_a_run_would_become(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = told(capsys, "run", "plan.json")["run"]
     report = told(capsys, "ideas", "lift", run)
     assert [(one["name"], one.get("default"), one["fills"]) for one in report["parameters"]] == [
@@ -61,7 +65,11 @@ def test_lift_shows_the_tool_that_a_run_would_become(here: Path, capsys: pytest.
         ("b", 2, ["calls.0.b"]),
     ]
     copied = report["literals"][0]
-    assert (copied["path"], copied["from"], copied["instead"]) == ("calls.0.a", "†input.n", ["always 20"])
+    assert (copied["path"], copied["from"], copied["instead"]) == (
+        "calls.0.a",
+        "†input.n",
+        ["always 20"],
+    )
     report = told(capsys, "ideas", "lift", run, *DECIDED, "--rename", "b=more", "--live")
     assert "calls.0.a" not in [one["path"] for one in report["literals"]]
     assert [one["name"] for one in report["parameters"]] == ["n", "more"]
@@ -76,24 +84,45 @@ def test_lift_shows_the_tool_that_a_run_would_become(here: Path, capsys: pytest.
     assert "--take: expected PATH=REFERENCE" in capsys.readouterr().err
 
 
-def test_parameters_are_decided_at_the_command_line(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_parameters_are_decided_at_the_command_line(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = told(capsys, "run", "plan.json")["run"]
-    words = ["--rename", "b=more", "--describe", "b=What is added.", "--require", "b", "--parameter", "what=calls.0.a"]
+    words = [
+        "--rename",
+        "b=more",
+        "--describe",
+        "b=What is added.",
+        "--require",
+        "b",
+        "--parameter",
+        "what=calls.0.a",
+    ]
     told(capsys, "ideas", "publish", run, "plus", *words)
     schema = told(capsys, "ideas", "show", "plus")["publication"]["input_schema"]
     assert schema["properties"]["more"] == {"type": "integer", "description": "What is added."}
     assert schema["properties"]["what"]["default"] == 20
     assert schema["required"] == ["n", "more"]
-    assert told(capsys, "ideas", "call", "plus", "-i", "n=5", "-i", "more=1", "-i", "what=3")["output"]["sum"] == 4
+    assert (
+        told(capsys, "ideas", "call", "plus", "-i", "n=5", "-i", "more=1", "-i", "what=3")[
+            "output"
+        ]["sum"]
+        == 4
+    )
     told(capsys, "ideas", "publish", run, "plus", "--fix", "b")
-    assert list(told(capsys, "ideas", "show", "plus")["publication"]["input_schema"]["properties"]) == ["n"]
+    assert list(
+        told(capsys, "ideas", "show", "plus")["publication"]["input_schema"]["properties"]
+    ) == ["n"]
 
 
 def test_what_is_published_is_looked_after(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = told(capsys, "run", "plan.json")["run"]
     told(capsys, "ideas", "publish", run, "plus_two", *DECIDED)
     told(capsys, "ideas", "publish", run, "then", "--answer", "recorded")
-    assert told(capsys, "ideas", "call", "plus_two", "-i", "n=5")["output"] == {"sum": 7, "of": "numbers"}
+    assert told(capsys, "ideas", "call", "plus_two", "-i", "n=5")["output"] == {
+        "sum": 7,
+        "of": "numbers",
+    }
     verdicts = told(capsys, "ideas", "verify")["ideas"]
     assert [(one["name"], one["holds"], one["notes"]) for one in verdicts] == [
         ("plus_two", True, ["run again"]),
@@ -101,7 +130,9 @@ def test_what_is_published_is_looked_after(here: Path, capsys: pytest.CaptureFix
     ]
     rewrite(here, TOOLS.replace("return a + b", "return a - b"))
     (drifted,) = told(capsys, "ideas", "verify", "plus_two", code=1)["ideas"]
-    assert drifted["faults"] == ['the output drifted: {"sum":18,"of":"numbers"} instead of {"sum":22,"of":"numbers"}']
+    assert drifted["faults"] == [
+        'the output drifted: {"sum":18,"of":"numbers"} instead of {"sum":22,"of":"numbers"}'
+    ]
     assert told(capsys, "ideas", "verify", "plus_two", "--no-live")["ideas"][0]["holds"] is True
     rewrite(here, TOOLS.replace("b: int", "b: int, c: int = 0"))
     (changed,) = told(capsys, "ideas", "verify", "plus_two", code=1)["ideas"]
@@ -134,10 +165,15 @@ def test_publishing_at_a_terminal_asks_nothing_and_shows_what_it_became(
     code, _ = terminal.end()
     assert code == 0
     assert any(line.split()[:3] == ["n", "20", "required"] for line in terminal.screen())
-    assert told(capsys, "ideas", "call", "plus_two", "-i", "n=5")["output"] == {"sum": 7, "of": "numbers"}
+    assert told(capsys, "ideas", "call", "plus_two", "-i", "n=5")["output"] == {
+        "sum": 7,
+        "of": "numbers",
+    }
 
 
-def test_what_is_known_of_each_copied_value_is_shown(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_known_of_each_copied_value_is_shown(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = told(capsys, "run", "plan.json")["run"]
     told(capsys, "ideas", "publish", run, "plus_two")
     assert main(["ideas", "show", "plus_two"]) == 0

@@ -33,7 +33,9 @@ for line in sys.stdin:
 
 @pytest.fixture
 def odd(project: Path) -> None:
-    write_trusted(project, {"mcpServers": {"odd": {"command": sys.executable, "args": ["-I", "-c", ODD]}}})
+    write_trusted(
+        project, {"mcpServers": {"odd": {"command": sys.executable, "args": ["-I", "-c", ODD]}}}
+    )
 
 
 @pytest.mark.usefixtures("odd")
@@ -45,7 +47,9 @@ def test_the_notes_of_a_module_that_is_tested_are_shown(capsys: pytest.CaptureFi
 
 
 @pytest.mark.usefixtures("odd")
-def test_what_a_tool_sent_against_its_schema_is_shown_beside_the_error(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_a_tool_sent_against_its_schema_is_shown_beside_the_error(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert main(["modules", "test", "odd", "count"]) == 1
     said = capsys.readouterr().err
     assert "answered against its own schema" in said
@@ -58,6 +62,11 @@ def test_answers_to_no_request_are_noted(project: Path, capsys: pytest.CaptureFi
         print(json.dumps({"jsonrpc": "2.0", "id": 4711, "result": {}}), flush=True)
 """
     server = ODD.replace('    if "id" in message:\n', f'    if "id" in message:{stray}')
-    write_trusted(project, {"mcpServers": {"odd": {"command": sys.executable, "args": ["-I", "-c", server]}}})
+    write_trusted(
+        project, {"mcpServers": {"odd": {"command": sys.executable, "args": ["-I", "-c", server]}}}
+    )
     assert main(["modules", "test", "odd"]) == 0
-    assert "odd: answered requests that no longer wait, or were never sent; skipped" in capsys.readouterr().err
+    assert (
+        "odd: answered requests that no longer wait, or were never sent; skipped"
+        in capsys.readouterr().err
+    )

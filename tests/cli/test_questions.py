@@ -65,11 +65,16 @@ def test_a_person_tells_a_module_no(here: Path) -> None:
     assert '"action": "decline"' in out
 
 
-def test_without_a_terminal_a_module_is_declined_and_the_run_goes_on(here: Path, ideabridge: Run) -> None:
+def test_without_a_terminal_a_module_is_declined_and_the_run_goes_on(
+    here: Path, ideabridge: Run
+) -> None:
     done = ideabridge("run", "plan.json", typed="")
     assert done.returncode == 0
     assert '"action": "decline"' in done.stdout
-    assert "module 'asks' asks something, and is declined: nobody is at a terminal to answer" in done.stderr
+    assert (
+        "module 'asks' asks something, and is declined: nobody is at a terminal to answer"
+        in done.stderr
+    )
 
 
 def test_every_line_of_a_modules_words_begins_with_a_mark(here: Path) -> None:
@@ -82,11 +87,16 @@ def test_every_line_of_a_modules_words_begins_with_a_mark(here: Path) -> None:
     terminal.end()
 
 
-def test_approving_a_run_at_a_terminal_shows_what_it_asks_by_now(here: Path, ideabridge: Run) -> None:
+def test_approving_a_run_at_a_terminal_shows_what_it_asks_by_now(
+    here: Path, ideabridge: Run
+) -> None:
     (here / "tools.py").write_text(
-        "from ideabridge.tools import tool\n\n@tool\ndef pay(to: str) -> str:\n    return to\n", encoding="utf-8"
+        "from ideabridge.tools import tool\n\n@tool\ndef pay(to: str) -> str:\n    return to\n",
+        encoding="utf-8",
     )
-    (here / "pay.json").write_text(json.dumps({"calls": [{"_tool": "pay", "to": "Eve"}]}), encoding="utf-8")
+    (here / "pay.json").write_text(
+        json.dumps({"calls": [{"_tool": "pay", "to": "Eve"}]}), encoding="utf-8"
+    )
     answer = json.loads(ideabridge("run", "pay.json", "--tools", "tools.py", "--json").stdout)
     decide = ["approvals", "decide", "approve", answer["run"], "--tools", "tools.py"]
 

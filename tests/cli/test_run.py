@@ -120,7 +120,9 @@ def test_run_as_a_process(here: Path, ideabridge: Run) -> None:
         (["--input", "@input.json", "-i", "b=1"], 101),
     ],
 )
-def test_inputs(words: list[str], expected: int, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_inputs(
+    words: list[str], expected: int, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (here / "input.json").write_text('{"a": 100, "b": 200}', encoding="utf-8")
     assert main(["run", "sum.json", "--json", *words]) == 0
     assert told(capsys)["output"]["sum"] == expected
@@ -129,7 +131,10 @@ def test_inputs(words: list[str], expected: int, here: Path, capsys: pytest.Capt
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["run", "sum.json", "--input", "nonsense"], "--input: expected a JSON object, @FILE or key=value"),
+        (
+            ["run", "sum.json", "--input", "nonsense"],
+            "--input: expected a JSON object, @FILE or key=value",
+        ),
         (["run", "sum.json", "--input", "{1"], "--input is not JSON"),
         (["run", "sum.json", "--input", "@missing"], "missing cannot be read"),
         (["run", "bad.json"], "bad.json is not JSON: Expecting value at line 1, column 11"),
@@ -142,7 +147,9 @@ def test_inputs(words: list[str], expected: int, here: Path, capsys: pytest.Capt
         (["modules", "test", "nothing_here"], "no module 'nothing_here' is configured"),
     ],
 )
-def test_mistakes_are_one_line(words: list[str], message: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mistakes_are_one_line(
+    words: list[str], message: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (here / "bad.json").write_text('{"calls": nope}', encoding="utf-8")
     Store.open(here / "store.sqlite").close()
     assert main(words) == 2
@@ -153,9 +160,15 @@ def test_mistakes_are_one_line(words: list[str], message: str, here: Path, capsy
     assert printed.err.count("\n") == 1
 
 
-def test_a_malformed_plan_tells_every_fault_and_runs_nothing(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_malformed_plan_tells_every_fault_and_runs_nothing(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     plan = {
-        "calls": [{"_tool": "note", "text": "x"}, {"_tool": "ad", "a": 1, "b": 2}, {"_tool": "add", "a": "x", "b": 2}]
+        "calls": [
+            {"_tool": "note", "text": "x"},
+            {"_tool": "ad", "a": 1, "b": 2},
+            {"_tool": "add", "a": "x", "b": 2},
+        ]
     }
     (here / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
     assert main(["run", "plan.json", "--allow-all"]) == 2
@@ -176,7 +189,10 @@ def test_errors_for_machines(here: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 def test_a_failed_call(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan = {
-        "calls": [{"_tool": "fail", "why": "no \x1b[31mpaper"}, {"_tool": "add", "a": 1, "b": 1, "_outputPath": "n"}]
+        "calls": [
+            {"_tool": "fail", "why": "no \x1b[31mpaper"},
+            {"_tool": "add", "a": 1, "b": 1, "_outputPath": "n"},
+        ]
     }
     (here / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
     assert main(["run", "plan.json"]) == 1
@@ -186,7 +202,9 @@ def test_a_failed_call(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "ideabridge: fail: no \\u001b[31mpaper\n" in printed.err
 
 
-def test_a_dry_run_is_readable_at_a_terminal_and_json_elsewhere(here: Path, ideabridge: Run) -> None:
+def test_a_dry_run_is_readable_at_a_terminal_and_json_elsewhere(
+    here: Path, ideabridge: Run
+) -> None:
     plan = {
         "calls": [
             {"_tool": "add", "a": "†input.a", "b": 2, "_outputPath": "n"},
@@ -246,20 +264,24 @@ def test_a_store_that_is_none(here: Path, capsys: pytest.CaptureFixture[str]) ->
         assert printed.err.count("\n") == 1
 
 
-def test_options_may_stand_before_the_command(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_may_stand_before_the_command(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["--store", "other.sqlite", "--allow-all", "run", "note.json", "--json"]) == 0
     told(capsys)
     assert (here / "other.sqlite").exists()
     assert not (here / "store.sqlite").exists()
 
 
-def test_the_default_store_is_the_users(here: Path, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_default_store_is_the_users(
+    here: Path, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (here / "ideabridge.json").unlink()
     assert main(["run", "sum.json", "--tools", "tools.py", "--json"]) == 0
     assert [path.name for path in home.rglob("ideas.sqlite")] == ["ideas.sqlite"]
 
 
-# -- approval --------------------------------------------------------------------------------------------------------
+# -- approval --------------------------------------------------------------------------------------
 
 
 def test_approval_without_a_terminal(here: Path, ideabridge: Run) -> None:
@@ -305,7 +327,11 @@ def test_what_was_asked_and_answered_stays_on_the_screen(here: Path, columns: in
     assert code == 1
     lines = terminal.screen()
     text = "\n".join(lines)
-    asked = [number for number, line in enumerate(lines) if line == "? tool 'note' says it changes things"]
+    asked = [
+        number
+        for number, line in enumerate(lines)
+        if line == "? tool 'note' says it changes things"
+    ]
     answered = [
         number
         for number, line in enumerate(lines)
@@ -336,7 +362,9 @@ def test_a_person_denies(here: Path) -> None:
 def test_a_person_edits(here: Path) -> None:
     (here / "editor.sh").write_text('#!/bin/sh\nsed -i "s/hello/goodbye/" "$1"\n', encoding="utf-8")
     (here / "editor.sh").chmod(0o755)
-    terminal = Terminal(here, ["run", "note.json"], {"EDITOR": str(here / "editor.sh"), "VISUAL": ""})
+    terminal = Terminal(
+        here, ["run", "note.json"], {"EDITOR": str(here / "editor.sh"), "VISUAL": ""}
+    )
     terminal.read_until("e(dit): ")
     terminal.type("e")
     code, _ = terminal.end()
@@ -362,7 +390,9 @@ def test_a_person_puts_another_call_in_its_place(here: Path, ideabridge: Run) ->
     assert not (here / "noted.txt").exists()
 
 
-def test_a_lazy_plan_is_shown_and_asked_about_before_anything_runs(here: Path, ideabridge: Run) -> None:
+def test_a_lazy_plan_is_shown_and_asked_about_before_anything_runs(
+    here: Path, ideabridge: Run
+) -> None:
     terminal = Terminal(here, ["run", "--lazy", "note.json"])
     terminal.read_until("e(dit): ")
     assert "0 note" in terminal.seen
@@ -382,7 +412,10 @@ def test_a_lazy_plan_is_shown_and_asked_about_before_anything_runs(here: Path, i
 
 
 def test_a_lazy_plan_is_asked_about_with_the_number_of_its_instances(here: Path) -> None:
-    plan = {"instances": {f"i{one}": {"n": one} for one in range(40)}, "calls": [{"_tool": "add", "a": 1, "b": 2}]}
+    plan = {
+        "instances": {f"i{one}": {"n": one} for one in range(40)},
+        "calls": [{"_tool": "add", "a": 1, "b": 2}],
+    }
     (here / "many.json").write_text(json.dumps(plan), encoding="utf-8")
     terminal = Terminal(here, ["run", "--lazy", "many.json"])
     terminal.read_until("e(dit): ")
@@ -394,7 +427,9 @@ def test_a_lazy_plan_is_asked_about_with_the_number_of_its_instances(here: Path)
 def test_a_lazy_plan_is_edited_or_denied_at_the_terminal(here: Path) -> None:
     (here / "editor.sh").write_text('#!/bin/sh\nsed -i "s/hello/goodbye/" "$1"\n', encoding="utf-8")
     (here / "editor.sh").chmod(0o755)
-    terminal = Terminal(here, ["run", "--lazy", "note.json"], {"EDITOR": str(here / "editor.sh"), "VISUAL": ""})
+    terminal = Terminal(
+        here, ["run", "--lazy", "note.json"], {"EDITOR": str(here / "editor.sh"), "VISUAL": ""}
+    )
     terminal.read_until("e(dit): ")
     terminal.type("e")
     terminal.read_until("e(dit): ")
@@ -422,11 +457,13 @@ def test_a_question_nobody_answers_in_time_is_taken_back(here: Path) -> None:
     terminal.read_until("settled already")
     code, out = terminal.end()
     assert code == 1
-    assert "denied by the time-out: nobody decided within 2 s" in json.dumps(json.loads(out)["errors"])
+    assert "denied by the time-out: nobody decided within 2 s" in json.dumps(
+        json.loads(out)["errors"]
+    )
     assert not (here / "noted.txt").exists()
 
 
-# -- Ctrl-C ----------------------------------------------------------------------------------------------------------
+# -- Ctrl-C ----------------------------------------------------------------------------------------
 
 
 def test_ctrl_c_cancels_the_run(here: Path, ideabridge: Run) -> None:
@@ -446,16 +483,22 @@ def test_ctrl_c_cancels_the_run(here: Path, ideabridge: Run) -> None:
     assert process.returncode == 130
     assert "cancelled (stopped at the terminal)" in said
     assert "Traceback" not in said
-    shown = json.loads(ideabridge("ideas", "show", said[said.index("run_") :].split(":")[0], "--json").stdout)
+    shown = json.loads(
+        ideabridge("ideas", "show", said[said.index("run_") :].split(":")[0], "--json").stdout
+    )
     assert shown["status"] == "cancelled"
 
 
 def test_who_reads_no_errors_any_more_does_not_end_the_run(here: Path) -> None:
-    (here / "plan.json").write_text(json.dumps({"calls": [{"_tool": "note", "text": "hello"}]}), encoding="utf-8")
+    (here / "plan.json").write_text(
+        json.dumps({"calls": [{"_tool": "note", "text": "hello"}]}), encoding="utf-8"
+    )
     reader, writer = os.pipe()
     os.close(reader)
     words = preloaded.python(EXECUTABLE, "run", "plan.json", "--allow-all")
-    done = subprocess.run(words, cwd=here, stdout=subprocess.PIPE, stderr=writer, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        words, cwd=here, stdout=subprocess.PIPE, stderr=writer, text=True, check=False, timeout=60
+    )
     os.close(writer)
     assert (done.returncode, json.loads(done.stdout)) == (0, {"results": {"0": "hello"}})
 
@@ -463,12 +506,14 @@ def test_who_reads_no_errors_any_more_does_not_end_the_run(here: Path) -> None:
 def test_an_output_that_takes_nothing_more_is_one_line(here: Path) -> None:
     with Path("/dev/full").open("w") as full:
         words = [str(EXECUTABLE), "run", "sum.json", "--json"]
-        done = subprocess.run(words, cwd=here, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+        done = subprocess.run(
+            words, cwd=here, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=60
+        )
     assert done.returncode == 1
     assert done.stderr == "ideabridge: the output cannot be written: No space left on device\n"
 
 
-# -- ideas -----------------------------------------------------------------------------------------------------------
+# -- ideas -----------------------------------------------------------------------------------------
 
 
 def test_from_a_run_to_a_tool(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -480,12 +525,27 @@ def test_from_a_run_to_a_tool(here: Path, capsys: pytest.CaptureFixture[str]) ->
     assert ran["published"] == {"name": "sums", "version": 1}
     called = ask("ideas", "call", "sums", "--input", '{"a": 20, "b": 1}')
     assert called["output"] == {"sum": 21, "twice": 42}
-    assert ask("ideas", "call", "sums", "--input", "a=1", code=2)["error"]["kind"] == "ValueMismatchError"
-    published = ask("ideas", "publish", ran["run"], "sums_then", "--answer", "recorded", "-d", "The sum of then.")
+    assert (
+        ask("ideas", "call", "sums", "--input", "a=1", code=2)["error"]["kind"]
+        == "ValueMismatchError"
+    )
+    published = ask(
+        "ideas",
+        "publish",
+        ran["run"],
+        "sums_then",
+        "--answer",
+        "recorded",
+        "-d",
+        "The sum of then.",
+    )
     assert published["description"].startswith("The sum of then.")
     recorded = ask("ideas", "call", "sums_then", "-i", "a=1", "-i", "b=2")
     assert (recorded["answer"], recorded["output"]) == ("recorded", {"sum": 3, "twice": 6})
-    assert ask("ideas", "call", "sums_then", "-i", "a=2", "-i", "b=2", code=2)["error"]["kind"] == "PublicationError"
+    assert (
+        ask("ideas", "call", "sums_then", "-i", "a=2", "-i", "b=2", code=2)["error"]["kind"]
+        == "PublicationError"
+    )
     names = [one["name"] for one in ask("ideas", "list", "--published")["ideas"]]
     assert names == ["sums", "sums_then"]
     shown = ask("ideas", "show", "sums")
@@ -500,19 +560,33 @@ def test_from_a_run_to_a_tool(here: Path, capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_ideas_for_people(here: Path, ideabridge: Run) -> None:
-    for words in (["ideas", "list"], ["runs", "list"], ["resume", "run_1"], ["ideas", "call", "sums"]):
+    for words in (
+        ["ideas", "list"],
+        ["runs", "list"],
+        ["resume", "run_1"],
+        ["ideas", "call", "sums"],
+    ):
         done = ideabridge(*words)
         assert (done.returncode, done.stdout) == (3, "")
         assert f"{here / 'store.sqlite'}: there is no store here yet" in done.stderr
     assert not (here / "store.sqlite").exists()
     assert ideabridge("run", "sum.json", "--save-as", "sums").returncode == 0
     assert "no idea passes these filters" in ideabridge("ideas", "list", "--tool", "never").stderr
-    assert "no idea comes after this cursor" in ideabridge("ideas", "list", "--after", "0@2020-01-01").stderr
+    assert (
+        "no idea comes after this cursor"
+        in ideabridge("ideas", "list", "--after", "0@2020-01-01").stderr
+    )
     listed = ideabridge("ideas", "list").stdout.split("\n")
     assert listed[0].split()[:2] == ["idea", "published"]
     assert "sums" in listed[1]
     shown = ideabridge("ideas", "show", "sums").stdout
-    for part in ("sums, version 1, answers by auto", "0. add -> first", "a: †input.a", '"twice": 6', "result (done)"):
+    for part in (
+        "sums, version 1, answers by auto",
+        "0. add -> first",
+        "a: †input.a",
+        '"twice": 6',
+        "result (done)",
+    ):
         assert part in shown
     answer = ideabridge("ideas", "call", "sums", "-i", "a=2", "-i", "b=2")
     assert json.loads(answer.stdout) == {"sum": 4, "twice": 8}
@@ -522,15 +596,27 @@ def test_ideas_travel(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "sum.json", "--save-as", "sums", "--json"]) == 0
     idea = told(capsys)["idea"]
     assert main(["ideas", "export", "sums", "--output", "sums.idea.json"]) == 0
-    assert main(["ideas", "import", "sums.idea.json", "--publish", "--store", "other.sqlite", "--json"]) == 0
+    assert (
+        main(
+            ["ideas", "import", "sums.idea.json", "--publish", "--store", "other.sqlite", "--json"]
+        )
+        == 0
+    )
     assert told(capsys) == {
         "idea": idea,
         "published": True,
-        "ideas": [{"file": "sums.idea.json", "idea": idea, "name": "sums", "version": 1, "before": None}],
+        "ideas": [
+            {"file": "sums.idea.json", "idea": idea, "name": "sums", "version": 1, "before": None}
+        ],
         "missing": [],
         "refused": [],
     }
-    assert main(["ideas", "call", "sums", "-i", "a=2", "-i", "b=2", "--store", "other.sqlite", "--json"]) == 0
+    assert (
+        main(
+            ["ideas", "call", "sums", "-i", "a=2", "-i", "b=2", "--store", "other.sqlite", "--json"]
+        )
+        == 0
+    )
     assert told(capsys)["output"]["sum"] == 4
     document = (here / "sums.idea.json").read_text(encoding="utf-8")
     (here / "tampered.json").write_text(document.replace("†input.a", "†input.b"), encoding="utf-8")
@@ -538,7 +624,9 @@ def test_ideas_travel(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err.startswith("ideabridge: ")
 
 
-def test_what_an_idea_takes_is_told_or_asked_for(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_an_idea_takes_is_told_or_asked_for(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["run", "sum.json", "--save-as", "sums", "--json"]) == 0
     capsys.readouterr()
     assert main(["ideas", "call", "sums", "-i", "a=3"]) == 2
@@ -578,7 +666,7 @@ def test_a_run_is_saved_as_a_tool_with_its_constants_as_parameters(
     assert "cannot be a name" in capsys.readouterr().err
 
 
-# -- modules and tools -----------------------------------------------------------------------------------------------
+# -- modules and tools -----------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -597,7 +685,11 @@ def time_server() -> dict[str, object]:
 
 
 def test_modules(with_modules: Callable[..., None], capsys: pytest.CaptureFixture[str]) -> None:
-    with_modules(time=time_server(), broken={"command": "/no/such/program"}, off={"command": "x", "disabled": True})
+    with_modules(
+        time=time_server(),
+        broken={"command": "/no/such/program"},
+        off={"command": "x", "disabled": True},
+    )
     assert main(["modules", "list", "--json"]) == 1
     modules = {one["name"]: one for one in told(capsys)["modules"]}
     assert {name: one["state"] for name, one in modules.items()} == {
@@ -623,21 +715,36 @@ def test_one_module(with_modules: Callable[..., None], capsys: pytest.CaptureFix
     with_modules(time=time_server(), broken={"command": "/no/such/program"})
     assert main(["modules", "test", "time"]) == 0
     assert "convert_time" in capsys.readouterr().out
-    words = ["modules", "test", "time", "convert_time", "-i", "source_timezone=UTC", "-i", "target_timezone=UTC"]
+    words = [
+        "modules",
+        "test",
+        "time",
+        "convert_time",
+        "-i",
+        "source_timezone=UTC",
+        "-i",
+        "target_timezone=UTC",
+    ]
     assert main([*words, "-i", 'time="10:30"', "--json"]) == 0
     assert told(capsys)["result"]["time_difference"] == "+0.0h"
     assert main([*words, "-a", 'time="25:99"']) == 1
     assert "Invalid time" in capsys.readouterr().err
     # What does not fit the tool's schema is named here, in the words of every other command.
     assert main(words) == 2
-    assert "parameters of convert_time: time: found nothing, expected text (required)" in capsys.readouterr().err
+    assert (
+        "parameters of convert_time: time: found nothing, expected text (required)"
+        in capsys.readouterr().err
+    )
 
 
 def test_no_modules(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["modules", "list"]) == 0
     assert "modules import HOST" in capsys.readouterr().err
     assert main(["tools", "list", "numbers"]) == 0
-    assert [line.split()[0] for line in capsys.readouterr().out.strip().split("\n")] == ["tool", "add"]
+    assert [line.split()[0] for line in capsys.readouterr().out.strip().split("\n")] == [
+        "tool",
+        "add",
+    ]
     assert main(["tools", "list", "no", "such"]) == 1
     printed = capsys.readouterr()
     assert (printed.out, printed.err) == ("", "no tool has all the words no such\n")
@@ -649,7 +756,10 @@ def test_where_programs_are_off_a_program_is_refused(ideabridge: Run, project: P
     for more in ((), ("--dry-run",)):
         done = ideabridge("run", "one.py", *more)
         assert done.returncode == 2
-        assert "programs are turned off here (programs: false in the configuration); write calls" in done.stderr
+        assert (
+            "programs are turned off here (programs: false in the configuration); write calls"
+            in done.stderr
+        )
 
 
 def test_what_a_program_prints_is_for_the_person(ideabridge: Run, project: Path) -> None:
@@ -659,7 +769,9 @@ def test_what_a_program_prints_is_for_the_person(ideabridge: Run, project: Path)
     assert done.stderr.splitlines()[:2] == ["looking", "found 2"]
 
 
-def test_a_skipped_call_is_named_with_its_reason(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_skipped_call_is_named_with_its_reason(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     plan = {
         "calls": [
             {"_tool": "add", "a": 1, "b": 2, "_outputPath": "sum || failed"},
@@ -668,7 +780,10 @@ def test_a_skipped_call_is_named_with_its_reason(here: Path, capsys: pytest.Capt
     }
     (here / "branch.json").write_text(json.dumps(plan), encoding="utf-8")
     assert main(["run", "branch.json"]) == 0
-    why = "skipped: calls[1] fail: †state.failed.message: call 0 (add) took another branch or was skipped"
+    why = (
+        "skipped: calls[1] fail: †state.failed.message: call 0 (add) took "
+        "another branch or was skipped"
+    )
     printed = capsys.readouterr()
     assert why in printed.err
     run = printed.err.strip().split("\n")[-1].partition(":")[0]

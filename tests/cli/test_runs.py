@@ -77,10 +77,17 @@ def listed(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, An
     return json.loads(capsys.readouterr().out)["runs"]
 
 
-def test_a_killed_run_is_resumed_and_followed(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_killed_run_is_resumed_and_followed(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     killed(here, LOOK)
     [run] = listed(capsys)
-    assert (run["status"], run["kind"], run["caller"], run["title"]) == ("interrupted", "plan", "local", "look")
+    assert (run["status"], run["kind"], run["caller"], run["title"]) == (
+        "interrupted",
+        "plan",
+        "local",
+        "look",
+    )
     assert run["reason"] == "the process that was at work on it has ended"
     assert listed(capsys, "--status", "running") == []
     assert [one["run"] for one in listed(capsys, "--status", "interrupted")] == [run["run"]]
@@ -97,7 +104,10 @@ def test_a_killed_run_is_resumed_and_followed(here: Path, capsys: pytest.Capture
         os.close(descriptor)
     printed = capsys.readouterr()
     assert printed.out == "look\n"
-    assert [line.split()[:3] for line in printed.err.split("\n")[:2]] == [["▶", "0", "look"], ["✓", "0", "look"]]
+    assert [line.split()[:3] for line in printed.err.split("\n")[:2]] == [
+        ["▶", "0", "look"],
+        ["✓", "0", "look"],
+    ]
     assert f"{run['run']}: done, idea " in printed.err
     assert [one["status"] for one in listed(capsys)] == ["done"]
     assert listed(capsys, "--status", "running") == []
@@ -109,14 +119,19 @@ def test_a_killed_run_is_resumed_and_followed(here: Path, capsys: pytest.Capture
     assert run["run"] in capsys.readouterr().out
     for words, told in (
         (["--after", run["run"]], f"no run comes after {run['run']}"),
-        (["--after", run["run"], "--status", "done"], f"no run that is done comes after {run['run']}"),
+        (
+            ["--after", run["run"], "--status", "done"],
+            f"no run that is done comes after {run['run']}",
+        ),
         (["--status", "failed"], "no run is failed"),
     ):
         assert main(["runs", "list", *words]) == 0
         assert told in capsys.readouterr().err
 
 
-def test_what_must_not_run_twice_is_asked_about(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_must_not_run_twice_is_asked_about(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     killed(here, SEND)
     [run] = listed(capsys)
     # Nobody sits here to answer: it waits.
@@ -159,7 +174,9 @@ def test_a_person_says_what_came_of_it(
         os.close(descriptor)
     answer = json.loads(out)
     assert (ended, answer["status"], answer["state"]) == (code, "done", state)
-    assert ("skipped by the person at the terminal: ask them" in str(answer["errors"])) is (typed[0] == "s")
+    assert ("skipped by the person at the terminal: ask them" in str(answer["errors"])) is (
+        typed[0] == "s"
+    )
 
 
 def test_what_cannot_be_resumed(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -167,7 +184,9 @@ def test_what_cannot_be_resumed(here: Path, capsys: pytest.CaptureFixture[str]) 
     assert main(["resume", "run_none"]) == 2
     assert "unknown run 'run_none'" in capsys.readouterr().err
     [run] = listed(capsys)
-    (here / "tools.py").write_text(TOOLS.replace("name: str", "name: str, place: str = ''"), encoding="utf-8")
+    (here / "tools.py").write_text(
+        TOOLS.replace("name: str", "name: str, place: str = ''"), encoding="utf-8"
+    )
     configuration = {"store": "store.sqlite", "tools": ["tools.py"]}
     write_trusted(here, configuration)
     assert main(["resume", run["run"]]) == 1
@@ -179,14 +198,18 @@ def test_what_cannot_be_resumed(here: Path, capsys: pytest.CaptureFixture[str]) 
     write_trusted(here, configuration)
     (here / "again").unlink()
     command = preloaded.python(EXECUTABLE, "resume", run["run"])
-    with subprocess.Popen(command, cwd=here, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+    with subprocess.Popen(
+        command, cwd=here, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as process:
         assert (here / "pipe").read_text() == "look "
         assert main(["resume", run["run"]]) == 1
         assert "is driven by another process right now" in capsys.readouterr().err
         process.kill()
 
 
-def test_a_run_is_named_by_a_beginning_or_as_the_last(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_is_named_by_a_beginning_or_as_the_last(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for number in range(2):
         plan = {"calls": [{"_tool": "count", "items": [number], "_outputPath": "n"}]}
         (here / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
@@ -207,32 +230,44 @@ def test_a_run_is_named_by_a_beginning_or_as_the_last(here: Path, capsys: pytest
 
 
 @pytest.mark.parametrize("columns", [80, 120])
-def test_a_list_of_runs_cuts_no_id(here: Path, columns: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_list_of_runs_cuts_no_id(
+    here: Path, columns: int, capsys: pytest.CaptureFixture[str]
+) -> None:
     send = {"_id": "sent", "_tool": "send", "name": "x"}
     # The title of a run names its tools: a long one.
     plan: dict[str, Any] = {
-        "calls": [send, {"_tool": "count", "items": []}, {"_tool": "look", "name": "x", "_after": ["sent"]}]
+        "calls": [
+            send,
+            {"_tool": "count", "items": []},
+            {"_tool": "look", "name": "x", "_after": ["sent"]},
+        ]
     }
     write_own({})
     (here / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
     assert main(["run", "plan.json", "--json"]) == 4
     # The longest that is said of how a run stands, and the longest events.
     wrong = {"_tool": "pick", "data": "a", "path": "abs(@)"}
-    failing: dict[str, Any] = {"calls": [wrong, {**wrong, "_outputPath": "a", "data": "word " * 40}]}
+    failing: dict[str, Any] = {
+        "calls": [wrong, {**wrong, "_outputPath": "a", "data": "word " * 40}]
+    }
     (here / "plan.json").write_text(json.dumps({**failing, "output": "†state.a"}), encoding="utf-8")
     assert main(["run", "plan.json", "--json"]) == 1
     capsys.readouterr()
     failed, waiting = listed(capsys)
     shown = at_terminal(here, "runs", "list", columns=columns).split("\n")
     assert any(line.split()[:3] == [waiting["run"], "needs_approval", "plan"] for line in shown)
-    assert any(line.split()[:5] == [failed["run"], "failed,", "3", "errors", "plan"] for line in shown)
+    assert any(
+        line.split()[:5] == [failed["run"], "failed,", "3", "errors", "plan"] for line in shown
+    )
     assert max(map(len, shown)) <= columns
     story = at_terminal(here, "runs", "show", "last", columns=columns).split("\n")
     assert any("word word" in line for line in story)
     assert max(map(len, story)) <= columns
 
 
-def test_a_run_that_waits_or_was_left_is_cancelled(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_that_waits_or_was_left_is_cancelled(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     killed(here, SEND)
     assert main(["doctor"]) == 0
     assert "latest runs: 1 interrupted" in capsys.readouterr().out
@@ -258,7 +293,10 @@ async def test_a_host_is_told_that_a_run_was_left(here: Path) -> None:
         await anyio.to_thread.run_sync(killed, here, SEND, "--tools", "more.py")
         result = await client.call_tool("check_run", {})
         [run] = structured(result)["runs"]
-        assert (run["status"], run.get("reason")) == ("interrupted", "the process that was at work on it has ended")
+        assert (run["status"], run.get("reason")) == (
+            "interrupted",
+            "the process that was at work on it has ended",
+        )
         assert "check_run with this run goes on with it" in text(result)
         # Whoever asks for it takes it up: what must not run twice is asked about.
         assert (await call(client, "check_run", run=run["run"]))["status"] == "needs_approval"

@@ -39,7 +39,11 @@ ROOM: JSON = {
 
 
 async def streamed_with_a_room(folder: Path) -> tuple[list[str], Told]:
-    first = ['{"calls": [', json.dumps(look("a", _outputPath="p")), f", {json.dumps(look('nothing'))},"]
+    first = [
+        '{"calls": [',
+        json.dumps(look("a", _outputPath="p")),
+        f", {json.dumps(look('nothing'))},",
+    ]
     mind = Scripted(
         [*first, f"{json.dumps(ROOM)}], ", '"output": null}'],
         # The room asks again after a call that failed in it.
@@ -106,7 +110,11 @@ def test_the_id_of_a_request_is_that_of_what_is_shown(
             # Whatever happened since, what the mind had is what it had.
             assert main(["runs", "show", run, "--at", str(number), "--json"]) == 0
             moment = told(capsys)
-            parts = {"context": moment["messages"], "schema": moment["schema"], "shown": moment["shown"]}
+            parts = {
+                "context": moment["messages"],
+                "schema": moment["schema"],
+                "shown": moment["shown"],
+            }
             recomputed = content_hash(parts)
             assert recomputed == moment["request"] == requests[-1]
             assert moment["exact"] is True

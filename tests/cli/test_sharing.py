@@ -59,7 +59,9 @@ def told(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     return json.loads(capsys.readouterr().out)
 
 
-def test_a_folder_of_ideas_goes_from_one_store_to_another(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_of_ideas_goes_from_one_store_to_another(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["ideas", "export", "--published", "--folder", "shared"]) == 0
     assert sorted(file.name for file in (here / "shared").iterdir()) == ["again.json", "twice.json"]
     capsys.readouterr()
@@ -75,7 +77,9 @@ def test_a_folder_of_ideas_goes_from_one_store_to_another(here: Path, capsys: py
     assert capsys.readouterr().out == "42\n"
 
 
-def test_a_tampered_file_is_refused_and_the_others_are_taken(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_tampered_file_is_refused_and_the_others_are_taken(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["ideas", "export", "again", "twice@1", "--folder", "shared"]) == 0
     file = here / "shared" / "twice@1.json"
     document = json.loads(file.read_text(encoding="utf-8"))
@@ -116,7 +120,9 @@ def test_a_configured_secret_does_not_leave(
     assert main(["run", "plan.json", "--json"]) == 0
     idea = told(capsys)["idea"]
     # Configured afterwards: now it is refused at the door.
-    servers = {"vault": {"command": "vault", "env": {"PASSWORD": "${VAULT_PASSWORD}"}, "disabled": True}}
+    servers = {
+        "vault": {"command": "vault", "env": {"PASSWORD": "${VAULT_PASSWORD}"}, "disabled": True}
+    }
     text = json.dumps({"tools": ["tools.py"], "store": "store.sqlite", "mcpServers": servers})
     allow_variables(write_trusted(here, text), frozenset({"VAULT_PASSWORD"}))
     assert main(["run", "plan.json", "--json"]) == 2
@@ -130,7 +136,9 @@ def test_a_configured_secret_does_not_leave(
     assert [file.name for file in (here / "shared").iterdir()] == ["twice.json"]
 
 
-def test_the_servers_an_idea_needs_are_named(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_servers_an_idea_needs_are_named(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["ideas", "export", "twice", "--output", "idea.json"]) == 0
     assert main(["ideas", "import", "idea.json", *other(here)]) == 0
     assert "missing: there is no tool 'add' here" in capsys.readouterr().err
@@ -145,19 +153,25 @@ def test_the_servers_an_idea_needs_are_named(here: Path, capsys: pytest.CaptureF
         (["nothing", "--output", "x"], "no idea 'nothing'"),
     ],
 )
-def test_exports_that_cannot_be(here: Path, capsys: pytest.CaptureFixture[str], words: list[str], why: str) -> None:
+def test_exports_that_cannot_be(
+    here: Path, capsys: pytest.CaptureFixture[str], words: list[str], why: str
+) -> None:
     capsys.readouterr()
     assert main(["ideas", "export", *words]) == 2
     assert why in capsys.readouterr().err
 
 
-def test_an_empty_folder_holds_nothing_to_import(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_folder_holds_nothing_to_import(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (here / "empty").mkdir()
     assert main(["ideas", "import", "empty"]) == 2
     assert "empty contains no .json files" in capsys.readouterr().err
 
 
-def test_what_was_done_over_and_over_is_suggested(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_was_done_over_and_over_is_suggested(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["ideas", "suggest", "--json"]) == 1
     assert told_last(capsys)["suggestions"] == []
     for number in (10, 20, 30):
@@ -177,7 +191,9 @@ def test_what_was_done_over_and_over_is_suggested(here: Path, capsys: pytest.Cap
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="files without an end are of POSIX")
-def test_files_are_read_as_far_as_ideas_can_be_long(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_are_read_as_far_as_ideas_can_be_long(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with (here / "large.json").open("wb") as file:
         file.truncate(2**40)
     capsys.readouterr()
@@ -186,7 +202,9 @@ def test_files_are_read_as_far_as_ideas_can_be_long(here: Path, capsys: pytest.C
         assert f"FILE: {name} has more than 134,217,728 bytes" in capsys.readouterr().err
 
 
-def test_what_fails_or_only_reads_once_is_not_suggested(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_fails_or_only_reads_once_is_not_suggested(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for number in range(3):
         for calls in (
             # A single call that only reads.
@@ -201,7 +219,11 @@ def test_what_fails_or_only_reads_once_is_not_suggested(here: Path, capsys: pyte
 
 
 def test_a_part_of_a_run_is_published(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    calls = [{"_tool": "add", "a": 1, "b": 2}, {"_tool": "add", "a": 40, "b": 2}, {"_tool": "double", "n": 42}]
+    calls = [
+        {"_tool": "add", "a": 1, "b": 2},
+        {"_tool": "add", "a": 40, "b": 2},
+        {"_tool": "double", "n": 42},
+    ]
     (here / "plan.json").write_text(json.dumps({"calls": calls}), encoding="utf-8")
     assert main(["run", "plan.json", "--json"]) == 0
     run = told(capsys)["run"]
@@ -213,7 +235,9 @@ def test_a_part_of_a_run_is_published(here: Path, capsys: pytest.CaptureFixture[
     assert f"run {run} has calls 0 to 2, not 1 to 3" in capsys.readouterr().err
 
 
-def test_lists_and_searches_take_the_same_filters(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lists_and_searches_take_the_same_filters(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for words in (["list"], ["search"]):
         for chosen, count in (
             (["--tool", "add", "--since", "1d", "--outcome", "done"], 2),
@@ -224,7 +248,9 @@ def test_lists_and_searches_take_the_same_filters(here: Path, capsys: pytest.Cap
             (["--tag", "none"], 0),
         ):
             capsys.readouterr()
-            assert main(["ideas", *words, *chosen, "--json"]) == (0 if count or words == ["list"] else 1)
+            assert main(["ideas", *words, *chosen, "--json"]) == (
+                0 if count or words == ["list"] else 1
+            )
             assert len(told_last(capsys)["ideas"]) == count, chosen
         assert main(["ideas", *words, "--since", "yesterday"]) == 2
 
@@ -243,10 +269,15 @@ def test_filters_of_the_command_line(here: Path, capsys: pytest.CaptureFixture[s
     assert main(["ideas", "list", "--published", "--tool", "add"]) == 2
 
 
-def test_versions_of_a_name_are_told_compared_and_chosen(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_versions_of_a_name_are_told_compared_and_chosen(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     schema = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}}
     plan = {**PLAN, "input": {"a": 1, "b": 2}, "input_schema": {**schema, "required": ["a", "b"]}}
-    plan = {**plan, "calls": [{"_tool": "add", "a": "†input.a", "b": "†input.b", "_outputPath": "sum"}]}
+    plan = {
+        **plan,
+        "calls": [{"_tool": "add", "a": "†input.a", "b": "†input.b", "_outputPath": "sum"}],
+    }
     (here / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
     capsys.readouterr()
     assert main(["run", "plan.json", "--json"]) == 0

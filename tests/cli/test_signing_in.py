@@ -1,4 +1,6 @@
-"""`modules login` and `modules logout`, with a browser that agrees at once, or a person who pastes an address."""
+"""`modules login` and `modules logout`, with a browser that agrees at once, or a person who
+pastes an address.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ print(urllib.request.urlopen(back).status, file=sys.stderr)
 """
 
 
-async def apart(run: Callable[[], subprocess.CompletedProcess[str]]) -> subprocess.CompletedProcess[str]:
+async def apart(
+    run: Callable[[], subprocess.CompletedProcess[str]],
+) -> subprocess.CompletedProcess[str]:
     """Run a command while the servers of this process answer."""
     return await anyio.to_thread.run_sync(run)
 
@@ -55,7 +59,9 @@ def configured(project: Path, server: Authorized) -> None:
     write_trusted(project, {"mcpServers": {"tickets": {"url": server.url}}})
 
 
-async def test_a_browser_signs_in_and_the_tokens_can_be_deleted(ideabridge: Run, project: Path, tmp_path: Path) -> None:
+async def test_a_browser_signs_in_and_the_tokens_can_be_deleted(
+    ideabridge: Run, project: Path, tmp_path: Path
+) -> None:
     visit = tmp_path / "visit.py"
     visit.write_text(VISIT)
     environment = {"BROWSER": f"{sys.executable} {visit} %s"}
@@ -63,7 +69,9 @@ async def test_a_browser_signs_in_and_the_tokens_can_be_deleted(ideabridge: Run,
         configured(project, server)
         done = await apart(lambda: ideabridge("modules", "list"))
         assert done.returncode == 1
-        assert "module 'tickets' needs you to sign in: ideabridge modules login tickets" in done.stderr
+        assert (
+            "module 'tickets' needs you to sign in: ideabridge modules login tickets" in done.stderr
+        )
         done = await apart(lambda: ideabridge("doctor"))
         assert "needs you to sign in: ideabridge modules login tickets" in done.stdout
         done = await apart(lambda: ideabridge("modules", "login", "tickets", env=environment))
@@ -83,7 +91,9 @@ async def test_a_browser_signs_in_and_the_tokens_can_be_deleted(ideabridge: Run,
         assert done.returncode == 1
 
 
-async def test_a_user_of_the_server_signs_in(ideabridge: Run, project: Path, tmp_path: Path) -> None:
+async def test_a_user_of_the_server_signs_in(
+    ideabridge: Run, project: Path, tmp_path: Path
+) -> None:
     visit = tmp_path / "visit.py"
     visit.write_text(VISIT)
     environment = {"BROWSER": f"{sys.executable} {visit} %s"}
@@ -91,27 +101,39 @@ async def test_a_user_of_the_server_signs_in(ideabridge: Run, project: Path, tmp
         configured(project, server)
         done = await apart(lambda: ideabridge("users", "add", "alice"))
         assert done.returncode == 0, done.stderr
-        done = await apart(lambda: ideabridge("modules", "login", "tickets", "--user", "alicia", env=environment))
+        done = await apart(
+            lambda: ideabridge("modules", "login", "tickets", "--user", "alicia", env=environment)
+        )
         assert done.returncode != 0
         assert "there is no user 'alicia'" in done.stderr
         assert server.provider.access == {}
-        done = await apart(lambda: ideabridge("modules", "login", "tickets", "--user", "alice", env=environment))
+        done = await apart(
+            lambda: ideabridge("modules", "login", "tickets", "--user", "alice", env=environment)
+        )
         assert (done.returncode, done.stdout) == (0, ""), done.stderr
         assert "alice is signed in to tickets; the tokens are in " in done.stderr
         # It is not the sign-in of the person at the terminal.
         done = await apart(lambda: ideabridge("modules", "list"))
         assert done.returncode == 1
         assert "tickets: these users are signed in: alice" in done.stderr
-        assert "module 'tickets' needs you to sign in: ideabridge modules login tickets" in done.stderr
+        assert (
+            "module 'tickets' needs you to sign in: ideabridge modules login tickets" in done.stderr
+        )
         done = await apart(lambda: ideabridge("modules", "list", "--json"))
         assert [one["users"] for one in json.loads(done.stdout)["modules"]] == [["alice"]]
         done = await apart(lambda: ideabridge("modules", "logout", "tickets"))
         assert (done.returncode, done.stderr.splitlines()) == (
             1,
-            ["nobody is signed in to tickets", "still signed in to tickets, which --user signs out: alice"],
+            [
+                "nobody is signed in to tickets",
+                "still signed in to tickets, which --user signs out: alice",
+            ],
         )
         done = await apart(lambda: ideabridge("modules", "logout", "tickets", "--user", "alice"))
-        assert (done.returncode, done.stderr) == (0, f"alice is signed out of tickets at {server.url}\n")
+        assert (done.returncode, done.stderr) == (
+            0,
+            f"alice is signed out of tickets at {server.url}\n",
+        )
         done = await apart(lambda: ideabridge("modules", "logout", "tickets", "--user", "alice"))
         assert (done.returncode, done.stderr) == (1, "alice is not signed in to tickets\n")
 
@@ -119,7 +141,9 @@ async def test_a_user_of_the_server_signs_in(ideabridge: Run, project: Path, tmp
 async def test_an_address_can_be_pasted(ideabridge: Run, project: Path) -> None:
     async with authorized() as server:
         configured(project, server)
-        command = preloaded.python(EXECUTABLE, "modules", "login", "tickets", "--no-browser", "--json")
+        command = preloaded.python(
+            EXECUTABLE, "modules", "login", "tickets", "--no-browser", "--json"
+        )
         process = await anyio.open_process(command, cwd=project)
         async with process:
             assert process.stdin is not None
@@ -178,7 +202,9 @@ async def test_a_code_is_entered_on_another_device(ideabridge: Run, project: Pat
         assert answer["kept_in"].startswith(str(Path.home()))
         done = await apart(lambda: ideabridge("modules", "list"))
         assert "tickets: these users are signed in: alice" in done.stderr
-        done = await apart(lambda: ideabridge("modules", "login", "tickets", "--device", "--no-browser"))
+        done = await apart(
+            lambda: ideabridge("modules", "login", "tickets", "--device", "--no-browser")
+        )
         assert (done.returncode, done.stderr) == (
             2,
             "ideabridge: give --device or --no-browser: with --device, no address is pasted\n",
@@ -204,15 +230,24 @@ async def test_why_nobody_can_sign_in_is_told_in_one_line(ideabridge: Run, proje
         done = await apart(lambda: ideabridge("modules", "login", "tickets"))
         assert done.returncode == 1
         [line] = done.stderr.splitlines()
-        assert line.startswith("ideabridge: module 'tickets' cannot be signed in to: Registration failed: 404")
-        done = await apart(lambda: ideabridge("modules", "login", "tickets", "--no-browser", typed="\n"))
+        assert line.startswith(
+            "ideabridge: module 'tickets' cannot be signed in to: Registration failed: 404"
+        )
+        done = await apart(
+            lambda: ideabridge("modules", "login", "tickets", "--no-browser", typed="\n")
+        )
         assert done.returncode == 1
 
 
 async def test_what_needs_no_sign_in_is_told(ideabridge: Run, project: Path) -> None:
     async with authorized() as server:
         headers = {"Authorization": "Bearer of-my-own"}
-        secret = {"grant": "client_credentials", "client_id": "me", "client_secret": "s", "issuer": server.base}
+        secret = {
+            "grant": "client_credentials",
+            "client_id": "me",
+            "client_secret": "s",
+            "issuer": server.base,
+        }
         entries = {
             "program": {"command": "true"},
             "header": {"url": server.url, "headers": headers},

@@ -26,7 +26,10 @@ ARGUMENTS = [
     "count",
 ]
 WRONG = '{"calls": [{"_tool": "cuont", "items": "†input.names"}]}\n'
-FIRST = '{"calls": [{"_tool": "count", "items": "†input.names",\n "_outputPath": "n"}], "output": null}\n'
+FIRST = (
+    '{"calls": [{"_tool": "count", "items": "†input.names",\n '
+    '"_outputPath": "n"}], "output": null}\n'
+)
 SECOND = '{"output": "†state.n"}\n'
 LOOKS = '{"program": "import tools\\nprint(await tools.count(items=input[\'names\']))"}\n'
 COUNTS = '{"program": "import tools\\nawait tools.count(items=input[\'names\'])"}\n'
@@ -93,13 +96,17 @@ def test_what_was_recorded_is_replayed_and_a_miss_shows_the_difference(ideabridg
     again = ideabridge(*ARGUMENTS, "--replay", "recording.json", "--store", "other.sqlite")
     assert (again.returncode, again.stdout) == (0, "2\n")
     assert "mind: recorded (the recording recording.json is configured here)" in again.stderr
-    missed = ideabridge(*ARGUMENTS, "-i", 'names=["Ada"]', "--replay", "recording.json", "--store", "other.sqlite")
+    missed = ideabridge(
+        *ARGUMENTS, "-i", 'names=["Ada"]', "--replay", "recording.json", "--store", "other.sqlite"
+    )
     assert missed.returncode == 1
     assert "nothing recorded answers request" in missed.stderr
     assert '-        "Grace"' in missed.stderr
 
 
-def test_a_command_line_that_means_nothing_is_refused(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_command_line_that_means_nothing_is_refused(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for words, told in (
         (["--mind", "model"], "no model is configured here; expected 'auto' or 'turns'"),
         (["--replay", "nowhere.json"], "nowhere.json: cannot be read"),
@@ -112,7 +119,9 @@ def test_a_command_line_that_means_nothing_is_refused(project: Path, capsys: pyt
         assert told in capsys.readouterr().err
 
 
-def test_the_doctor_tells_what_is_there_and_what_is_wrong(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_doctor_tells_what_is_there_and_what_is_wrong(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["doctor", "--json"]) == 0
     told: dict[str, Any] = json.loads(capsys.readouterr().out)
     found = {one["topic"]: one["text"] for one in told["findings"]}
@@ -122,7 +131,10 @@ def test_the_doctor_tells_what_is_there_and_what_is_wrong(project: Path, capsys:
     assert {"configuration", "rules", "store", "modules", "host claude-code"} <= set(found)
 
     (project / ".mcp.json").write_text('{"mcpServers": {"ideabridge": {"command": "x"}}}')
-    configuration = {"mcpServers": {"gone": {"command": "no-such-program"}}, "tools": ["missing.py"]}
+    configuration = {
+        "mcpServers": {"gone": {"command": "no-such-program"}},
+        "tools": ["missing.py"],
+    }
     write_trusted(project, configuration)
     assert main(["doctor"]) == 1
     shown = capsys.readouterr()

@@ -43,7 +43,9 @@ async def test_a_stopped_solve_hangs_up_leaves_no_process_and_says_how_it_stands
         configuration: dict[str, Any] = {
             "store": "store.sqlite",
             "model": {"name": "openai:tiny-1", "base_url": fake.base_url},
-            "mcpServers": {"stubborn": {"command": sys.executable, "args": ["-c", STUBBORN, str(told)]}},
+            "mcpServers": {
+                "stubborn": {"command": sys.executable, "args": ["-c", STUBBORN, str(told)]}
+            },
         }
         write_trusted(project, configuration)
         command = [str(EXECUTABLE), "solve", "Count them.", "-t", "count"]

@@ -22,7 +22,9 @@ def imported(words: list[str]) -> set[str]:
         "except SystemExit:\n    pass\n"
         "sys.stderr.write(' '.join(sorted({name.split('.')[0] for name in sys.modules})))\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
     return set(done.stderr.split())
 
 
@@ -36,7 +38,14 @@ def test_help_imports_nothing_heavy() -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["run", "--help"], ["ideas"], ["ideas", "publish", "-h"], ["modules", "import", "-h"], ["serve", "-h"]]
+    "words",
+    [
+        ["run", "--help"],
+        ["ideas"],
+        ["ideas", "publish", "-h"],
+        ["modules", "import", "-h"],
+        ["serve", "-h"],
+    ],
 )
 def test_help_of_commands_imports_nothing_heavy(words: list[str]) -> None:
     # Typer itself reads parameters with pydantic.
@@ -46,12 +55,20 @@ def test_help_of_commands_imports_nothing_heavy(words: list[str]) -> None:
 def test_version(ideabridge: Run) -> None:
     for option in ("--version", "-V"):
         done = ideabridge(option)
-        assert (done.returncode, done.stdout, done.stderr) == (0, f"ideabridge {version('ideabridge')}\n", "")
+        assert (done.returncode, done.stdout, done.stderr) == (
+            0,
+            f"ideabridge {version('ideabridge')}\n",
+            "",
+        )
 
 
 def test_module_runs_too() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "ideabridge.server", "--version"], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-m", "ideabridge.server", "--version"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
     )
     assert done.stdout == f"ideabridge {version('ideabridge')}\n"
 
@@ -67,7 +84,14 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_usage_errors_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    for words in (["runn"], ["run"], ["run", "x.json", "--nope"], ["ideas", "publis"], ["install"], ["serve", "1:2"]):
+    for words in (
+        ["runn"],
+        ["run"],
+        ["run", "x.json", "--nope"],
+        ["ideas", "publis"],
+        ["install"],
+        ["serve", "1:2"],
+    ):
         assert main(words) == 2, words
         told = capsys.readouterr()
         assert told.out == ""
@@ -108,14 +132,21 @@ def test_no_colours_in_pipes(ideabridge: Run) -> None:
     done = ideabridge("run", "missing.json")
     assert done.returncode == 2
     assert "\x1b" not in done.stderr + done.stdout
-    assert done.stderr == "ideabridge: PLAN.json: missing.json cannot be read: No such file or directory\n"
+    assert (
+        done.stderr
+        == "ideabridge: PLAN.json: missing.json cannot be read: No such file or directory\n"
+    )
 
 
 def test_shell_completion(ideabridge: Run) -> None:
     # Named, not guessed from the processes above: a build machine may have no shell there.
     script = ideabridge(env={"_IDEABRIDGE_COMPLETE": "source_bash"})
     words = ideabridge(
-        env={"_IDEABRIDGE_COMPLETE": "complete_bash", "COMP_WORDS": "ideabridge ideas pub", "COMP_CWORD": "2"}
+        env={
+            "_IDEABRIDGE_COMPLETE": "complete_bash",
+            "COMP_WORDS": "ideabridge ideas pub",
+            "COMP_CWORD": "2",
+        }
     )
     assert words.stdout.split() == ["publish"]
     assert script.returncode == 0

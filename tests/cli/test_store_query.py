@@ -42,7 +42,9 @@ def ask(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]
     return code, printed.out, printed.err
 
 
-def test_rows_are_printed_as_a_table_as_csv_and_as_json(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rows_are_printed_as_a_table_as_csv_and_as_json(
+    store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     values = "number, title, outcome, NULL AS none, x'00ff' AS bytes, 9e999 AS large"
     sql = f"SELECT {values} FROM idea_list ORDER BY number"
     rows = [
@@ -111,7 +113,10 @@ def test_parameters_fill_names(store: Path, capsys: pytest.CaptureFixture[str]) 
         (["SELECT :x"], "the SQL cannot be run: You did not supply a value for binding"),
         (["SELECT ?"], "the SQL cannot be run: Binding 1 has no name"),
         (["SELEC 1"], 'the SQL cannot be run: near "SELEC": syntax error'),
-        (["SELECT 1; SELECT 2"], "the SQL cannot be run: You can only execute one statement at a time."),
+        (
+            ["SELECT 1; SELECT 2"],
+            "the SQL cannot be run: You can only execute one statement at a time.",
+        ),
         (["/* nothing */"], "the SQL returns no rows"),
         (["SELECT 1", "--csv", "--json"], "--csv, --json and --table: expected one of them"),
     ],
@@ -154,10 +159,16 @@ def test_what_cannot_be_understood_is_refused(
 )
 def test_nothing_but_reading_is_possible(sql: str, store: Path) -> None:
     before = store.read_bytes()
-    with pytest.raises(QueryError, match=r"^`store query` only reads the store: .*(refused|would change)"):
+    with pytest.raises(
+        QueryError, match=r"^`store query` only reads the store: .*(refused|would change)"
+    ):
         query(store, sql, {})
     assert store.read_bytes() == before
-    assert {path.name for path in store.parent.iterdir()} <= {"ideas.db", "ideas.db-wal", "ideas.db-shm"}
+    assert {path.name for path in store.parent.iterdir()} <= {
+        "ideas.db",
+        "ideas.db-wal",
+        "ideas.db-shm",
+    }
     for path in store.parent.iterdir():
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
@@ -230,5 +241,7 @@ def test_only_stores_in_sqlite_are_read(project: Path, capsys: pytest.CaptureFix
 def test_the_command_reads_while_another_process_writes(store: Path, ideabridge: Run) -> None:
     with Store.open(store) as writing, writing.transaction():
         writing.settings.set("a", b"b")
-        done = ideabridge("store", "query", "SELECT count(*) AS ideas FROM ideas", "--store", "ideas.db", "--csv")
+        done = ideabridge(
+            "store", "query", "SELECT count(*) AS ideas FROM ideas", "--store", "ideas.db", "--csv"
+        )
     assert (done.returncode, done.stdout, done.stderr) == (0, "ideas\n2\n", "")

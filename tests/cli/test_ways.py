@@ -1,4 +1,6 @@
-"""`ideabridge ideas publish --answer solve` and `ideas call`: at the command line, solutions come on standard input."""
+"""`ideabridge ideas publish --answer solve` and `ideas call`: at the command line, solutions come
+on standard input.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,17 @@ import json
 
 from .conftest import Run
 
-TASK = ("solve", "Count the names", "-i", 'names=["Ada", "Grace"]', "--output-schema", '{"type": "integer"}')
-FIRST = '{"calls": [{"_tool": "count", "items": "†input.names", "_outputPath": "n"}], "output": null}\n'
+TASK = (
+    "solve",
+    "Count the names",
+    "-i",
+    'names=["Ada", "Grace"]',
+    "--output-schema",
+    '{"type": "integer"}',
+)
+FIRST = (
+    '{"calls": [{"_tool": "count", "items": "†input.names", "_outputPath": "n"}], "output": null}\n'
+)
 SECOND = '{"output": "†state.n"}\n'
 CALL = ("ideas", "call", "names", "-i", 'names=["Ada", "Grace", "Alan"]')
 

@@ -24,7 +24,9 @@ async def look() -> str:
 
 def test_a_check_that_takes_long_says_for_how_long(project: Path, ideabridge: Run) -> None:
     (project / "slow.py").write_text(TOOLS, encoding="utf-8")
-    (project / "plan.json").write_text(json.dumps({"calls": [{"_tool": "look"}], "output": "†results.0"}))
+    (project / "plan.json").write_text(
+        json.dumps({"calls": [{"_tool": "look"}], "output": "†results.0"})
+    )
     (project / "go").touch()
     done = ideabridge("run", "plan.json", "--tools", "slow.py", "--save-as", "looked")
     assert done.returncode == 0, done.stderr
@@ -40,7 +42,9 @@ def test_a_check_that_takes_long_says_for_how_long(project: Path, ideabridge: Ru
 
 def test_elsewhere_nothing_is_added(project: Path, ideabridge: Run) -> None:
     (project / "slow.py").write_text(TOOLS, encoding="utf-8")
-    (project / "plan.json").write_text(json.dumps({"calls": [{"_tool": "look"}], "output": "†results.0"}))
+    (project / "plan.json").write_text(
+        json.dumps({"calls": [{"_tool": "look"}], "output": "†results.0"})
+    )
     (project / "go").touch()
     ideabridge("run", "plan.json", "--tools", "slow.py", "--save-as", "looked")
     checked = ideabridge("ideas", "verify", "--tools", "slow.py")

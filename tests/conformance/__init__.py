@@ -1,1 +1,3 @@
-"""The official conformance suite of the protocol, run against a reference server and through the gateway."""
+"""The official conformance suite of the protocol, run against a reference server and
+through the gateway.
+"""

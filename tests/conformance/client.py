@@ -1,9 +1,11 @@
-"""The client that the official conformance suite starts: the connector of the bridge, with a person who always agrees.
+"""The client that the official conformance suite starts: the connector of the bridge, with a person
+who always agrees.
 
     python tests/conformance/client.py URL
 
-It connects to the module at URL, lists what the module offers, and calls every tool that the connector lists: with the
-arguments that the suite gives (MCP_CONFORMANCE_CONTEXT), else with the smallest ones that the tool's schema allows.
+It connects to the module at URL, lists what the module offers, and calls every tool that the
+connector lists: with the arguments that the suite gives (MCP_CONFORMANCE_CONTEXT), else with the
+smallest ones that the tool's schema allows.
 """
 
 from __future__ import annotations
@@ -79,15 +81,23 @@ def sample(schema: JSONObject, *, required_only: bool = True) -> JSONObject:
         if required_only and not (isinstance(required, list) and name in required):
             continue
         options = told.get("enum")
-        fallback = options[0] if isinstance(options, list) and options else _SAMPLES.get(str(told.get("type")), "a")
+        fallback = (
+            options[0]
+            if isinstance(options, list) and options
+            else _SAMPLES.get(str(told.get("type")), "a")
+        )
         found[name] = told.get("default", fallback)
     return found
 
 
 async def issuer_of(url: str) -> str:
-    """The authorization server that the module names: whoever has credentials for one knows which it is."""
+    """The authorization server that the module names: whoever has credentials for one
+    knows which it is.
+    """
     async with httpx2.AsyncClient() as client:
-        response = await client.get(httpx2.URL(url).join("/.well-known/oauth-protected-resource/mcp"))
+        response = await client.get(
+            httpx2.URL(url).join("/.well-known/oauth-protected-resource/mcp")
+        )
     return response.json()["authorization_servers"][0]
 
 
@@ -95,7 +105,10 @@ async def entry(url: str, context: dict[str, Any]) -> JSONObject:
     """The entry in `mcpServers` with which a user would reach the server of the suite."""
     auth: JSONObject = {"client_metadata_url": METADATA_URL}
     if "private_key_pem" in context or "client_secret" in context:
-        auth = {"client_id": context["client_id"], "issuer": context.get("issuer") or await issuer_of(url)}
+        auth = {
+            "client_id": context["client_id"],
+            "issuer": context.get("issuer") or await issuer_of(url),
+        }
         if "private_key_pem" in context:
             auth |= {
                 "grant": "client_credentials",
@@ -124,19 +137,26 @@ async def call_all(module: Module, calls: list[tuple[str, JSONObject]]) -> int:
 async def main(url: str) -> int:
     """Run one scenario; 1 if the module cannot be reached, or a call fails."""
     context: dict[str, Any] = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
-    configuration = parse_configuration({"mcpServers": {"suite": await entry(url, context)}}, project=Path.cwd())
+    configuration = parse_configuration(
+        {"mcpServers": {"suite": await entry(url, context)}}, project=Path.cwd()
+    )
     async with Modules(configuration, person=Agreeing()) as modules:
         module = modules["suite"]
         await module.ready(SECONDS)
         for kind in ("resources", "prompts"):
             print(f"{kind}: {len(await module.offered(kind))}")
-        calls: list[tuple[str, JSONObject]] = [(one["name"], one["arguments"]) for one in context.get("toolCalls", [])]
+        calls: list[tuple[str, JSONObject]] = [
+            (one["name"], one["arguments"]) for one in context.get("toolCalls", [])
+        ]
         if not calls:
             calls = [(tool.origin[1], sample(tool.parameters)) for tool in module.tools]
         for tool in module.tools:
             if tool.origin[1] == RICH_TOOL:
                 schema: JSON = tool.parameters
-                calls = [(name, {**given, "schema": schema} if "schema" in given else given) for name, given in calls]
+                calls = [
+                    (name, {**given, "schema": schema} if "schema" in given else given)
+                    for name, given in calls
+                ]
         return min(1, await call_all(module, calls))
 
 

@@ -1,9 +1,11 @@
-"""Runs the official conformance suite against the client side, and prints which required scenarios pass.
+"""Runs the official conformance suite against the client side, and prints which required
+scenarios pass.
 
     python -m tests.conformance.clients [--scenario NAME]
 
-The suite is the server, and starts `client.py` for each scenario: the connector of the bridge. `make conformance` runs
-this after the suite against servers. The exit code is 1 if a required scenario fails, and 2 if nothing can be run here.
+The suite is the server, and starts `client.py` for each scenario: the connector of the bridge.
+`make conformance` runs this after the suite against servers. The exit code is 1 if a required
+scenario fails, and 2 if nothing can be run here.
 """
 
 from __future__ import annotations
@@ -19,7 +21,16 @@ from typing import Final
 
 from tests import preloaded
 from tests.conformance.client import END
-from tests.conformance.suite import REVISIONS, SUITE, CannotRunError, Outcome, node, outcome, report, required
+from tests.conformance.suite import (
+    REVISIONS,
+    SUITE,
+    CannotRunError,
+    Outcome,
+    node,
+    outcome,
+    report,
+    required,
+)
 
 CLIENT: Final = Path(__file__).with_name("client.py")
 CLIENT_SECONDS: Final = 60
@@ -36,12 +47,19 @@ def run(revision: str, scenario: str | None) -> tuple[dict[str, Outcome], float]
     if scenario is not None:
         chosen = ["--scenario", scenario, "--spec-version", revision]
     # The suite splits the command at spaces.
-    command = ["--command", " ".join(preloaded.python(CLIENT)), "--timeout", str(1000 * CLIENT_SECONDS)]
+    command = [
+        "--command",
+        " ".join(preloaded.python(CLIENT)),
+        "--timeout",
+        str(1000 * CLIENT_SECONDS),
+    ]
     with tempfile.TemporaryDirectory() as name:
         results = Path(name)
         words = [node(), SUITE / "dist" / "index.js", "client", *command, *chosen, "-o", results]
         began = time.monotonic()
-        done = subprocess.run(words, capture_output=True, text=True, timeout=RUN_SECONDS, check=False)
+        done = subprocess.run(
+            words, capture_output=True, text=True, timeout=RUN_SECONDS, check=False
+        )
         took = time.monotonic() - began
         found = {
             match[1]: read(path.parent)

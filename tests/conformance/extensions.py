@@ -1,12 +1,14 @@
-"""Runs the official conformance suite's scenarios of the Skills and Tasks extensions against our own server.
+"""Runs the official conformance suite's scenarios of the Skills and Tasks extensions against
+our own server.
 
     python -m tests.conformance.extensions
 
-The server has one published idea. All checks of skills must pass. The checks of tasks are counted: most of them call
-tools of the suite's own reference server, which answer with tasks, and here only `run_plan` and `solve` do
-(tests/server/test_tasks.py). Those that need no such tool must pass. The suite has no scenarios of the Apps extension.
-`make conformance` runs this after the suite against servers and clients. The exit code is 1 if a check that must pass
-fails, and 2 if nothing can be run here.
+The server has one published idea. All checks of skills must pass. The checks of tasks are
+counted: most of them call tools of the suite's own reference server, which answer with tasks, and
+here only `run_plan` and `solve` do (tests/server/test_tasks.py). Those that need no such tool
+must pass. The suite has no scenarios of the Apps extension. `make conformance` runs this after
+the suite against servers and clients. The exit code is 1 if a check that must pass fails, and 2
+if nothing can be run here.
 """
 
 from __future__ import annotations
@@ -21,7 +23,11 @@ from typing import Final
 
 from tests.conformance.suite import RUN_SECONDS, SUITE, CannotRunError, Outcome, node, process, read
 
-SCENARIOS: Final = ("sep-2640-skills-enumeration", "sep-2640-skills-manifest", "sep-2640-skills-directory")
+SCENARIOS: Final = (
+    "sep-2640-skills-enumeration",
+    "sep-2640-skills-manifest",
+    "sep-2640-skills-directory",
+)
 COUNTED: Final = (
     "tasks-lifecycle",
     "tasks-capability-negotiation",
@@ -61,7 +67,17 @@ PLAN: Final = {
 
 def run(scenario: str, url: str, results: Path) -> Outcome:
     """Run one scenario: what was found in it."""
-    words = ["--url", url, "--scenario", scenario, "--spec-version", REVISION, "--force", "-o", results]
+    words = [
+        "--url",
+        url,
+        "--scenario",
+        scenario,
+        "--spec-version",
+        REVISION,
+        "--force",
+        "-o",
+        results,
+    ]
     command = [node(), SUITE / "dist" / "index.js", "server", *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_SECONDS, check=False)
     found = [outcome[1] for path in results.glob("*/") if (outcome := read(path))]
@@ -71,7 +87,11 @@ def run(scenario: str, url: str, results: Path) -> Outcome:
 
 def passed(results: Path) -> str:
     """How many checks of a scenario passed, of those that ran."""
-    checks = [one for path in results.glob("*/checks.json") for one in json.loads(path.read_text(encoding="utf-8"))]
+    checks = [
+        one
+        for path in results.glob("*/checks.json")
+        for one in json.loads(path.read_text(encoding="utf-8"))
+    ]
     counts = Counter(str(one["status"]) for one in checks)
     return f"{counts['SUCCESS']} of {counts['SUCCESS'] + counts['FAILURE']} checks pass"
 

@@ -1,10 +1,12 @@
-"""A server with the tools, resources and prompts that the server scenarios of the conformance suite ask for.
+"""A server with the tools, resources and prompts that the server scenarios of the
+conformance suite ask for.
 
     reference.py           over stdio
     reference.py --http    over HTTP on a free port, which it prints
 
-It speaks both eras. Its questions go out in the way of the client: as requests during the call up to 2025-11-25, as
-results that ask for input in 2026-07-28. With --legacy it knows only the handshake era.
+It speaks both eras. Its questions go out in the way of the client: as requests during the
+call up to 2025-11-25, as results that ask for input in 2026-07-28. With --legacy it knows
+only the handshake era.
 """
 
 from __future__ import annotations
@@ -75,7 +77,11 @@ SCHEMA_2020: Final[dict[str, Any]] = {
 
 def texts(*names: str) -> dict[str, Any]:
     """The schema of an object with these texts, all required."""
-    return {"type": "object", "properties": {name: {"type": "string"} for name in names}, "required": list(names)}
+    return {
+        "type": "object",
+        "properties": {name: {"type": "string"} for name in names},
+        "required": list(names),
+    }
 
 
 def text(words: str) -> types.CallToolResult:
@@ -86,16 +92,20 @@ def content(*blocks: types.ContentBlock) -> types.CallToolResult:
     return types.CallToolResult(content=list(blocks))
 
 
-# -- questions ---------------------------------------------------------------------------------------------------------
+# -- questions -------------------------------------------------------------------------------------
 
 
 def form(message: str, schema: dict[str, Any]) -> types.ElicitRequest:
-    return types.ElicitRequest(params=types.ElicitRequestFormParams(message=message, requested_schema=schema))
+    return types.ElicitRequest(
+        params=types.ElicitRequestFormParams(message=message, requested_schema=schema)
+    )
 
 
 def sampling(prompt: str, most: int = 100) -> types.CreateMessageRequest:
     message = types.SamplingMessage(role="user", content=types.TextContent(text=prompt))
-    return types.CreateMessageRequest(params=types.CreateMessageRequestParams(messages=[message], max_tokens=most))
+    return types.CreateMessageRequest(
+        params=types.CreateMessageRequestParams(messages=[message], max_tokens=most)
+    )
 
 
 def roots() -> types.ListRootsRequest:
@@ -143,7 +153,11 @@ def filled(result: types.ElicitResult, name: str) -> Any:
 
 
 def words(result: types.CreateMessageResult) -> str:
-    return result.content.text if isinstance(result.content, types.TextContent) else result.content.type
+    return (
+        result.content.text
+        if isinstance(result.content, types.TextContent)
+        else result.content.type
+    )
 
 
 def has(ctx: Context, name: str) -> bool:
@@ -151,7 +165,7 @@ def has(ctx: Context, name: str) -> bool:
     return getattr(ctx.session.client_capabilities, name, None) is not None
 
 
-# -- tools -------------------------------------------------------------------------------------------------------------
+# -- tools -----------------------------------------------------------------------------------------
 
 Params = types.CallToolRequestParams
 
@@ -163,12 +177,16 @@ class Handler(Protocol):
 
 
 TOOLS: dict[str, tuple[types.Tool, Handler]] = {}
-EXTRA: Final = types.Tool(name="test_dynamic_tool", description="It comes and goes.", input_schema=OBJECT)
+EXTRA: Final = types.Tool(
+    name="test_dynamic_tool", description="It comes and goes.", input_schema=OBJECT
+)
 CHANGED: set[str] = set()
 """The lists that have an extra entry at present."""
 
 
-def tool(description: str, schema: dict[str, Any] = OBJECT, name: str | None = None) -> Callable[[Handler], Handler]:
+def tool(
+    description: str, schema: dict[str, Any] = OBJECT, name: str | None = None
+) -> Callable[[Handler], Handler]:
     def register(handler: Handler) -> Handler:
         made = name or f"test_{handler.__name__}"
         TOOLS[made] = types.Tool(name=made, description=description, input_schema=schema), handler
@@ -193,12 +211,16 @@ async def audio_content(_ctx: Context, _params: Params) -> Result:
 
 
 def embedded(uri: str, mime_type: str, words: str) -> types.EmbeddedResource:
-    return types.EmbeddedResource(resource=types.TextResourceContents(uri=uri, mime_type=mime_type, text=words))
+    return types.EmbeddedResource(
+        resource=types.TextResourceContents(uri=uri, mime_type=mime_type, text=words)
+    )
 
 
 @tool("Returns an embedded resource.")
 async def embedded_resource(_ctx: Context, _params: Params) -> Result:
-    return content(embedded("test://embedded-resource", "text/plain", "This is an embedded resource content."))
+    return content(
+        embedded("test://embedded-resource", "text/plain", "This is an embedded resource content.")
+    )
 
 
 @tool("Returns a text, an image and a resource.")
@@ -206,17 +228,21 @@ async def multiple_content_types(_ctx: Context, _params: Params) -> Result:
     return content(
         types.TextContent(text="Multiple content types test:"),
         types.ImageContent(data=PNG, mime_type="image/png"),
-        embedded("test://mixed-content-resource", "application/json", '{"test":"data","value":123}'),
+        embedded(
+            "test://mixed-content-resource", "application/json", '{"test":"data","value":123}'
+        ),
     )
 
 
 async def log(ctx: Context, words: str) -> None:
-    if ctx.session.protocol_version in MODERN_PROTOCOL_VERSIONS and LOG_LEVEL not in (ctx.params or {}).get(
-        "_meta", {}
-    ):
+    if ctx.session.protocol_version in MODERN_PROTOCOL_VERSIONS and LOG_LEVEL not in (
+        ctx.params or {}
+    ).get("_meta", {}):
         return
     params = types.LoggingMessageNotificationParams(level="info", data=words)
-    await ctx.session.send_notification(types.LoggingMessageNotification(params=params), ctx.request_id)
+    await ctx.session.send_notification(
+        types.LoggingMessageNotification(params=params), ctx.request_id
+    )
 
 
 @tool("Logs three messages.")
@@ -258,7 +284,9 @@ async def model(ctx: Context, params: Params) -> Result:
     return text(f"LLM response: {words(answers['answer'])}")
 
 
-async def elicited(ctx: Context, params: Params, question: types.ElicitRequest, intro: str) -> Result:
+async def elicited(
+    ctx: Context, params: Params, question: types.ElicitRequest, intro: str
+) -> Result:
     answers = await asked(ctx, params, {"answer": question})
     if isinstance(answers, types.InputRequiredResult):
         return answers
@@ -271,7 +299,9 @@ async def elicitation(ctx: Context, params: Params) -> Result:
         "username": {"type": "string", "description": "User's response"},
         "email": {"type": "string", "description": "User's email address"},
     }
-    question = form(str((params.arguments or {}).get("message")), {**texts(*described), "properties": described})
+    question = form(
+        str((params.arguments or {}).get("message")), {**texts(*described), "properties": described}
+    )
     return await elicited(ctx, params, question, "User response")
 
 
@@ -281,10 +311,16 @@ async def elicitation_sep1034_defaults(ctx: Context, params: Params) -> Result:
         "name": {"type": "string", "default": "John Doe"},
         "age": {"type": "integer", "default": 30},
         "score": {"type": "number", "default": 95.5},
-        "status": {"type": "string", "enum": ["active", "inactive", "pending"], "default": "active"},
+        "status": {
+            "type": "string",
+            "enum": ["active", "inactive", "pending"],
+            "default": "active",
+        },
         "verified": {"type": "boolean", "default": True},
     }
-    question = form("Please review and update the form fields", {"type": "object", "properties": fields})
+    question = form(
+        "Please review and update the form fields", {"type": "object", "properties": fields}
+    )
     return await elicited(ctx, params, question, "Elicitation completed")
 
 
@@ -297,7 +333,10 @@ async def elicitation_sep1330_enums(ctx: Context, params: Params) -> Result:
     options = ["option1", "option2", "option3"]
     fields: dict[str, Any] = {
         "untitledSingle": {"type": "string", "enum": options},
-        "titledSingle": {"type": "string", "oneOf": titled("First Option", "Second Option", "Third Option")},
+        "titledSingle": {
+            "type": "string",
+            "oneOf": titled("First Option", "Second Option", "Third Option"),
+        },
         "legacyEnum": {
             "type": "string",
             "enum": ["opt1", "opt2", "opt3"],
@@ -326,11 +365,12 @@ async def reconnection(ctx: Context, _params: Params) -> Result:
     return text("Reconnection test completed")
 
 
-# -- tools of 2026-07-28 -----------------------------------------------------------------------------------------------
+# -- tools of 2026-07-28 ---------------------------------------------------------------------------
 
 NAME_FORM: Final = form("What is your name?", texts("name"))
 CONFIRM: Final = form(
-    "Please confirm", {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}
+    "Please confirm",
+    {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]},
 )
 
 
@@ -344,7 +384,9 @@ async def input_required_result_elicitation(ctx: Context, params: Params) -> Res
 
 @tool("Asks the client's model.")
 async def input_required_result_sampling(ctx: Context, params: Params) -> Result:
-    answers = await asked(ctx, params, {"capital_question": sampling("What is the capital of France?")})
+    answers = await asked(
+        ctx, params, {"capital_question": sampling("What is the capital of France?")}
+    )
     if isinstance(answers, types.InputRequiredResult):
         return answers
     return text(words(answers["capital_question"]))
@@ -388,7 +430,9 @@ async def input_required_result_multi_round(ctx: Context, params: Params) -> Res
             return answers
         name = str(filled(answers["step1"], "name"))
         if ctx.session.protocol_version in MODERN_PROTOCOL_VERSIONS:
-            return types.InputRequiredResult(input_requests={"step2": color}, request_state=f"named {name}")
+            return types.InputRequiredResult(
+                input_requests={"step2": color}, request_state=f"named {name}"
+            )
     else:
         name = params.request_state.removeprefix("named ")
     answers = await asked(ctx, params, {"step2": color}, state=f"named {name}")
@@ -400,7 +444,11 @@ async def input_required_result_multi_round(ctx: Context, params: Params) -> Res
 @tool("Refuses a state that somebody has changed.")
 async def input_required_result_tampered_state(ctx: Context, params: Params) -> Result:
     answers = await asked(ctx, params, {"confirm": CONFIRM}, state="sealed")
-    return answers if isinstance(answers, types.InputRequiredResult) else text("The state is as it was.")
+    return (
+        answers
+        if isinstance(answers, types.InputRequiredResult)
+        else text("The state is as it was.")
+    )
 
 
 @tool("Asks only what the client declares.")
@@ -411,20 +459,26 @@ async def input_required_result_capabilities(ctx: Context, params: Params) -> Re
     if has(ctx, "sampling"):
         questions["capital_question"] = sampling("What is the capital of France?")
     answers = await asked(ctx, params, questions)
-    return answers if isinstance(answers, types.InputRequiredResult) else text("Asked and answered.")
+    return (
+        answers if isinstance(answers, types.InputRequiredResult) else text("Asked and answered.")
+    )
 
 
 async def pushed(ctx: Context, _params: Params) -> Result:
     """Asks by a request in every era, as tools do that were written for 2025-11-25."""
     answer = await ctx.session.send_request(
-        NAME_FORM, types.ElicitResult, metadata=ServerMessageMetadata(related_request_id=ctx.request_id)
+        NAME_FORM,
+        types.ElicitResult,
+        metadata=ServerMessageMetadata(related_request_id=ctx.request_id),
     )
     return text(f"Hello, {filled(answer, 'name')}!")
 
 
 tool("Asks by a request.", name="test_pushed_question")(pushed)
 tool("Asks by a request, and changes nothing.", name="test_pushed_question_of_a_reader")(pushed)
-TOOLS["test_pushed_question_of_a_reader"][0].annotations = types.ToolAnnotations(read_only_hint=True)
+TOOLS["test_pushed_question_of_a_reader"][0].annotations = types.ToolAnnotations(
+    read_only_hint=True
+)
 
 
 @tool("Needs a client that samples.")
@@ -473,8 +527,12 @@ async def touch(ctx: Context, params: Params) -> Result:
     return text(f"subscribed: {sorted(SUBSCRIBED)}")
 
 
-async def list_tools(_ctx: Context, _params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
-    return types.ListToolsResult(tools=[*(one for one, _ in TOOLS.values()), *([EXTRA] if "tools" in CHANGED else [])])
+async def list_tools(
+    _ctx: Context, _params: types.PaginatedRequestParams | None
+) -> types.ListToolsResult:
+    return types.ListToolsResult(
+        tools=[*(one for one, _ in TOOLS.values()), *([EXTRA] if "tools" in CHANGED else [])]
+    )
 
 
 async def call_tool(ctx: Context, params: Params) -> Result:
@@ -483,20 +541,32 @@ async def call_tool(ctx: Context, params: Params) -> Result:
     return await TOOLS[params.name][1](ctx, params)
 
 
-# -- resources ---------------------------------------------------------------------------------------------------------
+# -- resources -------------------------------------------------------------------------------------
 
 RESOURCES: Final = {
     "test://static-text": types.Resource(
-        uri="test://static-text", name="static-text", description="A static text.", mime_type="text/plain"
+        uri="test://static-text",
+        name="static-text",
+        description="A static text.",
+        mime_type="text/plain",
     ),
     "test://static-binary": types.Resource(
-        uri="test://static-binary", name="static-binary", description="A static image.", mime_type="image/png"
+        uri="test://static-binary",
+        name="static-binary",
+        description="A static image.",
+        mime_type="image/png",
     ),
     "test://watched-resource": types.Resource(
-        uri="test://watched-resource", name="watched-resource", description="It may change.", mime_type="text/plain"
+        uri="test://watched-resource",
+        name="watched-resource",
+        description="It may change.",
+        mime_type="text/plain",
     ),
     "test://example-resource": types.Resource(
-        uri="test://example-resource", name="example-resource", description="An example.", mime_type="text/plain"
+        uri="test://example-resource",
+        name="example-resource",
+        description="An example.",
+        mime_type="text/plain",
     ),
 }
 TEMPLATE: Final = types.ResourceTemplate(
@@ -507,7 +577,9 @@ TEMPLATE: Final = types.ResourceTemplate(
 )
 
 
-async def list_resources(_ctx: Context, _params: types.PaginatedRequestParams | None) -> types.ListResourcesResult:
+async def list_resources(
+    _ctx: Context, _params: types.PaginatedRequestParams | None
+) -> types.ListResourcesResult:
     return types.ListResourcesResult(resources=list(RESOURCES.values()))
 
 
@@ -517,7 +589,9 @@ async def list_templates(
     return types.ListResourceTemplatesResult(resource_templates=[TEMPLATE])
 
 
-async def read_resource(_ctx: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
+async def read_resource(
+    _ctx: Context, params: types.ReadResourceRequestParams
+) -> types.ReadResourceResult:
     uri = str(params.uri)
     before, _, after = TEMPLATE.uri_template.partition("{id}")
     if uri == "test://static-binary":
@@ -527,7 +601,9 @@ async def read_resource(_ctx: Context, params: types.ReadResourceRequestParams) 
     elif uri.startswith(before) and uri.endswith(after):
         number = uri[len(before) : -len(after)]
         data = {"id": number, "templateTest": True, "data": f"Data for ID: {number}"}
-        found = types.TextResourceContents(uri=uri, mime_type="application/json", text=json.dumps(data))
+        found = types.TextResourceContents(
+            uri=uri, mime_type="application/json", text=json.dumps(data)
+        )
     elif uri in RESOURCES:
         told = f"This is the content of the {RESOURCES[uri].name.replace('-', ' ')} resource."
         found = types.TextResourceContents(uri=uri, mime_type="text/plain", text=told)
@@ -549,11 +625,14 @@ async def unsubscribe(_ctx: Context, params: types.UnsubscribeRequestParams) -> 
     return types.EmptyResult()
 
 
-# -- prompts -----------------------------------------------------------------------------------------------------------
+# -- prompts ---------------------------------------------------------------------------------------
 
 
 def prompt(name: str, description: str, *arguments: str) -> types.Prompt:
-    made = [types.PromptArgument(name=one, description=f"The {one}.", required=True) for one in arguments]
+    made = [
+        types.PromptArgument(name=one, description=f"The {one}.", required=True)
+        for one in arguments
+    ]
     return types.Prompt(name=name, description=description, arguments=made)
 
 
@@ -566,7 +645,9 @@ PROMPTS: Final = [
 ]
 
 
-async def list_prompts(_ctx: Context, _params: types.PaginatedRequestParams | None) -> types.ListPromptsResult:
+async def list_prompts(
+    _ctx: Context, _params: types.PaginatedRequestParams | None
+) -> types.ListPromptsResult:
     extra = [prompt("test_dynamic_prompt", "It comes and goes.")] if "prompts" in CHANGED else []
     return types.ListPromptsResult(prompts=[*PROMPTS, *extra])
 
@@ -590,8 +671,14 @@ async def get_prompt(
             told = f"Prompt with arguments: arg1='{given.get('arg1')}', arg2='{given.get('arg2')}'"
             return prompted(types.TextContent(text=told))
         case "test_prompt_with_embedded_resource":
-            resource = embedded(str(given.get("resourceUri")), "text/plain", "Embedded resource content for testing.")
-            return prompted(resource, types.TextContent(text="Please process the embedded resource above."))
+            resource = embedded(
+                str(given.get("resourceUri")),
+                "text/plain",
+                "Embedded resource content for testing.",
+            )
+            return prompted(
+                resource, types.TextContent(text="Please process the embedded resource above.")
+            )
         case "test_prompt_with_image":
             image = types.ImageContent(data=PNG, mime_type="image/png")
             return prompted(image, types.TextContent(text="Please analyze the image above."))
@@ -600,21 +687,25 @@ async def get_prompt(
             answers = await asked(ctx, params, {"user_context": question})
             if isinstance(answers, types.InputRequiredResult):
                 return answers
-            return prompted(types.TextContent(text=f"Context: {filled(answers['user_context'], 'context')}"))
+            return prompted(
+                types.TextContent(text=f"Context: {filled(answers['user_context'], 'context')}")
+            )
         case _:
             raise MCPError(types.INVALID_PARAMS, f"unknown prompt {params.name!r}")
 
 
 async def complete(_ctx: Context, params: types.CompleteRequestParams) -> types.CompleteResult:
     values = [f"{params.argument.value}{ending}" for ending in ("", "-one", "-two")]
-    return types.CompleteResult(completion=types.Completion(values=values, total=len(values), has_more=False))
+    return types.CompleteResult(
+        completion=types.Completion(values=values, total=len(values), has_more=False)
+    )
 
 
 async def set_level(_ctx: Context, _params: types.SetLevelRequestParams) -> types.EmptyResult:
     return types.EmptyResult()
 
 
-# -- serving -----------------------------------------------------------------------------------------------------------
+# -- serving ---------------------------------------------------------------------------------------
 
 
 class ReferenceServer(Server[Any]):
@@ -627,7 +718,9 @@ class ReferenceServer(Server[Any]):
         extensions: dict[str, dict[str, Any]] | None = None,
     ) -> InitializationOptions:
         """The options with every list marked as changing."""
-        changing = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
+        changing = NotificationOptions(
+            prompts_changed=True, resources_changed=True, tools_changed=True
+        )
         return super().create_initialization_options(
             notification_options or changing, experimental_capabilities, extensions
         )
@@ -668,9 +761,15 @@ async def serve_stdio() -> None:
             async with send:
                 async for item in read:
                     message = item.message if isinstance(item, SessionMessage) else None
-                    if LEGACY and isinstance(message, types.JSONRPCRequest) and message.method == "server/discover":
+                    if (
+                        LEGACY
+                        and isinstance(message, types.JSONRPCRequest)
+                        and message.method == "server/discover"
+                    ):
                         # A server of the handshake era does not know it.
-                        error = types.ErrorData(code=types.METHOD_NOT_FOUND, message="Method not found")
+                        error = types.ErrorData(
+                            code=types.METHOD_NOT_FOUND, message="Method not found"
+                        )
                         answer = types.JSONRPCError(jsonrpc="2.0", id=message.id, error=error)
                         await write.send(SessionMessage(answer))
                     else:
@@ -710,7 +809,9 @@ def serve_http() -> None:
 
 def main() -> None:
     # A state that comes back changed is refused.
-    SERVER.middleware.append(RequestStateBoundary(RequestStateSecurity.ephemeral(), default_audience=NAME))
+    SERVER.middleware.append(
+        RequestStateBoundary(RequestStateSecurity.ephemeral(), default_audience=NAME)
+    )
     if HTTP:
         serve_http()
     else:

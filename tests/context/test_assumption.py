@@ -26,18 +26,22 @@ def _assumed(at: list[JSON], *constants: JSON) -> JSONObject:
 
 
 def test_an_assumption_is_told_in_one_line() -> None:
-    lines = assumption_lines([_assumed(["calls", "3", "max_count"], 5, 10), _assumed(["output", "a\nb"], "x" * 500)])
+    lines = assumption_lines(
+        [_assumed(["calls", "3", "max_count"], 5, 10), _assumed(["output", "a\nb"], "x" * 500)]
+    )
 
     assert lines[0] == (
-        "calls.3.max_count is 5 (always 5); it could also be 10 (always 10), or no value (†input.gone):"
-        " its explanations differ"
+        "calls.3.max_count is 5 (always 5); it could also be 10 (always 10), or no value "
+        "(†input.gone): its explanations differ"
     )
     assert len(lines[1]) < 400
     assert "\n" not in lines[1]
 
 
 def test_many_assumptions_are_told_in_two_kilobytes() -> None:
-    many: list[JSON] = [_assumed(["calls", str(place), "name"], "é" * 150, place) for place in range(100)]
+    many: list[JSON] = [
+        _assumed(["calls", str(place), "name"], "é" * 150, place) for place in range(100)
+    ]
 
     lines = assumption_lines(many)
 
@@ -71,20 +75,35 @@ def test_a_description_says_what_the_runs_leave_open(explained: list[JSON], sent
 
 
 def test_a_description_names_parts_of_parameters_and_of_the_output() -> None:
-    at: list[list[JSON]] = [["calls", "0", "to", "0", "name"], ["output", "total"], ["output"], ["calls", "7", "n"]]
+    at: list[list[JSON]] = [
+        ["calls", "0", "to", "0", "name"],
+        ["output", "total"],
+        ["output"],
+        ["calls", "7", "n"],
+    ]
     explained: list[JSON] = [{"at": path, "by": [1, 2]} for path in at]
     sentence = evidence_sentence(explained, ["send"])
     # The last place is in no call of the plan, which only a damaged plan says.
-    assert sentence == "May assume to.0.name of send, total of the output, the output, calls.7.n (made from 1 run)."
+    assert sentence == (
+        "May assume to.0.name of send, total of the output, the output, "
+        "calls.7.n (made from 1 run)."
+    )
 
 
 def test_a_description_stays_short() -> None:
-    many: list[JSON] = [_explained(str(place), "†input.n", {"constant": 1}) for place in range(1200)]
+    many: list[JSON] = [
+        _explained(str(place), "†input.n", {"constant": 1}) for place in range(1200)
+    ]
 
     tools = ["add"] * 1200
-    for found in (evidence_sentence(many, tools), evidence_sentence([_explained("0", 1, 2)], ["9" * 400])):
+    for found in (
+        evidence_sentence(many, tools),
+        evidence_sentence([_explained("0", 1, 2)], ["9" * 400]),
+    ):
         assert len(found) <= 300
-    assert evidence_sentence(many, tools).endswith("n of add (call 12) and 1,187 more (made from 1 run).")
+    assert evidence_sentence(many, tools).endswith(
+        "n of add (call 12) and 1,187 more (made from 1 run)."
+    )
 
 
 def test_a_person_chooses_among_the_values_that_are_known_whole() -> None:
@@ -115,13 +134,17 @@ def test_a_call_that_may_not_belong_into_the_run_has_no_value() -> None:
         ({"_each": [{"n": 1}, {"n": 1}]}, ["_each", "1", "n"], {"_each": [{"n": 1}, {"n": 2}]}),
     ],
 )
-def test_a_choice_changes_one_literal_of_the_call(call: JSONObject, at: list[JSON], expected: JSONObject) -> None:
+def test_a_choice_changes_one_literal_of_the_call(
+    call: JSONObject, at: list[JSON], expected: JSONObject
+) -> None:
     assumed = _assumed(["calls", "4", *at], 1, 2)
 
     assert with_choices(call, {str(assumed["at"]): 2}) == expected
 
 
-@pytest.mark.parametrize("at", ["calls.4.gone", "calls.4.n.deeper", "output.n", "calls.4", 'calls.4."n'])
+@pytest.mark.parametrize(
+    "at", ["calls.4.gone", "calls.4.n.deeper", "output.n", "calls.4", 'calls.4."n']
+)
 def test_a_choice_for_another_place_is_refused(at: str) -> None:
     with pytest.raises(ExplanationError, match=r"calls\.4|output\.n"):
         with_choices({"_tool": "t", "n": 1}, {at: 2})
@@ -132,7 +155,9 @@ def test_what_an_assistant_chooses_is_assumed_too() -> None:
     other = _assumed(["calls", "4", "m"], "a" * 300, "b")
     gone = _assumed(["calls", "4", "gone"], 1, 2)
 
-    found = after_edit([first, other, gone], {"_tool": "t", "n": 2, "m": "a" * 300}, "chosen by the assistant")
+    found = after_edit(
+        [first, other, gone], {"_tool": "t", "n": 2, "m": "a" * 300}, "chosen by the assistant"
+    )
 
     assert found == [
         {

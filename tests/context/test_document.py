@@ -21,14 +21,20 @@ from ideabridge.tools.encoding import JSON, encode
 
 VALUES: st.SearchStrategy[JSON] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc0"), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc0"), inner, max_size=3)
+    ),
     max_leaves=8,
 )
-PATHS = st.lists(st.sampled_from(["a", "b", "c", "0", "1"]), min_size=1, max_size=4).map(lambda keys: ("state", *keys))
+PATHS = st.lists(st.sampled_from(["a", "b", "c", "0", "1"]), min_size=1, max_size=4).map(
+    lambda keys: ("state", *keys)
+)
 
 
 @given(VALUES, PATHS, VALUES)
-def test_what_is_written_is_read_and_the_old_document_stays(old: JSON, path: tuple[str, ...], value: JSON) -> None:
+def test_what_is_written_is_read_and_the_old_document_stays(
+    old: JSON, path: tuple[str, ...], value: JSON
+) -> None:
     document: JSON = {"state": {"a": old}}
     before = copy.deepcopy(document)
     with contextlib.suppress(StateWriteError):
@@ -56,7 +62,10 @@ def test_missing_is_not_null_and_says_why() -> None:
     assert "array of 1" in describe_missing(document, ("state", "l", "7"))
     assert "a number" in describe_missing(document, ("state", "n", "x"))
     texts: JSON = {"state": {"l": '[{"b": 1}]', "d": ' {"b": {"c": 1}}', "t": "[not JSON"}}
-    assert describe_missing(texts, ("state", "l", "-1")) == "†state.l is an array of 1; '-1' is not one of its indexes"
+    assert (
+        describe_missing(texts, ("state", "l", "-1"))
+        == "†state.l is an array of 1; '-1' is not one of its indexes"
+    )
     assert describe_missing(texts, ("state", "l", "0", "x")) == "†state.l.0 has no 'x'; it has b"
     assert describe_missing(texts, ("state", "d", "x")) == "†state.d has no 'x'; it has b"
     assert "is no JSON object or array" in describe_missing(texts, ("state", "t", "0"))
@@ -73,15 +82,20 @@ def test_an_array_grows_at_its_end_only() -> None:
         write(document, ("state",), "set", 2)
 
 
-# -- messages ----------------------------------------------------------------------------------------------------
+# -- messages --------------------------------------------------------------------------------------
 
 
 def test_every_spelling_is_one_message() -> None:
     typed = read_message({"type": "input", "input": {"a": 1}, "schema": {"type": "object"}})
     assert typed == read_message(
-        {"role": "user", "content": {"type": "input", "input": {"a": 1}, "schema": {"type": "object"}}}
+        {
+            "role": "user",
+            "content": {"type": "input", "input": {"a": 1}, "schema": {"type": "object"}},
+        }
     )
-    assert typed == read_message({"type": "data", "kind": "input", "data": {"a": 1}, "schema": {"type": "object"}})
+    assert typed == read_message(
+        {"type": "data", "kind": "input", "data": {"a": 1}, "schema": {"type": "object"}}
+    )
     own = read_message({"type": "profile", "profile": {"name": "Ann"}})
     assert own == read_message({"type": "data", "kind": "profile", "data": {"name": "Ann"}})
     assert (own.type, own.kind) == ("data", "profile")
@@ -107,7 +121,12 @@ def test_what_is_no_message_says_why(raw: JSON, says: str) -> None:
         read_message(raw)
 
 
-@given(st.lists(st.sampled_from([{"type": "state", "state": {"a": 1}}, "text", {"type": "x", "x": [1]}]), max_size=4))
+@given(
+    st.lists(
+        st.sampled_from([{"type": "state", "state": {"a": 1}}, "text", {"type": "x", "x": [1]}]),
+        max_size=4,
+    )
+)
 def test_messages_are_read_back_from_their_own_json(raw: list[JSON]) -> None:
     messages = read_context(raw)
     assert read_context([message.to_json() for message in messages]) == messages
@@ -168,7 +187,7 @@ def test_data_of_one_kind_and_instance_merges_and_handlers_of_ones_own_take_part
     assert draft.model == {"temperature": 0}
 
 
-# -- previews ----------------------------------------------------------------------------------------------------
+# -- previews --------------------------------------------------------------------------------------
 
 
 @given(VALUES)
@@ -220,8 +239,12 @@ def test_messages_about_documents_are_short() -> None:
     assert len(str(caught.value)) < 500
 
 
-WIDE: JSON = {str(i): {str(j): {str(k): "x" * 70 for k in range(20)} for j in range(20)} for i in range(20)}
-NESTED: JSON = functools.reduce(lambda inner, _: {"k": inner, "l": ["y" * 50]}, range(90), cast("JSON", "deep"))
+WIDE: JSON = {
+    str(i): {str(j): {str(k): "x" * 70 for k in range(20)} for j in range(20)} for i in range(20)
+}
+NESTED: JSON = functools.reduce(
+    lambda inner, _: {"k": inner, "l": ["y" * 50]}, range(90), cast("JSON", "deep")
+)
 
 
 @pytest.mark.parametrize(

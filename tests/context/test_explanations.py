@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 
 from ideabridge.bridge.context.errors import ExplanationError
-from ideabridge.bridge.context.explanations import Read, as_it_runs, read_explained, read_explanation, settle
+from ideabridge.bridge.context.explanations import (
+    Read,
+    as_it_runs,
+    read_explained,
+    read_explanation,
+    settle,
+)
 from ideabridge.bridge.context.references import parse_reference
 from ideabridge.bridge.context.seen import grow, unseen
 from ideabridge.bridge.context.state import MISSING, Missing, read
@@ -21,7 +27,10 @@ _ITEMS: JSON = [
 ]
 _DOCUMENT: dict[str, JSON] = {
     "input": {"city": "Rome", "day": "2026-11-22", "n": 5, "user": "bob", "list": '[{"a": 1}]'},
-    "results": {"0": {"items": _ITEMS}, "1": "Commit made with hash abc123.\n[12] Fix login (open)\nauthor: Ann Lee"},
+    "results": {
+        "0": {"items": _ITEMS},
+        "1": "Commit made with hash abc123.\n[12] Fix login (open)\nauthor: Ann Lee",
+    },
 }
 
 
@@ -38,7 +47,14 @@ def _read_from(document: dict[str, JSON]) -> Read:
         ("†results.0.items.0.id", 7),
         ("†input.list.0.a", 1),
         ({"item_of": "†results.0.items", "where": {"name": "†input.user"}, "take": ["id"]}, 9),
-        ({"item_of": "†results.0.items", "where": {"user.login": {"constant": "b2"}}, "take": ["name"]}, "bob"),
+        (
+            {
+                "item_of": "†results.0.items",
+                "where": {"user.login": {"constant": "b2"}},
+                "take": ["name"],
+            },
+            "bob",
+        ),
         ({"convert": "†input.n", "by": ["text"]}, "5"),
         ({"convert": {"constant": "10.50"}, "by": ["number"]}, 10.5),
         ({"convert": {"constant": "0x10"}, "by": ["number"]}, MISSING),
@@ -76,7 +92,10 @@ def test_an_explanation_has_the_value_that_its_form_says(form: JSON, value: Any)
         ({"item_of": "†input.x", "largest": "a", "take": []}, "expected a reference"),
         ({"all_of": "†input.x", "take": []}, "expected a reference"),
         ({"test": "†input.x", "equals": 1}, "expected a reference"),
-        ({"if": {"test": "†input.x", "equals": 1}, "then": "†input.x", "else": "†input.x"}, "expected a reference"),
+        (
+            {"if": {"test": "†input.x", "equals": 1}, "then": "†input.x", "else": "†input.x"},
+            "expected a reference",
+        ),
     ],
 )
 def test_a_malformed_explanation_is_refused_with_its_place(form: JSON, message: str) -> None:
@@ -107,7 +126,12 @@ def test_a_value_on_which_all_explanations_agree_is_determined() -> None:
 
 
 def test_the_cheapest_is_taken_and_the_others_are_named() -> None:
-    by: list[JSON] = ["†input.user", "†results.0.items.0.name", {"constant": "ann"}, "†results.5.name"]
+    by: list[JSON] = [
+        "†input.user",
+        "†results.0.items.0.name",
+        {"constant": "ann"},
+        "†results.5.name",
+    ]
 
     settled = _settled(by, runs=3)
 
@@ -116,7 +140,10 @@ def test_the_cheapest_is_taken_and_the_others_are_named() -> None:
         "at": "calls.2.to",
         "taken": "bob",
         "from": "†input.user",
-        "instead": [{"value": "ann", "from": "†results.0.items.0.name"}, {"from": "†results.5.name"}],
+        "instead": [
+            {"value": "ann", "from": "†results.0.items.0.name"},
+            {"from": "†results.5.name"},
+        ],
         "why": "its explanations differ",
     }
 
@@ -145,7 +172,9 @@ def test_a_position_in_a_list_of_one_item_is_no_choice() -> None:
 def test_the_first_of_several_items_that_meet_a_condition_is_a_position(
     where: dict[str, JSON], take: str, chooses: bool
 ) -> None:
-    by: list[JSON] = [{"item_of": "†results.0.items", "where": where, "take": list[JSON](take.split("."))}]
+    by: list[JSON] = [
+        {"item_of": "†results.0.items", "where": where, "take": list[JSON](take.split("."))}
+    ]
     found = read_explanation(by[0])
 
     assert found.positions(_read_from(_DOCUMENT)) is chooses
@@ -222,7 +251,10 @@ def test_a_plan_is_read_with_what_it_sends() -> None:
     shown = as_it_runs(plan)
     assert shown == {
         "calls": [
-            {"_tool": "a", "list": [1, {"k": {"†explained": by, "runs": 3, "why": "w", "recorded": "v"}}]},
+            {
+                "_tool": "a",
+                "list": [1, {"k": {"†explained": by, "runs": 3, "why": "w", "recorded": "v"}}],
+            },
             # A key of the plan itself cannot pass for one of ours.
             {"_tool": "b", "††explained": "no"},
         ],

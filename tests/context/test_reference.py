@@ -27,7 +27,9 @@ from ideabridge.bridge.context.references import (
 from ideabridge.bridge.loop.memory import check_instance
 from ideabridge.tools.encoding import JSON
 
-KEYS = st.text(min_size=1, max_size=12).filter(lambda text: max(text) < "\ud800" or min(text) > "\udfff")
+KEYS = st.text(min_size=1, max_size=12).filter(
+    lambda text: max(text) < "\ud800" or min(text) > "\udfff"
+)
 
 
 @given(st.sampled_from([kind for kind in KINDS if kind != "item"]), st.lists(KEYS, max_size=6))
@@ -110,7 +112,10 @@ def test_only_whole_strings_are_references_and_keys_never() -> None:
     value: JSON = {"†state.key": "see ††state.a", "list": ["†state.b", 1]}
     compiled = compile_value(value, holes, [])
     assert [hole.expression.text for hole in holes] == ["†state.b"]
-    assert fill(compiled, lambda _: "†state.c") == {"†state.key": "see †state.a", "list": ["†state.c", 1]}
+    assert fill(compiled, lambda _: "†state.c") == {
+        "†state.key": "see †state.a",
+        "list": ["†state.c", 1],
+    }
 
 
 @pytest.mark.parametrize(
@@ -127,7 +132,9 @@ def test_only_whole_strings_are_references_and_keys_never() -> None:
         ("a†results.0b", "†results.0b"),
     ],
 )
-def test_a_reference_inside_a_longer_text_is_a_problem_that_names_it(text: str, reference: str) -> None:
+def test_a_reference_inside_a_longer_text_is_a_problem_that_names_it(
+    text: str, reference: str
+) -> None:
     problems: list[tuple[tuple[str, ...], str]] = []
     assert compile_value([text], [], problems) == [text]
     [(place, message)] = problems
@@ -152,7 +159,11 @@ def test_daggers_in_a_text_are_text(text: str, literal: str) -> None:
     assert (compile_value(text, [], problems), problems) == (literal, [])
 
 
-@given(st.lists(st.sampled_from(["†", "state", "item", ".", "x", " ", "①", "a", "-"]), max_size=14).map("".join))
+@given(
+    st.lists(
+        st.sampled_from(["†", "state", "item", ".", "x", " ", "①", "a", "-"]), max_size=14
+    ).map("".join)
+)
 def test_texts_full_of_daggers_can_be_escaped(text: str) -> None:
     holes: list[Hole] = []
     problems: list[tuple[tuple[str, ...], str]] = []
@@ -210,7 +221,20 @@ def test_names_of_instances_are_those_a_reference_can_hold() -> None:
     for name in ("①", "a", "größe-1", "日本"):
         assert is_instance_name(name)
         assert parse_reference(f"†{name}.state.x").alternatives[0][0].instance == name
-    for name in ("", "state", "a b", "a\r", "a\u00a0b", "a\u2028", "a\u3000", "a.b", "a|b", 'a"', "†", "a\n"):
+    for name in (
+        "",
+        "state",
+        "a b",
+        "a\r",
+        "a\u00a0b",
+        "a\u2028",
+        "a\u3000",
+        "a.b",
+        "a|b",
+        'a"',
+        "†",
+        "a\n",
+    ):
         assert not is_instance_name(name)
         with pytest.raises(MessageError, match="_instance"):
             check_instance(name)
@@ -221,8 +245,12 @@ def test_names_of_instances_are_those_a_reference_can_hold() -> None:
 
 
 @pytest.mark.parametrize("parse", [parse_reference, parse_target])
-@pytest.mark.parametrize("text", ["†" + "a" * 4_000, "†state." + "a" * 4_000 + "?" + "|", "a b" * 1_000, '["' * 1_000])
-def test_messages_show_the_beginning_of_a_long_text(parse: Callable[[str], object], text: str) -> None:
+@pytest.mark.parametrize(
+    "text", ["†" + "a" * 4_000, "†state." + "a" * 4_000 + "?" + "|", "a b" * 1_000, '["' * 1_000]
+)
+def test_messages_show_the_beginning_of_a_long_text(
+    parse: Callable[[str], object], text: str
+) -> None:
     with pytest.raises(ReferenceSyntaxError) as caught:
         parse(text)
     assert len(str(caught.value)) < 500

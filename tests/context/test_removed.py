@@ -1,4 +1,6 @@
-"""Removed kinds of explanations: their values in old journals, and the same values by the expressions they become."""
+"""Removed kinds of explanations: their values in old journals, and the same values by the
+expressions they become.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,12 @@ from hypothesis import strategies as st
 from ideabridge.bridge.context.errors import ExplanationError
 from ideabridge.bridge.context.explanations import Read, operand_path, same
 from ideabridge.bridge.context.references import parse_reference
-from ideabridge.bridge.context.removed import NoExpressionError, is_removed, python_of, read_earlier_explained
+from ideabridge.bridge.context.removed import (
+    NoExpressionError,
+    is_removed,
+    python_of,
+    read_earlier_explained,
+)
 from ideabridge.bridge.context.state import MISSING, Missing, read
 from ideabridge.tools.computing import MAX_CODE, computed
 from ideabridge.tools.encoding import JSON
@@ -32,7 +39,10 @@ DOCUMENT: dict[str, JSON] = {
         "half": 0.5,
         "no": None,
     },
-    "results": {"0": {"items": ITEMS}, "1": "Commit made with hash abc123.\n[12] Fix login (open)\nauthor: Ann Lee"},
+    "results": {
+        "0": {"items": ITEMS},
+        "1": "Commit made with hash abc123.\n[12] Fix login (open)\nauthor: Ann Lee",
+    },
 }
 
 
@@ -101,8 +111,14 @@ WHERE: dict[str, JSON] = {"state": {"constant": "open"}}
         ({"test": "†input.n", "at_most": 4}, False),
         ({"test": "†input.city", "at_most": 4}, MISSING),
         ({"if": {"test": "†input.n", "above": 4}, "then": "†input.n", "else": "†input.city"}, 5),
-        ({"if": {"test": "†input.n", "above": 5}, "then": "†input.n", "else": "†input.none"}, MISSING),
-        ({"if": {"test": "†input.city", "above": 5}, "then": "†input.n", "else": "†input.n"}, MISSING),
+        (
+            {"if": {"test": "†input.n", "above": 5}, "then": "†input.n", "else": "†input.none"},
+            MISSING,
+        ),
+        (
+            {"if": {"test": "†input.city", "above": 5}, "then": "†input.n", "else": "†input.n"},
+            MISSING,
+        ),
         ({"convert": "†input.n", "by": ["add", -2]}, 3),
         ({"convert": "†input.n", "by": ["multiply", 0.1]}, 0.5),
         ({"convert": "†input.city", "by": ["add", 1]}, MISSING),
@@ -117,7 +133,15 @@ WHERE: dict[str, JSON] = {"state": {"constant": "open"}}
         ({"convert": "†results.0.items", "by": ["length"]}, 3),
         ({"convert": "†input.list", "by": ["length"]}, 1),
         (
-            {"join": [{"constant": "For "}, "†input.city", {"constant": " #"}, "†input.n", "†input.half"]},
+            {
+                "join": [
+                    {"constant": "For "},
+                    "†input.city",
+                    {"constant": " #"},
+                    "†input.n",
+                    "†input.half",
+                ]
+            },
             "For Rome #50.5",
         ),
         ({"join": ["†results.0", "†input.n"]}, MISSING),
@@ -142,7 +166,9 @@ def test_the_expression_of_an_explanation_has_its_value(form: JSON, value: Any) 
         ("city", ["%Y-%m-%d", "%Y", 0], MISSING),
     ],
 )
-def test_a_shifted_date_has_its_value_and_no_expression(source: str, by: list[JSON], value: Any) -> None:
+def test_a_shifted_date_has_its_value_and_no_expression(
+    source: str, by: list[JSON], value: Any
+) -> None:
     form: JSON = {"join": ["†input.n", {"convert": f"†input.{source}", "by": ["date", *by]}]}
     assert by_earlier(form, DOCUMENT) == (value if value is MISSING else f"5{value}")
     with pytest.raises(NoExpressionError):
@@ -169,18 +195,26 @@ def test_a_malformed_form_is_refused(form: JSON) -> None:
 
 
 TEXTS = st.one_of(
-    st.sampled_from(["a, b: c\nd", " ab  cd ", "2026-02-28", "1 January 2024", "12", "0.5", "", "Ann", "é ß"]),
+    st.sampled_from(
+        ["a, b: c\nd", " ab  cd ", "2026-02-28", "1 January 2024", "12", "0.5", "", "Ann", "é ß"]
+    ),
     st.text(st.characters(codec="utf-8", exclude_characters="[{"), max_size=8),
 )
-SCALARS = st.one_of(st.none(), st.booleans(), st.integers(-1000, 1000), st.floats(-100, 100, width=32), TEXTS)
+SCALARS = st.one_of(
+    st.none(), st.booleans(), st.integers(-1000, 1000), st.floats(-100, 100, width=32), TEXTS
+)
 ROWS = st.lists(st.fixed_dictionaries({}, optional={"k": SCALARS, "v": SCALARS}), max_size=4)
 SEPARATORS = st.sampled_from([", ", ": ", "\n", " ", "'", "\\"])
 STEPS: st.SearchStrategy[list[JSON]] = st.one_of(
     st.tuples(st.just("word"), st.integers(-3, 3)).map(list[JSON]),
     st.tuples(st.just("part"), SEPARATORS, st.integers(-3, 3)).map(list[JSON]),
     st.tuples(st.just("between"), SEPARATORS, st.one_of(st.just(""), SEPARATORS)).map(list[JSON]),
-    st.tuples(st.sampled_from(["add", "multiply"]), st.sampled_from([-9, 0, 7, 0.1, 2.5])).map(list[JSON]),
-    st.sampled_from(["length", "number", "text", "lower", "strip"]).map(lambda name: list[JSON]([name])),
+    st.tuples(st.sampled_from(["add", "multiply"]), st.sampled_from([-9, 0, 7, 0.1, 2.5])).map(
+        list[JSON]
+    ),
+    st.sampled_from(["length", "number", "text", "lower", "strip"]).map(
+        lambda name: list[JSON]([name])
+    ),
 )
 CONSTANTS = st.lists(SCALARS, min_size=1, max_size=3).map(list[JSON])
 TESTS: st.SearchStrategy[tuple[str, JSON]] = st.one_of(
@@ -232,7 +266,9 @@ FORMS = st.recursive(LEAVES, made_of, max_leaves=4)
 
 @settings(max_examples=60, deadline=None)
 @given(FORMS, SCALARS, SCALARS, ROWS)
-def test_every_expression_has_the_value_of_its_explanation(form: JSON, one: JSON, two: JSON, rows: list[JSON]) -> None:
+def test_every_expression_has_the_value_of_its_explanation(
+    form: JSON, one: JSON, two: JSON, rows: list[JSON]
+) -> None:
     document: dict[str, JSON] = {"input": {"one": one, "two": two, "rows": rows}}
     # A longer expression is not converted.
     assume(len(python_of(form, lambda _: "input")) <= MAX_CODE)

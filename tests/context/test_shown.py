@@ -35,7 +35,10 @@ def made(place: int, value: str, *, is_read: bool, path: str | None) -> tuple[Me
     return Message("user", "call", entry, "call"), reference
 
 
-calls = st.lists(st.tuples(values, st.booleans(), st.none() | st.sampled_from(["a", "b", "c.d", "c.e"])), max_size=70)
+calls = st.lists(
+    st.tuples(values, st.booleans(), st.none() | st.sampled_from(["a", "b", "c.d", "c.e"])),
+    max_size=70,
+)
 
 
 @given(calls, limits, st.text(max_size=2000))
@@ -64,7 +67,9 @@ def test_results_are_whole_within_the_limits_and_the_rest_is_announced(
 
     # The same rule, written down again: what was read first, then what is newest.
     left, whole = shown.request, set[str]()
-    for reference, (_, _, value) in sorted(last.items(), key=lambda one: (one[1][1], one[1][0]), reverse=True):
+    for reference, (_, _, value) in sorted(
+        last.items(), key=lambda one: (one[1][1], one[1][0]), reverse=True
+    ):
         size = len(encode(value))
         if size <= shown.value and size <= left:
             left -= size
@@ -72,7 +77,9 @@ def test_results_are_whole_within_the_limits_and_the_rest_is_announced(
     for reference, (place, _, value) in last.items():
         if reference.startswith("†results"):
             line = (
-                f"{place} t" + (" †state.x" if "reads" in str(messages[place].value) else "") + f": done, {reference}"
+                f"{place} t"
+                + (" †state.x" if "reads" in str(messages[place].value) else "")
+                + f": done, {reference}"
             )
             is_listed = reference in whole or place >= len(listed) - 50
             assert (f"{line} = {encode_text(value)}" in text) is (reference in whole)
@@ -80,7 +87,11 @@ def test_results_are_whole_within_the_limits_and_the_rest_is_announced(
         elif reference not in whole:
             assert reference in state_text, "it is named"
     assert draft.is_shortened is (len(whole) < len(last))
-    unlisted = [one for one in list(enumerate(listed))[: max(0, len(listed) - 50)] if f"†results.{one[0]}" not in whole]
+    unlisted = [
+        one
+        for one in list(enumerate(listed))[: max(0, len(listed) - 50)]
+        if f"†results.{one[0]}" not in whole
+    ]
     assert (f"{len(unlisted):,} earlier ones are not listed" in text) is bool(unlisted)
 
 
@@ -88,7 +99,10 @@ def test_results_are_whole_within_the_limits_and_the_rest_is_announced(
 def test_a_long_run_shows_the_same_with_what_it_has_measured_before(
     listed: list[tuple[str, bool, str | None]], shown: Shown
 ) -> None:
-    messages = [made(place, value, is_read=is_read, path=None)[0] for place, (value, is_read, _) in enumerate(listed)]
+    messages = [
+        made(place, value, is_read=is_read, path=None)[0]
+        for place, (value, is_read, _) in enumerate(listed)
+    ]
     measures = Measures()
     for count in range(0, len(messages) + 1, 7):
         some = messages[:count]
@@ -99,14 +113,16 @@ def test_a_long_run_shows_the_same_with_what_it_has_measured_before(
 def test_previews_of_a_state_with_very_many_results_are_bounded() -> None:
     state: JSONObject = {f"k{number}": "x" * 1000 for number in range(5000)}
     messages = [made(place, "", is_read=False, path=f"k{place}")[0] for place in range(5000)]
-    draft = Handlers().assemble([Message("user", "state", state, "state"), *messages], shown=Shown(4096, 32_768))
+    draft = Handlers().assemble(
+        [Message("user", "state", state, "state"), *messages], shown=Shown(4096, 32_768)
+    )
     text = str(draft.texts[0]["content"])
     assert len(text) < 60_000
     assert "more are left out here: †state.k" in text
     assert str(draft.texts[1]["content"]).startswith(CALLS)
 
 
-# -- reading ---------------------------------------------------------------------------------------------------------
+# -- reading ---------------------------------------------------------------------------------------
 
 texts = st.text(alphabet='ab\n"é†😀', max_size=3000)
 anything: st.SearchStrategy[JSON] = st.recursive(
@@ -116,7 +132,9 @@ anything: st.SearchStrategy[JSON] = st.recursive(
 
 
 @given(anything, st.integers(0, 50), st.none() | st.integers(1, 5000), st.integers(256, 2000))
-def test_a_part_always_fits_so_that_it_is_shown_whole(value: JSON, start: int, length: int | None, most: int) -> None:
+def test_a_part_always_fits_so_that_it_is_shown_whole(
+    value: JSON, start: int, length: int | None, most: int
+) -> None:
     size = len(value) if isinstance(value, str | list) else len(encode_text(value))
     arguments: JSONObject = {"from": min(start, max(size - 1, 0))}
     if length is not None:
@@ -164,17 +182,29 @@ def test_references_are_meant_with_and_without_a_dagger() -> None:
 
 
 def added(*texts: str, kind: str = "page", instance: str = "") -> Message:
-    return Message("user", "data", {str(number): text for number, text in enumerate(texts)}, kind, instance)
+    return Message(
+        "user", "data", {str(number): text for number, text in enumerate(texts)}, kind, instance
+    )
 
 
 def result_of(value: JSON, place: int = 0, instance: str = "") -> Message:
     where = f"†{instance}.results.{place}" if instance else f"†results.{place}"
-    entry: JSONObject = {"place": place, "tool": "look", "status": "done", "value": where, "result": value}
-    return Message("user", "call", {**entry, **({"instance": instance} if instance else {})}, "call", "")
+    entry: JSONObject = {
+        "place": place,
+        "tool": "look",
+        "status": "done",
+        "value": where,
+        "result": value,
+    }
+    return Message(
+        "user", "call", {**entry, **({"instance": instance} if instance else {})}, "call", ""
+    )
 
 
 def text_of(*messages: Message, shown: Shown) -> str:
-    return "\n".join(str(one["content"]) for one in Handlers().assemble(messages, shown=shown).texts)
+    return "\n".join(
+        str(one["content"]) for one in Handlers().assemble(messages, shown=shown).texts
+    )
 
 
 @pytest.mark.parametrize("instance", ["", "①"])
@@ -192,8 +222,12 @@ def test_data_that_calls_have_added_counts_as_results() -> None:
     text = text_of(*calls, *pages, shown=Shown(4096, 32_768))
     # The newest ones are whole, the others are announced.
     assert text.count("x" * 3000) == 10
-    assert [number for number in range(30) if f"here to a preview: †data.p{number};" in text] == [*range(13)]
-    assert [number for number in range(30) if f"left out here: †data.p{number}." in text] == [*range(13, 20)]
+    assert [number for number in range(30) if f"here to a preview: †data.p{number};" in text] == [
+        *range(13)
+    ]
+    assert [number for number in range(30) if f"left out here: †data.p{number}." in text] == [
+        *range(13, 20)
+    ]
 
 
 def test_what_the_author_wrote_of_data_is_whole_beside_what_a_call_has_added() -> None:
@@ -208,16 +242,25 @@ def test_what_the_author_wrote_of_data_is_whole_beside_what_a_call_has_added() -
 
 
 def test_a_result_that_data_has_only_in_part_is_shown_with_its_call() -> None:
-    text = text_of(result_of({"0": "x" * 300, "1": True}), added("x" * 300), shown=Shown(4096, 32_768))
+    text = text_of(
+        result_of({"0": "x" * 300, "1": True}), added("x" * 300), shown=Shown(4096, 32_768)
+    )
     assert text.count("x" * 300) == 2
     one = Message("user", "data", {"text": "x" * 300, "n": 1}, "page")
-    assert text_of(result_of({"text": "x" * 300, "n": True}), one, shown=Shown(4096, 32_768)).count("x" * 300) == 2
+    assert (
+        text_of(result_of({"text": "x" * 300, "n": True}), one, shown=Shown(4096, 32_768)).count(
+            "x" * 300
+        )
+        == 2
+    )
 
 
 def test_a_result_is_shown_with_its_call_where_a_handler_of_the_user_shows_the_data() -> None:
     handlers = Handlers()
     handlers.register("page", lambda _, draft: draft.say("user", "There is a page."))
     messages = [result_of({"0": "x" * 300}), added("x" * 300)]
-    text = "\n".join(str(one["content"]) for one in handlers.assemble(messages, shown=Shown(4096, 32_768)).texts)
+    text = "\n".join(
+        str(one["content"]) for one in handlers.assemble(messages, shown=Shown(4096, 32_768)).texts
+    )
     assert text.count("x" * 300) == 1
     assert "There is a page." in text

@@ -3,4 +3,6 @@
 import sys
 
 # Processes are forked, stopped and watched as Linux lets one do it.
-collect_ignore = [] if sys.platform == "linux" else ["test_kills.py", "test_leases.py", "test_groups.py"]
+collect_ignore = (
+    [] if sys.platform == "linux" else ["test_kills.py", "test_leases.py", "test_groups.py"]
+)

@@ -1,8 +1,10 @@
-"""A process that is killed in the middle of a group: one call has ended, another is at work and never ends.
+"""A process that is killed in the middle of a group: one call has ended, another is at work
+and never ends.
 
     group_process.py STORE TOOL
 
-`TOOL` is what the call at work runs: `look` or `pay`. The process says `session RUN`, and `ready` to be killed.
+`TOOL` is what the call at work runs: `look` or `pay`. The process says `session RUN`, and
+`ready` to be killed.
 """
 
 import sys

@@ -2,9 +2,10 @@
 
     process.py STORE LEASE_SECONDS [AHEAD]
 
-`start`: start a run of two calls, of which each says `started NAME` and waits for `go`. `resume RUN`: take it up,
-answer `mine` or why not. `recover`: take up what was left behind. `block SECONDS`: say `blocking`, and let no task of
-this process run for so long. Runs that end here say `ended STATUS`.
+`start`: start a run of two calls, of which each says `started NAME` and waits for `go`.
+`resume RUN`: take it up, answer `mine` or why not. `recover`: take up what was left behind.
+`block SECONDS`: say `blocking`, and let no task of this process run for so long. Runs that end here
+say `ended STATUS`.
 
 With AHEAD the process is on another machine, whose clock is ahead by so many seconds.
 """
@@ -77,7 +78,9 @@ async def main() -> None:
             group.start_soon(follow, run)
 
         say("ready")
-        while line := (await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)).split():
+        while line := (
+            await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
+        ).split():
             match line:
                 case ["start"]:
                     run = await bridge.run_plan(read_plan(PLAN))

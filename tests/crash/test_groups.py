@@ -20,7 +20,9 @@ PROCESS = Path(__file__).with_name("group_process.py")
 
 
 def killed(store: Path, name: str) -> str:
-    """The id of a session whose process was killed while the second call of its group was at work."""
+    """The id of a session whose process was killed while the second call of its
+    group was at work.
+    """
     root = str(Path(__file__).parents[2])
     command = [sys.executable, str(PROCESS), str(store), name]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=root) as process:
@@ -55,7 +57,9 @@ class Desk:
         self.toolbox = Toolbox(look, pay)
 
 
-async def test_what_may_run_twice_goes_on_and_all_of_it_is_committed_at_once(tmp_path: Path) -> None:
+async def test_what_may_run_twice_goes_on_and_all_of_it_is_committed_at_once(
+    tmp_path: Path,
+) -> None:
     store = tmp_path / "store.sqlite"
     run_id = killed(store, "look")
     desk = Desk()
@@ -68,19 +72,28 @@ async def test_what_may_run_twice_goes_on_and_all_of_it_is_committed_at_once(tmp
         assert desk.ran == ["look second"]
         run = await bridge.run(run_id)
         assert run.status == "done"
-        assert len([event async for event in run.events() if isinstance(event, GroupCommitted)]) == 1
+        assert (
+            len([event async for event in run.events() if isinstance(event, GroupCommitted)]) == 1
+        )
 
 
-async def test_an_unknown_outcome_fails_the_group_and_nothing_of_it_is_committed(tmp_path: Path) -> None:
+async def test_an_unknown_outcome_fails_the_group_and_nothing_of_it_is_committed(
+    tmp_path: Path,
+) -> None:
     store = tmp_path / "store.sqlite"
     run_id = killed(store, "pay")
     desk = Desk()
     configuration = Configuration.model_validate({"approval": "allow_all"})
     async with Bridge(configuration, toolbox=desk.toolbox, store=store) as bridge:
         async with bridge.session(run_id=run_id) as session:
-            with anyio.fail_after(20), pytest.raises(GroupFailedError, match="outcome unknown") as failed:
+            with (
+                anyio.fail_after(20),
+                pytest.raises(GroupFailedError, match="outcome unknown") as failed,
+            ):
                 await session.run_all(group_of("pay"))
-            assert [(one["place"], one["outcome"]) for one in failed.value.effects] == [(1, "unknown")]
+            assert [(one["place"], one["outcome"]) for one in failed.value.effects] == [
+                (1, "unknown")
+            ]
             assert session.state == {"before": 1}
             # The session goes on.
             assert await session.run({"_tool": "look", "name": "again"}) == "again"

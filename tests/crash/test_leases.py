@@ -60,11 +60,18 @@ def stopped(pid: int) -> bool:
 
 
 @contextmanager
-def processes(count: int, store: Path, lease: float = 15, ahead: Sequence[int] = ()) -> Generator[list[Process]]:
-    """Processes on one store; with `ahead`, each on a machine of its own, whose clock is ahead by so many seconds."""
+def processes(
+    count: int, store: Path, lease: float = 15, ahead: Sequence[int] = ()
+) -> Generator[list[Process]]:
+    """Processes on one store; with `ahead`, each on a machine of its own, whose clock is ahead by
+    so many seconds.
+    """
     command = preloaded.python(PROCESS, str(store), str(lease))
     commands = [[*command, str(seconds)] for seconds in ahead] or [command] * count
-    opened = [subprocess.Popen(one, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for one in commands]
+    opened = [
+        subprocess.Popen(one, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for one in commands
+    ]
     try:
         yield [Process(popen) for popen in opened]
     finally:
@@ -113,7 +120,10 @@ def test_of_many_that_take_up_a_run_at_once_one_gets_it(tmp_path: Path) -> None:
         answers = {other: other.says() for other in others}
         winners = [other for other in others if answers[other] == "mine"]
         assert len(winners) == 1, answers
-        assert sorted(answers.values())[1:] == [f"not mine: run {run_id} is driven by another process right now"] * 2
+        assert (
+            sorted(answers.values())[1:]
+            == [f"not mine: run {run_id} is driven by another process right now"] * 2
+        )
         winner = winners[0]
         assert winner.says() == "started first"
         winner.tell("go")
@@ -122,8 +132,12 @@ def test_of_many_that_take_up_a_run_at_once_one_gets_it(tmp_path: Path) -> None:
         assert winner.says() == "ended done"
 
 
-@pytest.mark.parametrize("finished", [False, True], ids=["while the other is at work", "after the other has finished"])
-def test_a_driver_that_slept_while_another_went_on_writes_nothing(tmp_path: Path, finished: bool) -> None:
+@pytest.mark.parametrize(
+    "finished", [False, True], ids=["while the other is at work", "after the other has finished"]
+)
+def test_a_driver_that_slept_while_another_went_on_writes_nothing(
+    tmp_path: Path, finished: bool
+) -> None:
     path = tmp_path / "store.sqlite"
     with processes(2, path, lease=0.4) as (sleeper, other):
         run_id = begun(sleeper)
@@ -173,7 +187,9 @@ def test_a_clock_that_is_an_hour_off_does_not_steal_a_live_run(tmp_path: Path, h
 
 @pytest.mark.parametrize("hour", [3600, -3600])
 @pytest.mark.parametrize("how", ["recover", "resume"])
-def test_a_clock_that_is_an_hour_off_does_not_block_a_run_for_an_hour(tmp_path: Path, hour: int, how: str) -> None:
+def test_a_clock_that_is_an_hour_off_does_not_block_a_run_for_an_hour(
+    tmp_path: Path, hour: int, how: str
+) -> None:
     path = tmp_path / "store.sqlite"
     with processes(2, path, lease=1, ahead=(hour, 0)) as (dead, other):
         run_id = begun(dead)
@@ -188,7 +204,9 @@ def test_a_clock_that_is_an_hour_off_does_not_block_a_run_for_an_hour(tmp_path: 
         assert other.says() == "ended done"
 
 
-def test_a_live_process_of_this_system_keeps_its_runs_however_late_its_heartbeat_is(tmp_path: Path) -> None:
+def test_a_live_process_of_this_system_keeps_its_runs_however_late_its_heartbeat_is(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "store.sqlite"
     with processes(2, path, lease=0.2) as (busy, other):
         run_id = begun(busy)
@@ -200,7 +218,9 @@ def test_a_live_process_of_this_system_keeps_its_runs_however_late_its_heartbeat
             # Until its lease has lapsed by every clock, several times over.
             while time.time() < before.lease_until + 1:
                 other.tell(f"resume {run_id}")
-                assert other.says() == f"not mine: run {run_id} is driven by another process right now"
+                assert (
+                    other.says() == f"not mine: run {run_id} is driven by another process right now"
+                )
             after = store.runs.get(run_id)
             assert after is not None
             assert (after.driver, after.epoch) == (before.driver, before.epoch)
@@ -275,9 +295,13 @@ def test_an_old_epoch_neither_journals_nor_saves() -> None:
 
 
 def is_gone(driver: str) -> bool:
-    """Whether a run whose lease holds for an hour is left, because the process that drives it has ended."""
+    """Whether a run whose lease holds for an hour is left, because the process that
+    drives it has ended.
+    """
     lease_until = time.time() + 3600
-    record = RunRecord("run", "plan", "", "", "", None, "running", None, driver, 1, lease_until, "", "", 1)
+    record = RunRecord(
+        "run", "plan", "", "", "", None, "running", None, driver, 1, lease_until, "", "", 1
+    )
     return is_left(record)
 
 

@@ -125,7 +125,10 @@ async def test_what_fails_because_everything_is_cancelled_is_no_outcome(tmp_path
 
     store = tmp_path / "ideas.sqlite"
     with anyio.fail_after(30):
-        async with anyio.create_task_group() as outer, Bridge(ASKS, store=store, toolbox=Toolbox(work)) as bridge:
+        async with (
+            anyio.create_task_group() as outer,
+            Bridge(ASKS, store=store, toolbox=Toolbox(work)) as bridge,
+        ):
             await bridge.run_plan(read_plan(PLAN))
             await started.wait()
             outer.cancel_scope.cancel()
@@ -153,7 +156,9 @@ async def test_another_tool_interrupts_and_the_right_one_goes_on(tmp_path: Path)
         reason = str((record.summary or {})["reason"])
         assert "its tool 'work' has changed since it was started" in reason
         assert f"end it by ideabridge runs cancel {run_id}" in reason
-        with pytest.raises(InterruptedRunError, match="its tool 'work' has changed since it was started"):
+        with pytest.raises(
+            InterruptedRunError, match="its tool 'work' has changed since it was started"
+        ):
             await bridge.resume(run_id)
         # Told once: the next start says nothing of it.
         await desk.recover(bridge)
@@ -166,7 +171,9 @@ async def test_another_tool_interrupts_and_the_right_one_goes_on(tmp_path: Path)
         assert record.status == "done"
 
 
-async def test_what_was_at_work_goes_on_under_another_configuration_with_the_same_tools(tmp_path: Path) -> None:
+async def test_what_was_at_work_goes_on_under_another_configuration_with_the_same_tools(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "store.sqlite"
     [run_id] = await left_behind(path)
     desk = Desk(open=True)
@@ -206,7 +213,10 @@ async def test_what_a_process_died_before_noting_is_noted(tmp_path: Path) -> Non
     path = tmp_path / "store.sqlite"
     desk = Desk(open=True)
     async with Bridge(ASKS, toolbox=desk.toolbox, store=path) as bridge:
-        done, asking = await bridge.run_plan(read_plan(PLAN)), await bridge.run_plan(read_plan(ASKING))
+        done, asking = (
+            await bridge.run_plan(read_plan(PLAN)),
+            await bridge.run_plan(read_plan(ASKING)),
+        )
         await done.wait(10)
         # The note of how it stands comes after the event: so a kill between the two leaves it.
         for run in (done, asking):
@@ -266,8 +276,8 @@ async def test_what_cannot_be_resumed_says_why(tmp_path: Path) -> None:
 async def sweeping(
     bridge: Bridge, desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncGenerator[Callable[[int], Awaitable[None]]]:
-    """While a bridge looks for runs that were left behind, as a server does; gives a function that waits for it to have
-    looked so many times more.
+    """While a bridge looks for runs that were left behind, as a server does; gives a function that
+    waits for it to have looked so many times more.
     """
     monkeypatch.setattr("ideabridge.bridge.runs.recovery.SWEEP_SECONDS", 0.01)
     looked, leases = anyio.Condition(), bridge.store.runs.leases
@@ -295,7 +305,11 @@ async def sweeping(
         patch.setattr(bridge.store.runs, "leases", counted)
         async with anyio.create_task_group() as group:
             taken_up = desk.taken_up
-            group.start_soon(partial(bridge.recover_runs, desk.tell, lambda run: taken_up.append(run.id), keep=True))
+            group.start_soon(
+                partial(
+                    bridge.recover_runs, desk.tell, lambda run: taken_up.append(run.id), keep=True
+                )
+            )
             await times(1)
             yield times
             group.cancel_scope.cancel()
@@ -307,10 +321,15 @@ async def until_done(bridge: Bridge, run_id: str) -> None:
             await anyio.sleep(0.01)
 
 
-async def test_what_is_left_behind_later_is_taken_up_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_left_behind_later_is_taken_up_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "store.sqlite"
     desk = Desk(open=True)
-    async with Bridge(ASKS, toolbox=desk.toolbox, store=path) as bridge, sweeping(bridge, desk, monkeypatch):
+    async with (
+        Bridge(ASKS, toolbox=desk.toolbox, store=path) as bridge,
+        sweeping(bridge, desk, monkeypatch),
+    ):
         for run_id in [*await left_behind(path), *await left_behind(path)]:
             await until_done(bridge, run_id)
         assert desk.troubles == []
@@ -349,7 +368,9 @@ async def test_a_run_whose_end_is_noted_after_the_store_had_failed_is_reported(
                         await looks(1)
 
 
-async def test_looking_at_runs_at_work_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_looking_at_runs_at_work_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "store.sqlite"
     busy, desk = Desk(open=False), Desk(open=True)
     async with (
@@ -374,9 +395,14 @@ async def test_what_cannot_be_taken_up_is_told_once_however_often_it_is_seen(
 ) -> None:
     path = tmp_path / "store.sqlite"
     desk = Desk(open=True)
-    async with Bridge(ASKS, toolbox=desk.toolbox, store=path) as bridge, sweeping(bridge, desk, monkeypatch) as looks:
+    async with (
+        Bridge(ASKS, toolbox=desk.toolbox, store=path) as bridge,
+        sweeping(bridge, desk, monkeypatch) as looks,
+    ):
         with Store.open(path) as store, store.transaction():
-            store.runs.create("damaged", kind="plan", caller="", title="", fingerprint=bridge.fingerprint)
+            store.runs.create(
+                "damaged", kind="plan", caller="", title="", fingerprint=bridge.fingerprint
+            )
             epoch = store.runs.acquire("damaged", "somebody", 15, 0)
             assert epoch is not None
             store.runs.append("damaged", epoch, [{"event": "from_the_future"}])
@@ -398,10 +424,14 @@ async def test_runs_of_another_configuration_are_left_to_its_own_servers(
             before = bridge.store.runs.get(run_id)
             await looks(50)
             assert (other.troubles, bridge.store.runs.get(run_id)) == ([], before)
-        # A server that starts under another configuration says so, and one of its own takes it up all the same.
+        # A server that starts under another configuration says so, and one of its own takes it
+        # up all the same.
         await other.recover(bridge)
         assert len(other.troubles) == 1
-    async with Bridge(ASKS, toolbox=desk.toolbox, store=path) as bridge, sweeping(bridge, desk, monkeypatch):
+    async with (
+        Bridge(ASKS, toolbox=desk.toolbox, store=path) as bridge,
+        sweeping(bridge, desk, monkeypatch),
+    ):
         await until_done(bridge, run_id)
 
 
@@ -504,7 +534,9 @@ async def test_a_run_that_is_set_aside_after_an_error_of_the_store_is_told_of_ag
         assert epoch is not None
         record = store.runs.get(run_id)
         assert record is not None
-        store.runs.set_status(run_id, epoch, "running", {"taken_up": 2, "events": record.last_event})
+        store.runs.set_status(
+            run_id, epoch, "running", {"taken_up": 2, "events": record.last_event}
+        )
         store.runs.release(run_id, epoch)
     async with Bridge(ASKS, toolbox=desk.toolbox, store=path) as bridge:
         acquire, failed = bridge.store.runs.acquire, 0
@@ -551,7 +583,10 @@ async def test_a_server_takes_up_what_the_one_before_left(tmp_path: Path) -> Non
     os.mkfifo(pipe)
     (tmp_path / "pulse.py").write_text(SERVED, encoding="utf-8")
     configuration = configured(tmp_path, tools=[str(tmp_path / "pulse.py")])
-    plan: JSON = {"calls": [{"_tool": "pulse", "pipe": str(pipe), "_outputPath": "a"}], "output": "†state.a"}
+    plan: JSON = {
+        "calls": [{"_tool": "pulse", "pipe": str(pipe), "_outputPath": "a"}],
+        "output": "†state.a",
+    }
     # Open for both: whoever writes does not wait for a reader.
     descriptor = os.open(pipe, os.O_RDWR)
     try:

@@ -80,7 +80,12 @@ class Codex:
     def __init__(self, session: str = "019f-77aa", start: datetime = START) -> None:
         self.clock = Clock(start)
         self.lines: list[Line | str] = []
-        meta = {"id": session, "cwd": "/home/ann/shop", "originator": "codex-tui", "cli_version": "0.160.0"}
+        meta = {
+            "id": session,
+            "cwd": "/home/ann/shop",
+            "originator": "codex-tui",
+            "cli_version": "0.160.0",
+        }
         self._line("session_meta", meta)
 
     def _line(self, kind: str, payload: Line) -> None:
@@ -96,13 +101,33 @@ class Codex:
         self.item("message", role="user", content=[{"type": "input_text", "text": text}])
         self.event("user_message", message=text, images=[])
 
-    def calls(self, call: str, server: str, tool: str, arguments: Line, result: Line, output: str = "") -> None:
-        """A call as a version of 2026 writes it: what the model saw, and the event with the whole result."""
-        self.item("function_call", name=tool, namespace=f"mcp__{server}", arguments=json.dumps(arguments), call_id=call)
+    def calls(
+        self, call: str, server: str, tool: str, arguments: Line, result: Line, output: str = ""
+    ) -> None:
+        """A call as a version of 2026 writes it: what the model saw, and the event with
+        the whole result.
+        """
+        self.item(
+            "function_call",
+            name=tool,
+            namespace=f"mcp__{server}",
+            arguments=json.dumps(arguments),
+            call_id=call,
+        )
         invocation = {"server": server, "tool": tool, "arguments": arguments}
         duration = {"secs": 0, "nanos": 5_000_000}
-        self.event("mcp_tool_call_end", call_id=call, invocation=invocation, duration=duration, result=result)
-        self.item("function_call_output", call_id=call, output=f"Wall time: 0.0050 seconds\nOutput:\n{output}")
+        self.event(
+            "mcp_tool_call_end",
+            call_id=call,
+            invocation=invocation,
+            duration=duration,
+            result=result,
+        )
+        self.item(
+            "function_call_output",
+            call_id=call,
+            output=f"Wall time: 0.0050 seconds\nOutput:\n{output}",
+        )
 
 
 def text(value: str) -> list[Line]:

@@ -1,4 +1,6 @@
-"""Imports: conversations become runs, once, which can be published and called with other arguments."""
+"""Imports: conversations become runs, once, which can be published and called with
+other arguments.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ SHOP = Path(__file__).with_name("shop.py")
 
 
 def configured(**top: Any) -> Configuration:
-    return parse_configuration({"mcpServers": {"shop": preloaded.module(SHOP)}, **top}, project=SHOP.parent)
+    return parse_configuration(
+        {"mcpServers": {"shop": preloaded.module(SHOP)}, **top}, project=SHOP.parent
+    )
 
 
 @pytest.fixture
@@ -45,14 +49,18 @@ async def bridge(home: Path) -> AsyncIterator[Bridge]:
 
 
 def told(customer: str, order: str, log: ClaudeCode | None = None) -> ClaudeCode:
-    """A conversation: the first order of a customer is looked up, described, and a message about it sent."""
+    """A conversation: the first order of a customer is looked up, described, and a
+    message about it sent.
+    """
     log = log or ClaudeCode(f"about-{customer}")
     found = json.dumps({"result": [order, "o-99"]})
     log.asks(f"Tell {customer} about the first order")
     log.calls(f"{customer}-1", "mcp__shop__find_orders", {"customer": customer}, text(found))
     log.calls(f"{customer}-2", "mcp__shop__describe", {"order": order}, f"Order {order}: 12 EUR")
     note = {"to": customer, "text": f"Order {order}: 12 EUR"}
-    log.calls(f"{customer}-3", "mcp__shop__send", note, f"sent to {customer}: Order {order}: 12 EUR")
+    log.calls(
+        f"{customer}-3", "mcp__shop__send", note, f"sent to {customer}: Order {order}: 12 EUR"
+    )
     return log
 
 
@@ -66,19 +74,29 @@ async def taken(bridge: Bridge, host: str = "claude-code") -> HistoryReport:
     return await bridge.history(host).take()
 
 
-async def test_a_conversation_becomes_a_run_that_can_be_read_as_a_function(bridge: Bridge, home: Path) -> None:
+async def test_a_conversation_becomes_a_run_that_can_be_read_as_a_function(
+    bridge: Bridge, home: Path
+) -> None:
     put(home, told("ann", "o-17"))
     report = await taken(bridge)
     (one,) = report.runs
     assert one.run is not None
     assert (one.conversation, one.calls, one.modules) == ("about-ann", 3, ("shop",))
-    assert (one.title, one.why, one.time) == ("Tell ann about the first order", "", "2026-11-20T09:00:02+00:00")
+    assert (one.title, one.why, one.time) == (
+        "Tell ann about the first order",
+        "",
+        "2026-11-20T09:00:02+00:00",
+    )
     record = bridge.store.runs.get(one.run)
     assert record is not None
     assert (record.kind, record.status, record.title) == ("session", "done", one.title)
     origin = (record.summary or {})["origin"]
     assert isinstance(origin, dict)
-    assert (origin["host"], origin["conversation"], origin["lines"]) == ("claude-code", "about-ann", [2, 4, 6])
+    assert (origin["host"], origin["conversation"], origin["lines"]) == (
+        "claude-code",
+        "about-ann",
+        [2, 4, 6],
+    )
     function = read_function(bridge.store, one.run, "local")
     assert [(one.call.name, one.value) for one in function.run.machine.history] == [
         # Not as the protocol wraps it.
@@ -94,7 +112,9 @@ async def test_a_conversation_becomes_a_run_that_can_be_read_as_a_function(bridg
     ]
 
 
-async def test_importing_twice_adds_nothing_and_new_calls_are_added(bridge: Bridge, home: Path) -> None:
+async def test_importing_twice_adds_nothing_and_new_calls_are_added(
+    bridge: Bridge, home: Path
+) -> None:
     log = told("ann", "o-17")
     put(home, log)
     first = await taken(bridge)
@@ -119,7 +139,10 @@ async def test_a_stretch_that_may_go_on_is_left_for_later(home: Path) -> None:
         history = bridge.history("claude-code")
         history.now = last.timestamp() + 599
         (one,) = (await history.take()).runs
-        assert (one.run, one.why) == (None, "its last call is younger than 10 minutes; it may still go on")
+        assert (one.run, one.why) == (
+            None,
+            "its last call is younger than 10 minutes; it may still go on",
+        )
         history.now = last.timestamp() + 601
         (one,) = (await history.take()).runs
         assert one.run is not None
@@ -128,7 +151,13 @@ async def test_a_stretch_that_may_go_on_is_left_for_later(home: Path) -> None:
 async def test_results_have_the_form_that_calls_here_have(bridge: Bridge, home: Path) -> None:
     log = ClaudeCode()
     structured = {"structuredContent": {"result": ["o-17", "o-23"]}}
-    log.calls("1", "mcp__shop__find_orders", {"customer": "ann"}, [*text("o-17"), *text("o-23")], mcpMeta=structured)
+    log.calls(
+        "1",
+        "mcp__shop__find_orders",
+        {"customer": "ann"},
+        [*text("o-17"), *text("o-23")],
+        mcpMeta=structured,
+    )
     log.calls("2", "mcp__shop__describe", {"order": "o-17"}, text("Order o-17: 12 EUR"))
     # Older versions keep the text of structured content, or the text alone.
     log.calls("3", "mcp__shop__find_orders", {"customer": "ann"}, '{"result": ["o-17", "o-23"]}')
@@ -161,20 +190,38 @@ async def test_a_survey_stores_nothing_and_starts_no_module(home: Path) -> None:
     async with Bridge(store=home / "store.sqlite") as other:
         closed = Bridge(configured(), store=other.store)
         report = await closed.history("claude-code").survey()
-        assert [(one.calls, one.modules, one.run, one.why) for one in report.runs] == [(3, ("shop",), None, "")]
+        assert [(one.calls, one.modules, one.run, one.why) for one in report.runs] == [
+            (3, ("shop",), None, "")
+        ]
         assert other.store.runs.newest(limit=5, caller=SEES_ALL) == []
 
 
-async def test_calls_that_a_run_cannot_have_are_left_and_counted(bridge: Bridge, home: Path) -> None:
+async def test_calls_that_a_run_cannot_have_are_left_and_counted(
+    bridge: Bridge, home: Path
+) -> None:
     log = ClaudeCode()
     log.calls("1", "mcp__shop__gone", {"x": 1}, "x")
     log.calls("2", "mcp__shop__describe", {"orders": 1}, "not as the tool is now")
-    log.calls("2a", "mcp__shop__describe", {"order": "a", "_output": "forged"}, "with a property of calls here")
-    log.calls("2b", "mcp__shop__describe", {"order": "a", "_unknown": 1}, "with a name that calls here cannot have")
-    log.calls("3", "mcp__shop__describe", {"order": "†results.0"}, "text that looks like a reference")
+    log.calls(
+        "2a",
+        "mcp__shop__describe",
+        {"order": "a", "_output": "forged"},
+        "with a property of calls here",
+    )
+    log.calls(
+        "2b",
+        "mcp__shop__describe",
+        {"order": "a", "_unknown": 1},
+        "with a name that calls here cannot have",
+    )
+    log.calls(
+        "3", "mcp__shop__describe", {"order": "†results.0"}, "text that looks like a reference"
+    )
     log.calls("4", "mcp__shop__find_orders", {"customer": "x"}, "KeyError", is_error=True)
     log.uses("5", "mcp__shop__send", {"to": "ann", "text": "hi"})
-    log.calls("6", "mcp__shop__find_orders", {"customer": "ann"}, "Orders: o-17", mcpMeta={"_meta": {}})
+    log.calls(
+        "6", "mcp__shop__find_orders", {"customer": "ann"}, "Orders: o-17", mcpMeta={"_meta": {}}
+    )
     put(home, log)
     (one,) = (await taken(bridge)).runs
     assert one.run is not None
@@ -222,7 +269,10 @@ async def test_secrets_are_not_stored(home: Path, monkeypatch: pytest.MonkeyPatc
         kept, refused = (await taken(bridge)).runs
         assert kept.run is not None
         assert kept.title == ""
-        assert read_function(bridge.store, kept.run, "local").run.result == "Order a of [secret:SHOP_TOKEN]"
+        assert (
+            read_function(bridge.store, kept.run, "local").run.result
+            == "Order a of [secret:SHOP_TOKEN]"
+        )
         assert refused.run is None
         assert "holds the secret SHOP_TOKEN" in refused.why
     assert b"tok-4711" not in (home / "store.sqlite").read_bytes()
@@ -230,7 +280,9 @@ async def test_secrets_are_not_stored(home: Path, monkeypatch: pytest.MonkeyPatc
 
 async def test_a_module_that_is_down_leaves_its_calls_for_later(home: Path) -> None:
     put(home, told("ann", "o-17"))
-    down = parse_configuration({"mcpServers": {"shop": {"command": "/nonexistent/shop"}}}, project=SHOP.parent)
+    down = parse_configuration(
+        {"mcpServers": {"shop": {"command": "/nonexistent/shop"}}}, project=SHOP.parent
+    )
     async with Bridge(down, store=home / "store.sqlite") as bridge:
         (one,) = (await taken(bridge)).runs
         assert one.run is None
@@ -240,10 +292,18 @@ async def test_a_module_that_is_down_leaves_its_calls_for_later(home: Path) -> N
         assert one.run is not None
 
 
-async def test_a_conversation_of_codex_is_taken_under_the_name_of_another_module(bridge: Bridge, home: Path) -> None:
+async def test_a_conversation_of_codex_is_taken_under_the_name_of_another_module(
+    bridge: Bridge, home: Path
+) -> None:
     log = Codex()
     log.asks("What is o-17?")
-    log.calls("c1", "Shop Prod", "describe", {"order": "o-17"}, {"Ok": {"content": text("Order o-17: 12 EUR")}})
+    log.calls(
+        "c1",
+        "Shop Prod",
+        "describe",
+        {"order": "o-17"},
+        {"Ok": {"content": text("Order o-17: 12 EUR")}},
+    )
     write(home / ".codex/sessions/2026/11/20/rollout-2026-11-20T09-00-00-019f.jsonl", log.lines)
     report = await bridge.history("codex").take()
     assert (report.runs, dict(report.others)) == ([], {"Shop Prod": 1})
@@ -276,7 +336,9 @@ ODD: list[Any] = [
 
 
 @pytest.mark.parametrize("odd", ODD, ids=repr)
-async def test_an_odd_time_costs_one_record_its_time_and_nothing_else(odd: Any, bridge: Bridge, home: Path) -> None:
+async def test_an_odd_time_costs_one_record_its_time_and_nothing_else(
+    odd: Any, bridge: Bridge, home: Path
+) -> None:
     log = told("ann", "o-17")
     for line in log.lines[1:3]:
         assert isinstance(line, dict)
@@ -329,7 +391,9 @@ async def test_no_odd_record_ends_an_import(host: str, bridge: Bridge, home: Pat
         claude.calls("c", "mcp__shop__find_orders", {"customer": "ann"}, text(json.dumps(found)))
         codex = Codex("s")
         codex.asks("Find orders")
-        codex.calls("c", "shop", "find_orders", {"customer": "ann"}, {"Ok": {"content": text("x")}}, "x")
+        codex.calls(
+            "c", "shop", "find_orders", {"customer": "ann"}, {"Ok": {"content": text("x")}}, "x"
+        )
         for lines in mutated([*(claude if host == "claude-code" else codex).lines], odd):
             number += 1
             named = json.loads(json.dumps(lines).replace('"c"', f'"call-{number}"'))

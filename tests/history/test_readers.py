@@ -11,7 +11,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ideabridge.bridge.history import claude_code, codex
-from ideabridge.bridge.history.conversation import MAX_LINE, Conversation, HistoryError, Names, find_logs
+from ideabridge.bridge.history.conversation import (
+    MAX_LINE,
+    Conversation,
+    HistoryError,
+    Names,
+    find_logs,
+)
 
 from .logs import ClaudeCode, Codex, Line, text, write
 
@@ -24,11 +30,13 @@ def of_claude(log: ClaudeCode, folder: Path) -> Conversation:
 
 
 def of_codex(log: Codex, folder: Path) -> Conversation:
-    (found,) = codex.read_log(write(folder / "rollout-2026-11-20T09-00-00-019f.jsonl", log.lines), NAMES)
+    (found,) = codex.read_log(
+        write(folder / "rollout-2026-11-20T09-00-00-019f.jsonl", log.lines), NAMES
+    )
     return found
 
 
-# -- names of servers ------------------------------------------------------------------------------------------------
+# -- names of servers ------------------------------------------------------------------------------
 
 
 def test_a_server_is_matched_as_hosts_write_its_name() -> None:
@@ -49,34 +57,60 @@ def test_a_name_that_two_modules_may_mean_is_neither() -> None:
     two = ["my.mail", "my_mail"]
     assert Names(two).of("my_mail") == "my_mail"
     assert Names(two).split("my_mail__send") == ("my_mail", "send", None)
-    assert Names(two, {"my_mail": "my.mail"}).split("my_mail__send") == ("my_mail", "send", "my.mail")
+    assert Names(two, {"my_mail": "my.mail"}).split("my_mail__send") == (
+        "my_mail",
+        "send",
+        "my.mail",
+    )
 
 
 def test_a_person_may_say_which_module_a_server_is() -> None:
     names = Names(["git"], {"claude.ai Git": "git"})
     assert names.split("claude_ai_Git__log") == ("claude_ai_Git", "log", "git")
-    with pytest.raises(HistoryError, match=r"--module old=gti: there is no module 'gti'; there are git"):
+    with pytest.raises(
+        HistoryError, match=r"--module old=gti: there is no module 'gti'; there are git"
+    ):
         Names(["git"], {"old": "gti"})
 
 
-# -- Claude Code -----------------------------------------------------------------------------------------------------
+# -- Claude Code -----------------------------------------------------------------------------------
 
 
-def test_claude_code_calls_have_arguments_results_and_the_words_of_the_person(tmp_path: Path) -> None:
+def test_claude_code_calls_have_arguments_results_and_the_words_of_the_person(
+    tmp_path: Path,
+) -> None:
     log = ClaudeCode()
     log.lines.append({"type": "permission-mode", "permissionMode": "default", "sessionId": "3a1c"})
-    log.lines.append({"type": "file-history-snapshot", "messageId": "m", "snapshot": {}, "isSnapshotUpdate": False})
+    log.lines.append(
+        {
+            "type": "file-history-snapshot",
+            "messageId": "m",
+            "snapshot": {},
+            "isSnapshotUpdate": False,
+        }
+    )
     log.asks("<command-name>/clear</command-name>")
     log.asks("Tell Ann what changed")
     log.asks("Caveat: made by a hook", isMeta=True)
     log.uses("t0", "Bash", {"command": "ls"})
     log.returns("t0", "README.md")
-    log.calls("t1", "mcp__git__log", {"n": 3}, text("a\nb"), mcpMeta={"structuredContent": {"result": ["a", "b"]}})
+    log.calls(
+        "t1",
+        "mcp__git__log",
+        {"n": 3},
+        text("a\nb"),
+        mcpMeta={"structuredContent": {"result": ["a", "b"]}},
+    )
     log.calls("t2", "mcp__my_mail__send", {"to": "ann"}, "sent")
     log.calls("t3", "mcp__slack__post", {"text": "hi"}, "ok")
     found = of_claude(log, tmp_path)
     first, second = found.calls
-    assert (first.module, first.tool, first.arguments, first.result) == ("git", "log", {"n": 3}, {"result": ["a", "b"]})
+    assert (first.module, first.tool, first.arguments, first.result) == (
+        "git",
+        "log",
+        {"n": 3},
+        {"result": ["a", "b"]},
+    )
     assert (second.module, second.tool, second.result) == ("my.mail", "send", "sent")
     assert first.prompt == "Tell Ann what changed"
     assert (first.line, first.ended, first.missing, first.error) == (8, 9, None, None)
@@ -101,7 +135,10 @@ def test_claude_code_errors_and_calls_without_results_are_marked(tmp_path: Path)
 
 def test_claude_code_pictures_have_the_form_of_mcp(tmp_path: Path) -> None:
     log = ClaudeCode()
-    picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
+    picture = {
+        "type": "image",
+        "source": {"type": "base64", "media_type": "image/png", "data": "aGk="},
+    }
     log.calls("t1", "mcp__git__graph", {}, [*text("see"), picture])
     (call,) = of_claude(log, tmp_path).calls
     assert call.result == [*text("see"), {"type": "image", "data": "aGk=", "mimeType": "image/png"}]
@@ -119,12 +156,17 @@ def test_claude_code_results_beside_the_log_are_read(tmp_path: Path) -> None:
 
     def notice(path: str) -> str:
         return (
-            f"Error: result (120,000 characters) exceeds maximum allowed tokens. Output has been saved to {path}.\n"
-            "Format: JSON array with schema: [{type: string, text: string}]\nUse offset and limit parameters"
+            "Error: result (120,000 characters) exceeds maximum allowed tokens. Output "
+            f"has been saved to {path}.\n"
+            "Format: JSON array with schema: [{type: string, "
+            "text: string}]\nUse offset and limit parameters"
         )
 
     log.calls(
-        "t1", "mcp__git__log", {}, notice(f"/home/ann/.claude/projects/p/{log.session}/tool-results/mcp-git-log-1.txt")
+        "t1",
+        "mcp__git__log",
+        {},
+        notice(f"/home/ann/.claude/projects/p/{log.session}/tool-results/mcp-git-log-1.txt"),
     )
     log.calls("t2", "mcp__git__log", {}, notice("/x/tool-results/link.txt"))
     log.calls("t3", "mcp__git__log", {}, notice("/x/tool-results/gone.txt"))
@@ -144,8 +186,12 @@ def test_claude_code_subagents_are_conversations_of_their_own(tmp_path: Path) ->
     log.returns("t1", "one")
     log.returns("t2", "two", isSidechain=True, agentId="a77")
     main, agent = claude_code.read_log(write(tmp_path / "3a1c.jsonl", log.lines), NAMES)
-    assert [(call.arguments, call.result, call.prompt) for call in main.calls] == [({"n": 1}, "one", "Compare")]
-    assert [(call.arguments, call.result, call.prompt) for call in agent.calls] == [({"n": 2}, "two", "Look at it")]
+    assert [(call.arguments, call.result, call.prompt) for call in main.calls] == [
+        ({"n": 1}, "one", "Compare")
+    ]
+    assert [(call.arguments, call.result, call.prompt) for call in agent.calls] == [
+        ({"n": 2}, "two", "Look at it")
+    ]
     assert (main.id, agent.id) == ("3a1c", "3a1c/agent-a77")
 
 
@@ -160,7 +206,10 @@ def test_lines_that_are_not_understood_are_counted(tmp_path: Path) -> None:
         '{"type": "bookkeeping"}',
         '{"deep": ' + "[" * 300 + "]" * 300 + "}",
     ]
-    log.lines.append('{"type": "assistant", "message": {"content": [{"type": "tool_use", "name": "mcp__git__log"}]}}')
+    log.lines.append(
+        '{"type": "assistant", "message": {"content": [{"type": "tool_use", '
+        '"name": "mcp__git__log"}]}}'
+    )
     log.lines.append(json.dumps({"type": "user", "message": {"content": "x" * (MAX_LINE + 10)}}))
     log.calls("t2", "mcp__git__log", {"n": 2}, "half \ud83d of a pair")
     path = write(tmp_path / "3a1c.jsonl", log.lines)
@@ -175,7 +224,7 @@ def test_lines_that_are_not_understood_are_counted(tmp_path: Path) -> None:
     }
 
 
-# -- Codex -----------------------------------------------------------------------------------------------------------
+# -- Codex -----------------------------------------------------------------------------------------
 
 
 def test_codex_events_have_the_true_names_and_the_whole_result(tmp_path: Path) -> None:
@@ -191,26 +240,50 @@ def test_codex_events_have_the_true_names_and_the_whole_result(tmp_path: Path) -
     whole = {"content": text("a"), "structuredContent": {"result": ["a"]}, "isError": False}
     log.calls("c1", "git", "log", {"n": 1}, {"Ok": whole}, "[…5000 tokens truncated…")
     log.calls("c2", "my.mail", "send", {"to": "x"}, {"Err": "tool call error: timed out"})
-    log.calls("c3", "git", "log", {"n": -1}, {"Ok": {"content": text("n is negative"), "isError": True}})
+    log.calls(
+        "c3", "git", "log", {"n": -1}, {"Ok": {"content": text("n is negative"), "isError": True}}
+    )
     log.calls("c4", "slack", "post", {}, {"Ok": {"content": []}})
     found = of_codex(log, tmp_path)
     first, second, third = found.calls
-    assert (first.module, first.tool, first.arguments, first.result) == ("git", "log", {"n": 1}, {"result": ["a"]})
+    assert (first.module, first.tool, first.arguments, first.result) == (
+        "git",
+        "log",
+        {"n": 1},
+        {"result": ["a"]},
+    )
     assert (first.prompt, first.missing, first.line) == ("Tell Ann what changed", None, 7)
     assert (second.module, second.error) == ("my.mail", "tool call error: timed out")
     assert third.error == "n is negative"
-    assert (found.id, found.folder, dict(found.others)) == ("019f-77aa", "/home/ann/shop", {"slack": 1})
+    assert (found.id, found.folder, dict(found.others)) == (
+        "019f-77aa",
+        "/home/ann/shop",
+        {"slack": 1},
+    )
     assert not found.skipped
 
 
 def test_codex_completed_items_are_read(tmp_path: Path) -> None:
     log = Codex()
-    log.event("item_completed", item={"type": "UserMessage", "id": "m", "content": [{"type": "text", "text": "Go"}]})
-    item = {"type": "McpToolCall", "id": "exec-1", "server": "git", "tool": "log", "arguments": {"n": 2}}
     log.event(
-        "item_completed", item={**item, "status": "completed", "result": {"content": text("a"), "isError": False}}
+        "item_completed",
+        item={"type": "UserMessage", "id": "m", "content": [{"type": "text", "text": "Go"}]},
     )
-    log.event("item_completed", item={**item, "id": "exec-2", "status": "failed", "error": {"message": "no such tool"}})
+    item = {
+        "type": "McpToolCall",
+        "id": "exec-1",
+        "server": "git",
+        "tool": "log",
+        "arguments": {"n": 2},
+    }
+    log.event(
+        "item_completed",
+        item={**item, "status": "completed", "result": {"content": text("a"), "isError": False}},
+    )
+    log.event(
+        "item_completed",
+        item={**item, "id": "exec-2", "status": "failed", "error": {"message": "no such tool"}},
+    )
     first, second = of_codex(log, tmp_path).calls
     assert (first.tool, first.arguments, first.result, first.prompt) == ("log", {"n": 2}, "a", "Go")
     assert second.error == "no such tool"
@@ -221,9 +294,19 @@ def test_codex_logs_without_events_are_read_from_what_the_model_saw(tmp_path: Pa
     log.item("function_call", name="git__log", arguments='{"n": 1}', call_id="c1")
     log.item("function_call", name="mcp__git__log", arguments='{"n": 2}', call_id="c2")
     log.item("function_call", name="mcp__git__log", arguments="{broken", call_id="c3")
-    log.item("function_call_output", call_id="c1", output={"content": json.dumps(text("one")), "success": True})
-    log.item("function_call_output", call_id="c2", output="Wall time: 1.2 seconds\nOutput:\na…120 tokens truncated…z")
-    log.item("function_call_output", call_id="c3", output="failed to parse function arguments: expected")
+    log.item(
+        "function_call_output",
+        call_id="c1",
+        output={"content": json.dumps(text("one")), "success": True},
+    )
+    log.item(
+        "function_call_output",
+        call_id="c2",
+        output="Wall time: 1.2 seconds\nOutput:\na…120 tokens truncated…z",
+    )
+    log.item(
+        "function_call_output", call_id="c3", output="failed to parse function arguments: expected"
+    )
     one, two, three = of_codex(log, tmp_path).calls
     assert (one.arguments, one.result, one.missing) == ({"n": 1}, "one", None)
     assert (two.result, two.missing) == ("a…120 tokens truncated…z", "the host cut it")
@@ -236,7 +319,7 @@ def test_a_fork_of_codex_keeps_its_own_id(tmp_path: Path) -> None:
     assert of_codex(log, tmp_path).id == "fork"
 
 
-# -- files -----------------------------------------------------------------------------------------------------------
+# -- files -----------------------------------------------------------------------------------------
 
 
 def test_links_and_compressed_logs_are_counted_and_not_read(tmp_path: Path) -> None:
@@ -264,18 +347,26 @@ def test_the_folders_follow_the_hosts_variables() -> None:
     assert codex.folders(home, {"CODEX_HOME": "/c"})[0] == Path("/c/sessions")
 
 
-# -- odd lines -------------------------------------------------------------------------------------------------------
+# -- odd lines -------------------------------------------------------------------------------------
 
 
 def sample() -> tuple[list[Line], list[Line]]:
     """Lines of a log of each host."""
     claude, other = ClaudeCode(), Codex()
     claude.asks("Tell Ann")
-    claude.calls("t1", "mcp__git__log", {"n": 3}, text("a"), mcpMeta={"structuredContent": {"result": ["a"]}})
+    claude.calls(
+        "t1", "mcp__git__log", {"n": 3}, text("a"), mcpMeta={"structuredContent": {"result": ["a"]}}
+    )
     claude.calls("t2", "mcp__git__log", {"n": 3}, "no", is_error=True)
     other.asks("Tell Ann")
     other.calls("c1", "git", "log", {"n": 1}, {"Ok": {"content": text("a"), "isError": False}}, "a")
-    item: Line = {"type": "McpToolCall", "id": "c2", "server": "git", "tool": "log", "arguments": {}}
+    item: Line = {
+        "type": "McpToolCall",
+        "id": "c2",
+        "server": "git",
+        "tool": "log",
+        "arguments": {},
+    }
     other.event("item_completed", item={**item, "result": {"content": text("a")}})
     return [line for line in claude.lines if isinstance(line, dict)], [
         line for line in other.lines if isinstance(line, dict)
@@ -284,7 +375,9 @@ def sample() -> tuple[list[Line], list[Line]]:
 
 ODD = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8) | st.just("mcp__git__log"),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 
@@ -299,7 +392,9 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [path, *(place for key, item in inner for place in places(item, (*path, key)))]
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=100)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=100
+)
 @given(data=st.data())
 def test_no_line_stops_a_reader(tmp_path: Path, data: st.DataObject) -> None:
     for module, lines in zip((claude_code, codex), sample(), strict=True):

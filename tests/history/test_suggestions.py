@@ -1,4 +1,6 @@
-"""Suggestions: what was done repeatedly in runs, plans and imported conversations, and the tool it would make."""
+"""Suggestions: what was done repeatedly in runs, plans and imported conversations, and the
+tool it would make.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,11 @@ def send(to: str, text: str, urgent: bool = False) -> str:
 
 
 def opened(home: Path) -> Bridge:
-    return Bridge(configured(approval="allow_all"), toolbox=Toolbox(find, describe, send), store=home / "store.sqlite")
+    return Bridge(
+        configured(approval="allow_all"),
+        toolbox=Toolbox(find, describe, send),
+        store=home / "store.sqlite",
+    )
 
 
 async def did(bridge: Bridge, *calls: object, caller: str = "local") -> str:
@@ -78,8 +84,14 @@ async def test_what_was_done_in_conversations_is_suggested_and_published(home: P
         assert one.signature == "tell_about_first_order(customer, to)"
         assert (one.times, one.tools, one.changes) == (3, ("find_orders", "describe", "send"), True)
         latest, *others = [occurrence.ref for occurrence in one.occurrences]
-        assert one.command == f"ideabridge ideas publish {latest} {one.name} --with {others[0]} --with {others[1]}"
-        assert {run.id for run in bridge.store.runs.newest(limit=5, caller=SEES_ALL)} == {latest, *others}
+        assert (
+            one.command
+            == f"ideabridge ideas publish {latest} {one.name} --with {others[0]} --with {others[1]}"
+        )
+        assert {run.id for run in bridge.store.runs.newest(limit=5, caller=SEES_ALL)} == {
+            latest,
+            *others,
+        }
 
 
 async def test_parts_of_runs_are_found_without_their_failed_calls(home: Path) -> None:

@@ -1,9 +1,12 @@
-"""checkpointing.py STORE NAME SECONDS LIBRARY: commit rows and do checkpoints, as fast as they go; print the rows.
+"""checkpointing.py STORE NAME SECONDS LIBRARY: commit rows and do checkpoints, as fast as they go;
+print the rows.
 
-The WAL-reset bug needs a commit between two moments of a checkpoint: it has read the header of the log's index, and it
-looks how much of the log is moved. In between SQLite gives up its memory map of the file, where it has one and the
-header changed. So the connections of this process map the file, and giving a map up takes a while in a checkpoint.
-Two checkpoints one after the other damage a store so within seconds, with an SQLite that has the bug.
+The WAL-reset bug needs a commit between two moments of a checkpoint: it has read the header of the
+log's index, and it looks how much of the log is moved. In between SQLite gives up its memory map of
+the file, where it has one and the header changed. So the connections of this process map the file,
+and giving a map up takes a while in a checkpoint.
+Two checkpoints one after the other damage a store so within seconds, with an SQLite
+that has the bug.
 
 LIBRARY is `python` for Python's own SQLite, or `chosen`.
 """
@@ -56,7 +59,9 @@ def move(address: str, until: float) -> None:
     while time.monotonic() < until:
         try:
             if library.IS_FIXED:
-                with closing(Mapping.connect(address, isolation_level=None, timeout=0, uri=True)) as connection:
+                with closing(
+                    Mapping.connect(address, isolation_level=None, timeout=0, uri=True)
+                ) as connection:
                     connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
             else:
                 library.checkpoint_locked(address)
@@ -73,13 +78,17 @@ def main() -> None:
     until = time.monotonic() + float(seconds)
     thread = threading.Thread(target=move, args=(address, until))
     rows = 0
-    with closing(sqlite3.connect(address, uri=True, isolation_level=None, timeout=10)) as connection:
+    with closing(
+        sqlite3.connect(address, uri=True, isolation_level=None, timeout=10)
+    ) as connection:
         connection.execute("PRAGMA wal_autocheckpoint=0")
         connection.execute("PRAGMA synchronous=OFF")
         thread.start()
         while time.monotonic() < until:
             value = bytes(random.randrange(8000))
-            connection.execute("INSERT INTO settings(key, value) VALUES (?, ?)", (f"{name}.{rows}", value))
+            connection.execute(
+                "INSERT INTO settings(key, value) VALUES (?, ?)", (f"{name}.{rows}", value)
+            )
             rows += 1
             time.sleep(random.random() * 0.002)
         thread.join()

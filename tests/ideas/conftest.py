@@ -1,4 +1,6 @@
-"""A store, closed at the end: in a file, and in PostgreSQL. Every test that asks for `store` runs on both."""
+"""A store, closed at the end: in a file, and in PostgreSQL. Every test that asks for
+`store` runs on both.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""A store in PostgreSQL is backed up by pg_dump while it is written to, and restored by pg_restore."""
+"""A store in PostgreSQL is backed up by pg_dump while it is written to, and restored by
+pg_restore.
+"""
 
 from __future__ import annotations
 
@@ -33,23 +35,39 @@ def address() -> str:
 
 
 def restore(file: Path, address: str) -> str:
-    """Restore a backup into a new database, as docs/team.md says; returns the address of the store."""
+    """Restore a backup into a new database, as docs/team.md says; returns the
+    address of the store.
+    """
     database = f"d_{secrets.token_hex(6)}"
     run_sql(address, f"CREATE DATABASE {database}")
     place = address.replace("/postgres?", f"/{database}?")
     connection, _, _ = place.partition("&schema=")
-    words = ["pg_restore", "--exit-on-error", "--single-transaction", "--no-owner", f"--dbname={connection}", str(file)]
+    words = [
+        "pg_restore",
+        "--exit-on-error",
+        "--single-transaction",
+        "--no-owner",
+        f"--dbname={connection}",
+        str(file),
+    ]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return place
 
 
-def test_a_backup_is_restored_whole(address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_backup_is_restored_whole(
+    address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "ideas.dump"
     with Store.open(address) as store:
         fill(store)
         before = told(store)
-    assert main(["store", "backup", str(file), "--json", "--store", address, "--project", str(tmp_path)]) == 0
+    assert (
+        main(
+            ["store", "backup", str(file), "--json", "--store", address, "--project", str(tmp_path)]
+        )
+        == 0
+    )
     assert json.loads(capsys.readouterr().out) == {"file": str(file), "bytes": file.stat().st_size}
     assert file.stat().st_mode & 0o777 == 0o600
     with Store.open(address) as store:
@@ -59,7 +77,9 @@ def test_a_backup_is_restored_whole(address: str, tmp_path: Path, capsys: pytest
         assert told(back) == before
         # New rows get new numbers.
         assert (
-            back.ideas.get(back.ideas.save(idea_of("later"), IdeaMeta(title="later")), caller=SEES_ALL).meta.title
+            back.ideas.get(
+                back.ideas.save(idea_of("later"), IdeaMeta(title="later")), caller=SEES_ALL
+            ).meta.title
             == "later"
         )
         back.runs.create("later", kind="solve", caller="local", title="later", fingerprint="f")
@@ -93,7 +113,8 @@ def test_a_backup_is_one_state_while_others_write(address: str, tmp_path: Path) 
     with Store.open(place) as back:
         ids = {one.id for one in back.ideas.page(limit=1000).items}
     assert ids >= set(written[: min(acknowledged, 1000)])
-    # Each idea follows the one before: a later one without an earlier one would be no state of the store.
+    # Each idea follows the one before: a later one without an earlier one would be no
+    # state of the store.
     assert ids == set(written[: len(ids)])
 
 
@@ -102,7 +123,10 @@ def test_the_password_is_in_no_command(tmp_path: Path, monkeypatch: pytest.Monke
     folder.mkdir()
     for name in ("pg_dump", "pg_restore"):
         script = folder / name
-        script.write_text(f'#!/bin/sh\nprintf "%s\\n" "$0" "$@" >>"{tmp_path}/words"\nexec {shutil.which(name)} "$@"\n')
+        script.write_text(
+            f'#!/bin/sh\nprintf "%s\\n" "$0" "$@" >>"{tmp_path}/words"\nexec '
+            f'{shutil.which(name)} "$@"\n'
+        )
         script.chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
     server()
@@ -121,7 +145,9 @@ def test_the_password_is_in_no_command(tmp_path: Path, monkeypatch: pytest.Monke
         with Store.open(theirs) as store:
             store.back_up(tmp_path / "ideas.dump")
             monkeypatch.setenv("PGPASSWORD", "wrong")
-            with pytest.raises(StoreAccessError, match=r"pg_dump failed: .*password authentication failed"):
+            with pytest.raises(
+                StoreAccessError, match=r"pg_dump failed: .*password authentication failed"
+            ):
                 store.back_up(tmp_path / "second.dump")
     finally:
         own.close()
@@ -132,7 +158,9 @@ def test_the_password_is_in_no_command(tmp_path: Path, monkeypatch: pytest.Monke
     assert [one.name for one in tmp_path.iterdir() if "dump" in one.name] == ["ideas.dump"]
 
 
-def test_a_backup_that_fails_leaves_no_file(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_backup_that_fails_leaves_no_file(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "there").write_text("mine")
     with Store.open(address) as store:
         with pytest.raises(StoreAccessError, match="nothing is overwritten"):
@@ -166,8 +194,10 @@ def test_a_store_of_version_1_is_migrated_and_can_be_restored(address: str, tmp_
     # The body of version 1 was text, whose names pg_restore did not find.
     run_sql(
         address,
-        "CREATE OR REPLACE FUNCTION json_extract(document text, path text) RETURNS text LANGUAGE sql IMMUTABLE STRICT "
-        "PARALLEL SAFE AS $$ SELECT readable_json(document) #>> string_to_array(substr(path, 3), '.') $$",
+        "CREATE OR REPLACE FUNCTION json_extract(document text, "
+        "path text) RETURNS text LANGUAGE sql IMMUTABLE STRICT "
+        "PARALLEL SAFE AS $$ SELECT readable_json(document) #>> "
+        "string_to_array(substr(path, 3), '.') $$",
     )
     run_sql(address, "ALTER TABLE shares DROP COLUMN since")
     run_sql(address, "DROP VIEW idea_list")

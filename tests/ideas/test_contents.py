@@ -1,4 +1,6 @@
-"""What ideas are made of is stored once, whoever stores it, and whatever is taken back, swept or taken up meanwhile."""
+"""What ideas are made of is stored once, whoever stores it, and whatever is taken back, swept or
+taken up meanwhile.
+"""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,7 +20,11 @@ from tests.postgres import run_sql
 
 def idea_of(*texts: int, output: int = 0) -> Idea:
     """An idea of messages that others share."""
-    return Idea([said(f"message {text}") for text in texts], {"title": f"schema {texts[0] % 3}"}, {"output": output})
+    return Idea(
+        [said(f"message {text}") for text in texts],
+        {"title": f"schema {texts[0] % 3}"},
+        {"output": output},
+    )
 
 
 def bodies(path: str) -> list[str]:
@@ -39,7 +45,9 @@ def first_bits(digest: bytes) -> int:
     return digest[0] % 3
 
 
-def test_two_stores_of_one_file_store_equal_parts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_stores_of_one_file_store_equal_parts_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(contents, "LAG", 10)
     path = tmp_path / "ideas.db"
     ideas = [idea_of(number, number + 1, number + 2, output=number) for number in range(40)]
@@ -54,7 +62,9 @@ def test_two_stores_of_one_file_store_equal_parts_once(tmp_path: Path, monkeypat
     assert len(found) == len(set(found)) == 42 + 3
 
 
-def test_parts_whose_hashes_begin_alike_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_whose_hashes_begin_alike_are_told_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(contents, "LAG", 4)
     monkeypatch.setattr(contents, "key_of", first_bits)
     ideas = [idea_of(number, number + 1, output=number) for number in range(30)]
@@ -65,7 +75,9 @@ def test_parts_whose_hashes_begin_alike_are_told_apart(tmp_path: Path, monkeypat
             assert [store.ideas.get(idea.id, caller=SEES_ALL).idea for idea in ideas] == ideas
 
 
-def test_what_was_remembered_of_a_save_taken_back_is_forgotten(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_remembered_of_a_save_taken_back_is_forgotten(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(contents, "LAG", 6)
     store.ideas.save(idea_of(1, 2), IdeaMeta())
 
@@ -80,7 +92,11 @@ def test_what_was_remembered_of_a_save_taken_back_is_forgotten(store: Store, mon
 
 
 ACTS = st.lists(
-    st.tuples(st.sampled_from(["save", "save", "save", "lose", "open", "prune"]), st.integers(0, 1), st.integers(0, 9)),
+    st.tuples(
+        st.sampled_from(["save", "save", "save", "lose", "open", "prune"]),
+        st.integers(0, 1),
+        st.integers(0, 9),
+    ),
     max_size=30,
 )
 
@@ -110,7 +126,9 @@ def test_whatever_two_stores_do_all_that_is_kept_is_whole(acts: list[tuple[str, 
                     old_run(store, f"{run} {turn}", idea_of(number, 80 + number, output=turn))
                 store.prune(store.prunable(before="2021-01-01"))
         for one in (*stores, Store.open(path)):
-            assert all(one.ideas.get(key, caller=SEES_ALL).idea == idea for key, idea in kept.items())
+            assert all(
+                one.ideas.get(key, caller=SEES_ALL).idea == idea for key, idea in kept.items()
+            )
             one.close()
         check_whole(str(path))
         found = bodies(str(path))

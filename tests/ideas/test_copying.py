@@ -50,19 +50,24 @@ def save_run(store: Store, number: int) -> None:
         "context": [said(f"word{number} " * 30)],
         "tools": [{"name": "t" * 200}],
     }
-    store.runs.append(run, epoch, [begun, {"event": "call_finished", "call": 0, "value": "né\0e " * number}])
+    store.runs.append(
+        run, epoch, [begun, {"event": "call_finished", "call": 0, "value": "né\0e " * number}]
+    )
     # Some share the beginning of long contexts.
     messages = number % 20 * 8 if number % 4 == 3 else number % 5
     saved = ""
     for step in range(3):
         calls: list[Any] = [{"_tool": f"look_{number % 5}", "query": "x", "_outputPath": "found"}]
         idea = Idea(
-            [said(f"message {one}") for one in range(messages)] + [said(f"Task {number} {step % 2}")],
+            [said(f"message {one}") for one in range(messages)]
+            + [said(f"Task {number} {step % 2}")],
             {"title": f"schema {number % 3}"},
             {"calls": calls, "output": None},
         )
         tags = ("kept",) if number % 7 == 0 else ()
-        saved = store.ideas.save(idea, IdeaMeta(title=f"Task {number}", run=run, step=step + 1, tags=tags))
+        saved = store.ideas.save(
+            idea, IdeaMeta(title=f"Task {number}", run=run, step=step + 1, tags=tags)
+        )
     store.runs.set_status(run, epoch, "done", {"idea": saved})
     store.runs.release(run, epoch)
     if number % 9 == 0:
@@ -73,10 +78,15 @@ def told(store: Store) -> dict[str, Any]:
     """What a store answers with."""
     return {
         "runs": store.runs.newest(limit=1000, caller=SEES_ALL),
-        "events": {run.id: list(store.runs.events(run.id)) for run in store.runs.newest(limit=1000, caller=SEES_ALL)},
+        "events": {
+            run.id: list(store.runs.events(run.id))
+            for run in store.runs.newest(limit=1000, caller=SEES_ALL)
+        },
         "ideas": [(one.id, one.meta) for one in store.ideas.page(1000).items],
         "whole": [store.ideas.get(one.id, caller=SEES_ALL) for one in store.ideas.page(1000).items],
-        "by tool": [one.id for one in store.ideas.page(1000, chosen=IdeaFilter(tool="look_2")).items],
+        "by tool": [
+            one.id for one in store.ideas.page(1000, chosen=IdeaFilter(tool="look_2")).items
+        ],
         "tagged": [one.id for one in store.ideas.page(1000, chosen=IdeaFilter(tag="kept")).items],
         "names": store.publications.page(100, caller=SEES_ALL).items,
         "users": (store.users.all(), store.users.tokens()),
@@ -103,7 +113,9 @@ def test_a_copy_answers_as_the_store_and_goes_on_by_itself(places: tuple[str, st
         fresh = Idea([said("message 1"), said("new")], {"title": "schema 1"}, {"calls": []})
         for store in (source, target):
             store.runs.create("new", kind="plan", caller="local", title="", fingerprint="")
-            store.ideas.save(fresh, IdeaMeta(run="new", step=1, time="2030-01-01T00:00:00.000+00:00"))
+            store.ideas.save(
+                fresh, IdeaMeta(run="new", step=1, time="2030-01-01T00:00:00.000+00:00")
+            )
             publish(store, "tool_new", fresh.id)
         assert target.ideas.get(fresh.id, caller=SEES_ALL).idea == fresh
         assert target.runs.newest(limit=1, caller=SEES_ALL)[0].id == "new"
@@ -115,7 +127,9 @@ class CutError(Exception):
 
 
 @pytest.mark.parametrize("at", ["events", "ideas", "names", "the ids of ideas", "indexes"])
-def test_a_copy_that_was_interrupted_goes_on(places: tuple[str, str], at: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_that_was_interrupted_goes_on(
+    places: tuple[str, str], at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(copying, "_BATCH", 7)
 
     def stop(what: str) -> None:
@@ -126,7 +140,10 @@ def test_a_copy_that_was_interrupted_goes_on(places: tuple[str, str], at: str, m
         fill(source)
         with pytest.raises(CutError):
             source.copy_to(target, stop)
-        with pytest.raises(StoreCopyError, match="it is the unfinished copy of another store; `ideabridge store copy`"):
+        with pytest.raises(
+            StoreCopyError,
+            match="it is the unfinished copy of another store; `ideabridge store copy`",
+        ):
             Store.open(places[1])
         # The source is used meanwhile.
         source.runs.create("later", kind="plan", caller="local", title="", fingerprint="")
@@ -155,7 +172,9 @@ def test_a_copy_that_was_killed_goes_on(places: tuple[str, str], at: str) -> Non
     with Store.open(places[0]) as source:
         fill(source)
     command = [sys.executable, "-c", COPYING, *places, at]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == f"{at}\n"
         process.kill()
@@ -167,8 +186,14 @@ def test_a_copy_that_was_killed_goes_on(places: tuple[str, str], at: str) -> Non
     whole(places[1])
 
 
-def test_a_copy_replaces_nothing_and_what_changed_is_noticed(places: tuple[str, str], tmp_path: Path) -> None:
-    with Store.open(places[0]) as source, Store.open(places[1]) as target, Store.open(tmp_path / "c") as other:
+def test_a_copy_replaces_nothing_and_what_changed_is_noticed(
+    places: tuple[str, str], tmp_path: Path
+) -> None:
+    with (
+        Store.open(places[0]) as source,
+        Store.open(places[1]) as target,
+        Store.open(tmp_path / "c") as other,
+    ):
         fill(source, 10)
         with pytest.raises(StoreCopyError, match="onto itself"):
             source.copy_to(source)
@@ -196,7 +221,9 @@ def test_the_command_copies_there_and_back(
     with Store.open(places[0]) as source:
         fill(source, 5)
     assert main(["store", "copy", places[0], places[1]]) == 0
-    assert capsys.readouterr().err.startswith("5 runs with 10 events, 10 ideas and 1 published names copied to ")
+    assert capsys.readouterr().err.startswith(
+        "5 runs with 10 events, 10 ideas and 1 published names copied to "
+    )
     assert main(["store", "copy", places[1], str(tmp_path / "back.sqlite")]) == 0
     with Store.open(places[0]) as source, Store.open(tmp_path / "back.sqlite") as back:
         assert told(back) == told(source)

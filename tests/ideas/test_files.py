@@ -75,7 +75,12 @@ def test_another_programs_database_is_left_alone(tmp_path: Path) -> None:
 
 def test_places_where_no_store_can_be(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    for path in (tmp_path, tmp_path / "file" / "ideas.db", Path("/proc/ideas.db"), tmp_path / ("x" * 300)):
+    for path in (
+        tmp_path,
+        tmp_path / "file" / "ideas.db",
+        Path("/proc/ideas.db"),
+        tmp_path / ("x" * 300),
+    ):
         with pytest.raises(StoreAccessError, match="cannot be"):
             Store.open(path)
 
@@ -94,9 +99,16 @@ def test_a_damaged_store(tmp_path: Path) -> None:
 
 def test_a_locked_store(tmp_path: Path) -> None:
     path = tmp_path / "ideas.db"
-    with Store.open(path, busy_timeout_s=0.05) as store, Store.open(path) as other, other.transaction():
+    with (
+        Store.open(path, busy_timeout_s=0.05) as store,
+        Store.open(path) as other,
+        other.transaction(),
+    ):
         other.settings.set("k", b"v")
-        for call in (lambda: store.ideas.save(idea_of("x"), IdeaMeta()), lambda: store.settings.set("k", b"")):
+        for call in (
+            lambda: store.ideas.save(idea_of("x"), IdeaMeta()),
+            lambda: store.settings.set("k", b""),
+        ):
             with pytest.raises(StoreBusyError, match="another process keeps it locked"):
                 call()
         # Reading goes on.
@@ -104,7 +116,9 @@ def test_a_locked_store(tmp_path: Path) -> None:
 
 
 def broken(path: Path, pragma: str) -> Store:
-    """A store whose connection SQLite itself holds to a limit, as a full disk or a read-only file system would."""
+    """A store whose connection SQLite itself holds to a limit, as a full disk or a read-only
+    file system would.
+    """
     store = Store.open(path)
     opened = store._database  # pyright: ignore[reportPrivateUsage]
     assert isinstance(opened, database.SqliteDatabase)
@@ -219,19 +233,27 @@ def test_views_for_readers(tmp_path: Path) -> None:
         assert epoch is not None
         store.runs.append("run", epoch, [{"a": 1}, {"b": 2}])
         store.publications.publish(
-            "name", idea, description="d", answer="solve", input_schema=None, output_schema=None, annotations={}
+            "name",
+            idea,
+            description="d",
+            answer="solve",
+            input_schema=None,
+            output_schema=None,
+            annotations={},
         )
     connection = sqlite3.connect(path)
-    assert connection.execute("SELECT id, run, step, title FROM idea_list").fetchall() == [(idea, "run", 1, "t")]
+    assert connection.execute("SELECT id, run, step, title FROM idea_list").fetchall() == [
+        (idea, "run", 1, "t")
+    ]
     assert connection.execute("SELECT place, message FROM idea_messages").fetchall() == [
         (1, '{"role":"user","content":"x"}')
     ]
     journal = connection.execute("SELECT * FROM journal").fetchall()
     assert [row[:3] for row in journal] == [("run", 1, '{"a":1}'), ("run", 2, '{"b":2}')]
     assert all(row[3].endswith("Z") for row in journal)
-    assert connection.execute("SELECT name, version, idea, live FROM publication_list").fetchall() == [
-        ("name", 1, idea, 1)
-    ]
+    assert connection.execute(
+        "SELECT name, version, idea, live FROM publication_list"
+    ).fetchall() == [("name", 1, idea, 1)]
     connection.close()
 
 

@@ -1,4 +1,6 @@
-"""Finding ideas by what they call, when, how they ended and who answered; and what was done over and over."""
+"""Finding ideas by what they call, when, how they ended and who answered; and what was
+done over and over.
+"""
 
 import random
 from datetime import UTC, datetime
@@ -28,14 +30,24 @@ def saved(store: Store, text: str, *calls: JSON, meta: IdeaMeta | None = None) -
 
 
 def found(store: Store, words: str = "", **chosen: str) -> list[str]:
-    return [hit.meta.title for hit in store.ideas.search(words, 20, IdeaFilter(**chosen), caller=SEES_ALL)]
+    return [
+        hit.meta.title
+        for hit in store.ideas.search(words, 20, IdeaFilter(**chosen), caller=SEES_ALL)
+    ]
 
 
 @pytest.fixture
 def filled(store: Store) -> Store:
     """A store with ideas that differ in everything a filter looks at."""
-    saved(store, "mail monday", call("send", _module="mail"), meta=IdeaMeta(title="monday", time="2026-01-05T08:00:00"))
-    meta = IdeaMeta(title="tuesday", outcome="failed", mind="turns", time="2026-01-06T08:00:00", tags=("odd",))
+    saved(
+        store,
+        "mail monday",
+        call("send", _module="mail"),
+        meta=IdeaMeta(title="monday", time="2026-01-05T08:00:00"),
+    )
+    meta = IdeaMeta(
+        title="tuesday", outcome="failed", mind="turns", time="2026-01-06T08:00:00", tags=("odd",)
+    )
     saved(store, "mail tuesday", call("send", _module="post"), meta=meta)
     for step, calls in ((1, [call("look")]), (2, [])):
         meta = IdeaMeta(
@@ -80,7 +92,9 @@ def test_a_rare_one_is_found_below_many_that_fit_the_words_better(store: Store) 
     for number in range(300):
         saved(store, f"mail mail mail {number}", call("send"))
     saved(store, "a mail among many other words that make it rank low", call("rare"))
-    assert found(store, "mail", tool="rare") == ["a mail among many other words that make it rank low"]
+    assert found(store, "mail", tool="rare") == [
+        "a mail among many other words that make it rank low"
+    ]
     assert len(found(store, "mail", tool="send")) == 20
 
 
@@ -102,7 +116,10 @@ def plan(text: str, number: int = 1, words: int = 2, **more: JSON) -> JSONObject
         "words": list[JSON](["a"] * words),
         "_outputPath": "a",
     }
-    return {"calls": [first, {"_tool": "send", "text": "†state.a", **more}], "output": {"sent": True}}
+    return {
+        "calls": [first, {"_tool": "send", "text": "†state.a", **more}],
+        "output": {"sent": True},
+    }
 
 
 def test_a_shape_is_a_plan_without_its_literals() -> None:
@@ -114,7 +131,12 @@ def test_a_shape_is_a_plan_without_its_literals() -> None:
     assert isinstance(calls, list)
     turned["calls"] = [dict(reversed(one.items())) for one in calls if isinstance(one, dict)]
     assert shape == shape_of(turned)
-    for other in (plan("†state.x"), plan("x", _module="m"), plan("x", _outputPath="b"), plan("x", subject="s")):
+    for other in (
+        plan("†state.x"),
+        plan("x", _module="m"),
+        plan("x", _outputPath="b"),
+        plan("x", subject="s"),
+    ):
         assert shape_of(other) != shape
     nothing: list[JSON] = [None, {}, {"calls": []}, {"calls": {}}, []]
     assert [shape_of(one) for one in nothing] == [None] * 5
@@ -129,8 +151,14 @@ def test_a_reference_to_the_input_stands_where_a_literal_would() -> None:
         assert is_literal(given) is given.startswith("††")
     for read in ("†input.x || †state.a", "†state.input", "†inputs.x", "†①.input.x", "†item"):
         assert shape_of(plan(read)) != shape
-    several: JSONObject = {"calls": [{"_tool": "look", "name": "†item", "_each": "†input.names"}], "output": "†input.x"}
-    listed: JSONObject = {"calls": [{"_tool": "look", "name": "†item", "_each": ["a", "b"]}], "output": "x"}
+    several: JSONObject = {
+        "calls": [{"_tool": "look", "name": "†item", "_each": "†input.names"}],
+        "output": "†input.x",
+    }
+    listed: JSONObject = {
+        "calls": [{"_tool": "look", "name": "†item", "_each": ["a", "b"]}],
+        "output": "x",
+    }
     assert shape_of(several) == shape_of(listed)
     # A place that holds a reference is none that a tool would have to be given.
     assert not is_literal(["†input.x", "a"])
@@ -164,7 +192,9 @@ def test_what_was_done_over_and_over_is_told_until_it_is_published(store: Store)
 
 def test_a_plan_with_its_values_is_done_again_where_they_are_given_as_input(store: Store) -> None:
     saved_as = [
-        store.ideas.save(Idea([said(given)], {}, plan(given)), IdeaMeta(run=given[-1:], step=1, outcome="done"))
+        store.ideas.save(
+            Idea([said(given)], {}, plan(given)), IdeaMeta(run=given[-1:], step=1, outcome="done")
+        )
         for given in ("one", "two", "†input.text")
     ]
     assert [one.times for one in store.ideas.repeated()] == [3]
@@ -172,7 +202,9 @@ def test_a_plan_with_its_values_is_done_again_where_they_are_given_as_input(stor
     assert store.ideas.repeated() == []
 
 
-def test_saving_takes_shapes_up_before_too_many_wait(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_saving_takes_shapes_up_before_too_many_wait(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(table, "LAG", 100)
     with store.transaction():
         for number in range(110):
@@ -187,13 +219,19 @@ def test_tags_are_given_taken_away_and_searched_for(filled: Store) -> None:
     assert filled.ideas.tag(monday, ["best"], ["good", "never"]) == ("weekly", "best")
     assert found(filled, tag="good") == []
     stored = filled.ideas.get(monday, caller=SEES_ALL)
-    assert (stored.id, stored.meta.tags, stored.meta.title) == (monday, ("weekly", "best"), "monday")
+    assert (stored.id, stored.meta.tags, stored.meta.title) == (
+        monday,
+        ("weekly", "best"),
+        "monday",
+    )
     for wrong in ("", "a b", "a,b", "x" * 65):
         with pytest.raises(FilterError, match="expected 1 to 64 characters"):
             filled.ideas.tag(monday, [wrong])
 
 
-@pytest.mark.parametrize(("few", "batch"), [(5000, 60), (0, 1), (0, 20), (12, 7), (25, 20), (5000, 1)])
+@pytest.mark.parametrize(
+    ("few", "batch"), [(5000, 60), (0, 1), (0, 20), (12, 7), (25, 20), (5000, 1)]
+)
 def test_any_combination_lists_what_passes_newest_first_whichever_way_is_taken(
     store: Store, monkeypatch: pytest.MonkeyPatch, few: int, batch: int
 ) -> None:
@@ -201,7 +239,10 @@ def test_any_combination_lists_what_passes_newest_first_whichever_way_is_taken(
     made: list[tuple[IdeaMeta, set[tuple[str, str]]]] = []
     source = random.Random(7)
     for number in range(60):
-        calls = {(source.choice(["send", "look"]), source.choice(["", "mail"])) for _ in range(number % 3)}
+        calls = {
+            (source.choice(["send", "look"]), source.choice(["", "mail"]))
+            for _ in range(number % 3)
+        }
         meta = IdeaMeta(
             run=f"r{number // 3}" if number % 4 else None,
             step=number if number % 4 else None,
@@ -212,7 +253,12 @@ def test_any_combination_lists_what_passes_newest_first_whichever_way_is_taken(
             mind=source.choice(["turns", ""]),
             tags=("odd",) if number % 2 else (),
         )
-        saved(store, str(number), *(call(tool, **({"_module": at} if at else {})) for tool, at in calls), meta=meta)
+        saved(
+            store,
+            str(number),
+            *(call(tool, **({"_module": at} if at else {})) for tool, at in calls),
+            meta=meta,
+        )
         made.append((meta, calls))
         # The steps of a run are taken up together, or some after others.
         if number % batch == batch - 1:
@@ -235,7 +281,13 @@ def test_any_combination_lists_what_passes_newest_first_whichever_way_is_taken(
         }
         return all(checks[name] for name in chosen)
 
-    parts = {"tool": "send", "module": "mail", "since": "2026-01-04", "until": "2026-01-10", "outcome": "failed"}
+    parts = {
+        "tool": "send",
+        "module": "mail",
+        "since": "2026-01-04",
+        "until": "2026-01-10",
+        "outcome": "failed",
+    }
     parts |= {"mind": "turns", "tag": "odd"}
     every = [names for count in range(len(parts) + 1) for names in combinations(parts, count)]
     for names, run in product(every, (None, "r5")):
@@ -262,7 +314,11 @@ def test_lists_are_by_time_in_whatever_order_ideas_are_saved(store: Store) -> No
     for number in range(500):
         # Many of one time.
         time = f"2026-01-{1 + source.randrange(20):02d}T08:00:00.000+00:00"
-        saved(store, str(number), meta=IdeaMeta(title=str(number), time=time, outcome=f"o{number % 2}"))
+        saved(
+            store,
+            str(number),
+            meta=IdeaMeta(title=str(number), time=time, outcome=f"o{number % 2}"),
+        )
         times.append((time, number))
     for chosen, odd in ((None, {0, 1}), (IdeaFilter(outcome="o1"), {1})):
         seen: list[str] = []
@@ -273,7 +329,9 @@ def test_lists_are_by_time_in_whatever_order_ideas_are_saved(store: Store) -> No
             after = page.next
             if after is None:
                 break
-        assert seen == [str(number) for _, number in sorted(times, reverse=True) if number % 2 in odd]
+        assert seen == [
+            str(number) for _, number in sorted(times, reverse=True) if number % 2 in odd
+        ]
 
 
 def test_the_ideas_of_a_request_are_the_newest_first(store: Store) -> None:
@@ -281,7 +339,9 @@ def test_the_ideas_of_a_request_are_the_newest_first(store: Store) -> None:
     ids = [store.ideas.save(first, IdeaMeta())]
     for number in range(20):
         saved(store, str(number))
-    ids.append(store.ideas.save(Idea(first.context, first.schema, {"calls": [], "output": 1}), IdeaMeta()))
+    ids.append(
+        store.ideas.save(Idea(first.context, first.schema, {"calls": [], "output": 1}), IdeaMeta())
+    )
     assert [one.id for one in store.ideas.of_request(first.request_id)] == ids[::-1]
 
 
@@ -300,7 +360,9 @@ def test_a_save_that_is_taken_back_takes_its_place_back(store: Store) -> None:
     assert sorted(int(one.meta.title) for one in listed) == list(range(20))
 
 
-def test_an_idea_whose_save_was_taken_back_says_nothing_of_where_tools_are(file_store: Store) -> None:
+def test_an_idea_whose_save_was_taken_back_says_nothing_of_where_tools_are(
+    file_store: Store,
+) -> None:
     def idea_at(module: str) -> Idea:
         branch: JSON = {"properties": {"_tool": {"const": "send"}, "_module": {"const": module}}}
         schema: JSON = {"properties": {"calls": {"items": branch}}}
@@ -315,11 +377,15 @@ def test_an_idea_whose_save_was_taken_back_says_nothing_of_where_tools_are(file_
     with pytest.raises(ZeroDivisionError):
         fail()
     kept = file_store.ideas.save(idea_at("mail"), IdeaMeta())
-    assert [one.id for one in file_store.ideas.page(chosen=IdeaFilter(module="mail")).items] == [kept]
+    assert [one.id for one in file_store.ideas.page(chosen=IdeaFilter(module="mail")).items] == [
+        kept
+    ]
     assert file_store.ideas.page(chosen=IdeaFilter(module="gone")).items == []
 
 
-def test_a_page_is_of_one_state_whatever_others_index_meanwhile(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_is_of_one_state_whatever_others_index_meanwhile(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for number in range(20):
         saved(store, str(number), meta=IdeaMeta(title=str(number), outcome="done", tags=("odd",)))
         if number == 9:

@@ -1,4 +1,6 @@
-"""What a run adds to the store: what others hold already is kept once, and is read whole all the same."""
+"""What a run adds to the store: what others hold already is kept once, and is read
+whole all the same.
+"""
 
 import json
 import time
@@ -34,7 +36,8 @@ def lookups(count: int) -> Toolbox:
     for number in range(count):
 
         async def look(query: str, limit: int = 5, state: str | None = None) -> dict[str, Any]:
-            """Look things up, the newest first: returns the number, the title and the state of what was found.
+            """Look things up, the newest first: returns the number, the title and the state of
+            what was found.
 
             Args:
                 query: Words to look for, as one types them into a search box.
@@ -50,7 +53,11 @@ def lookups(count: int) -> Toolbox:
 def five_calls(turn: int, tools: int) -> list[JSON]:
     """Five small calls."""
     return [
-        {"_tool": f"look_{place % tools}", "query": f"words {turn} {place}", "_outputPath": f"found.r{place}"}
+        {
+            "_tool": f"look_{place % tools}",
+            "query": f"words {turn} {place}",
+            "_outputPath": f"found.r{place}",
+        }
         for place in range(5)
     ]
 
@@ -65,7 +72,8 @@ def in_use(path: str) -> int:
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         pages, free, size = (
-            connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
+            connection.execute(f"PRAGMA {name}").fetchone()[0]
+            for name in ("page_count", "freelist_count", "page_size")
         )
         return (pages - free) * size
 
@@ -83,9 +91,18 @@ def journal(store: Store, run: str, *events: JSONObject) -> None:
 
 def started(*tools: str, task: str = "task") -> JSONObject:
     """The first event of a run, with tools of these names."""
-    listed: list[JSON] = [{"name": name, "description": "x" * 200, "parameters": {"default": None}} for name in tools]
+    listed: list[JSON] = [
+        {"name": name, "description": "x" * 200, "parameters": {"default": None}} for name in tools
+    ]
     context: list[JSON] = [{"role": "user", "content": task}]
-    return {"event": "run_started", "mode": "solve", "context": context, "tools": listed, "latent": [], "settings": {}}
+    return {
+        "event": "run_started",
+        "mode": "solve",
+        "context": context,
+        "tools": listed,
+        "latent": [],
+        "settings": {},
+    }
 
 
 def solved(text: str) -> JSONObject:
@@ -104,8 +121,13 @@ LONG: st.SearchStrategy[JSON] = st.builds(repeated, VALUES, st.integers(60, 80))
 
 async def test_the_definitions_of_26_tools_are_stored_once(tmp_path: Path) -> None:
     path = str(tmp_path / "ideas.db")
-    async with Bridge(Configuration(approval="allow_all"), store=path, toolbox=lookups(26)) as bridge:
-        runs = [await bridge.solve(f"task {n}", tools=[f"look_{n}" for n in range(26)], mind="turns") for n in range(9)]
+    async with Bridge(
+        Configuration(approval="allow_all"), store=path, toolbox=lookups(26)
+    ) as bridge:
+        runs = [
+            await bridge.solve(f"task {n}", tools=[f"look_{n}" for n in range(26)], mind="turns")
+            for n in range(9)
+        ]
         for turn, run in enumerate(runs):
             run.submit(0, {"calls": five_calls(turn, 26), "output": "done"})
             assert await run.result() == "done"
@@ -115,7 +137,9 @@ async def test_the_definitions_of_26_tools_are_stored_once(tmp_path: Path) -> No
         assert rows(path, "SELECT max(length(body)) FROM events") < [(300,)]
         # And read whole: by the bridge, and by whoever reads the view.
         first = next(bridge.store.runs.events(run.id))[1]
-        assert [one["name"] for one in cast("list[Any]", first["tools"])] == [f"look_{n}" for n in range(26)]
+        assert [one["name"] for one in cast("list[Any]", first["tools"])] == [
+            f"look_{n}" for n in range(26)
+        ]
         [(told,)] = rows(path, f"SELECT event FROM journal WHERE run = '{run.id}' AND sequence = 1")
         assert json.loads(told) == first
         again = await bridge.fork(run.id, 1)
@@ -128,7 +152,9 @@ NAMES: st.SearchStrategy[JSON] = st.sampled_from(
 ANYTHING: st.SearchStrategy[JSON] = LONG | VALUES
 LISTS: st.SearchStrategy[JSON] = st.lists(ANYTHING, max_size=12)
 MEMBERS: dict[str, st.SearchStrategy[JSON]] = {
-    **dict.fromkeys(("settings", "output_schema", "why", "offered", "tool", "extra", "more"), ANYTHING),
+    **dict.fromkeys(
+        ("settings", "output_schema", "why", "offered", "tool", "extra", "more"), ANYTHING
+    ),
     **dict.fromkeys(("tools", "context", "calls"), LISTS),
     "output": ANYTHING.filter(lambda value: value is not None),
 }
@@ -148,7 +174,9 @@ def test_events_are_read_as_they_were_journaled(tmp_path: Path) -> None:
             journal(store, run, *events)
         for run, events in journals.items():
             assert [event for _, event in store.runs.events(run)] == events
-            told = rows(store.path, f"SELECT event FROM journal WHERE run = '{run}' ORDER BY sequence")
+            told = rows(
+                store.path, f"SELECT event FROM journal WHERE run = '{run}' ORDER BY sequence"
+            )
             shown = [json.loads(text) for (text,) in told]
             for event, one in zip(events, shown, strict=True):
                 if event["event"] == "solution_proposed":
@@ -172,9 +200,9 @@ def test_pruning_keeps_what_journals_refer_to_and_nothing_else(store: Store) -> 
     assert (found.runs, pruned.runs) == (2, 2)
     # Definition, messages, Solution and settings of the one, and what the idea alone had.
     left = str(rows(store.path, "SELECT group_concat(body) FROM contents"))
-    assert [word in left for word in ("shared", "only young", "only old", "young", '"old"', "word")] == [
-        *(True, True, False, True, False, False)
-    ]
+    assert [
+        word in left for word in ("shared", "only young", "only old", "young", '"old"', "word")
+    ] == [*(True, True, False, True, False, False)]
     assert [event for _, event in store.runs.events("young")] == [
         started("shared", "only young", task="young"),
         solved("young"),
@@ -182,8 +210,12 @@ def test_pruning_keeps_what_journals_refer_to_and_nothing_else(store: Store) -> 
     check_whole(store.path)
 
 
-def test_what_a_run_journals_while_contents_are_swept_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The definitions that only old runs had are used again, by a run there was and by a new one, in the middle."""
+def test_what_a_run_journals_while_contents_are_swept_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The definitions that only old runs had are used again, by a run there was and by a new
+    one, in the middle.
+    """
     monkeypatch.setattr(reach, "_DELETED", 1)
     with Store.open(tmp_path / "ideas.db") as store, Store.open(tmp_path / "ideas.db") as other:
         other.runs.create("open", kind="plan", caller="", title="", fingerprint="")
@@ -216,7 +248,9 @@ def test_what_a_run_journals_while_contents_are_swept_is_kept(tmp_path: Path, mo
 def test_a_journal_whose_contents_are_gone_is_damaged(store: Store) -> None:
     journal(store, "run", started("tool"))
     run_sql(store.path, "DELETE FROM contents WHERE body LIKE '%tool%'")
-    with pytest.raises(StoreFormatError, match="it is damaged: it names a message or schema that is not there"):
+    with pytest.raises(
+        StoreFormatError, match="it is damaged: it names a message or schema that is not there"
+    ):
         list(store.runs.events("run"))
 
 
@@ -255,7 +289,9 @@ async def test_a_result_of_a_megabyte_is_stored_once(
 
 
 @pytest.mark.parametrize(("mode", "tools"), [("plan", 2), ("solve", 2), ("solve", 26)])
-async def test_a_run_of_five_small_calls_takes_about_three_kilobytes(mode: str, tools: int, tmp_path: Path) -> None:
+async def test_a_run_of_five_small_calls_takes_about_three_kilobytes(
+    mode: str, tools: int, tmp_path: Path
+) -> None:
     """`benchmarks/ideas.py` measures 500 runs; here each table's last page weighs more."""
     path, count = str(tmp_path / "ideas.db"), 100
     sizes: list[int] = []
@@ -269,11 +305,15 @@ async def test_a_run_of_five_small_calls_takes_about_three_kilobytes(mode: str, 
         toolbox.add(tool(name=f"look_{number}", description="x" * 800, read_only=True)(look))
     async with Bridge(Configuration(), store=path, toolbox=toolbox) as bridge:
         for turn in range(count + 1):
-            calls: list[JSON] = [{"_tool": f"look_{n % 2}", "number": turn * 5 + n} for n in range(5)]
+            calls: list[JSON] = [
+                {"_tool": f"look_{n % 2}", "number": turn * 5 + n} for n in range(5)
+            ]
             if mode == "plan":
                 run = await bridge.run_plan({"calls": calls})
             else:
-                run = await bridge.solve(f"Is {turn} open?", tools=[f"look_{n}" for n in range(tools)], mind="turns")
+                run = await bridge.solve(
+                    f"Is {turn} open?", tools=[f"look_{n}" for n in range(tools)], mind="turns"
+                )
                 run.submit(0, {"calls": calls, "output": "yes"})
             await run.result()
             if turn in (0, count):

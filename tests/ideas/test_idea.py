@@ -55,7 +55,10 @@ def test_a_copy_of_an_idea_with_other_parts_has_an_id_of_its_own() -> None:
     request = Request([{"role": "user", "content": "x"}], {"type": "object"}, [], {})
     idea = Idea.of(request, {"output": 1})
     assert idea == Idea(request.context_json, request.schema, {"output": 1})
-    assert (idea.id, idea.request_id) == (Idea(request.context_json, request.schema, {"output": 1}).id, request.id)
+    assert (idea.id, idea.request_id) == (
+        Idea(request.context_json, request.schema, {"output": 1}).id,
+        request.id,
+    )
     other = dataclasses.replace(idea, context=[])
     assert other.id == Idea([], request.schema, {"output": 1}).id
     shown: JSONObject = {"value": 300, "request": 300}
@@ -64,7 +67,8 @@ def test_a_copy_of_an_idea_with_other_parts_has_an_id_of_its_own() -> None:
 
 
 def test_a_big_integer_beside_a_large_float_has_one_id() -> None:
-    # The exact encoder and the fast one write 1e16 differently: an id must not depend on which part needs which.
+    # The exact encoder and the fast one write 1e16 differently: an id must not depend on which
+    # part needs which.
     idea = Idea([{"role": "user", "content": "x"}, 1e16], {"maximum": 2**70}, None)
     whole = encode({"context": idea.context, "schema": idea.schema, "solution": None})
     assert idea.id == hashlib.sha256(whole).hexdigest()
@@ -97,7 +101,13 @@ def test_what_a_mind_was_shown_is_part_of_a_document(store: Store) -> None:
     changed: JSONObject = {**document, "shown": {"value": 1, "request": 32768}}
     with pytest.raises(TamperedIdeaError, match="request: the document says"):
         store.import_idea(changed)
-    odd: list[JSON] = [{"value": 4096.0, "request": 1}, {"value": 1}, {"value": -1, "request": 1}, None, "all"]
+    odd: list[JSON] = [
+        {"value": 4096.0, "request": 1},
+        {"value": 1},
+        {"value": -1, "request": 1},
+        None,
+        "all",
+    ]
     for shown in odd:
         with pytest.raises(IdeaDocumentError, match="shown"):
             store.import_idea({**document, "shown": shown}, checks="nothing")
@@ -105,7 +115,9 @@ def test_what_a_mind_was_shown_is_part_of_a_document(store: Store) -> None:
 
 @pytest.mark.parametrize("length", [64, 65, 500, 3000])
 def test_long_contexts_come_back_in_order(length: int) -> None:
-    context: list[JSON] = [{"type": "data", "kind": f"k{n % 97}", "data": n % 701} for n in range(length)]
+    context: list[JSON] = [
+        {"type": "data", "kind": f"k{n % 97}", "data": n % 701} for n in range(length)
+    ]
     with Store.open(":memory:") as store:
         for end in (length - 3, length - 1, length):
             idea = Idea(context[:end], {}, {"calls": [], "output": None})
@@ -138,7 +150,19 @@ def test_what_is_not_json_is_refused() -> None:
 
 def test_meta_survives_its_json() -> None:
     meta = IdeaMeta(
-        "run", 3, "parent", "model", "m", {"tokens": 7}, "t", "f", "title", "text", ("a", "b"), "done", ("x",)
+        "run",
+        3,
+        "parent",
+        "model",
+        "m",
+        {"tokens": 7},
+        "t",
+        "f",
+        "title",
+        "text",
+        ("a", "b"),
+        "done",
+        ("x",),
     )
     assert IdeaMeta.from_json(meta.to_json()) == meta
     assert IdeaMeta().to_json() == {}
@@ -202,18 +226,26 @@ def test_the_output_schema_is_the_users() -> None:
         None,
         {
             "type": "object",
-            "properties": {"total": {"type": "number"}, "rows": {"type": "array", "items": {"$ref": "#/$defs/row"}}},
+            "properties": {
+                "total": {"type": "number"},
+                "rows": {"type": "array", "items": {"$ref": "#/$defs/row"}},
+            },
             "$defs": {"row": {"type": "object"}},
         },
     )
 
 
-@pytest.mark.parametrize("schema", [None, True, {}, {"properties": 1}, {"properties": {"output": {"type": "null"}}}])
+@pytest.mark.parametrize(
+    "schema", [None, True, {}, {"properties": 1}, {"properties": {"output": {"type": "null"}}}]
+)
 def test_a_schema_that_says_nothing_of_output(schema: JSON) -> None:
     assert function_schemas(Idea([], schema, None)) == (None, None)
 
 
-NODE: JSONObject = {"type": "object", "properties": {"n": {"type": "integer"}, "next": {"$ref": "#/$defs/output_node"}}}
+NODE: JSONObject = {
+    "type": "object",
+    "properties": {"n": {"type": "integer"}, "next": {"$ref": "#/$defs/output_node"}},
+}
 
 
 @pytest.mark.parametrize(
@@ -222,7 +254,10 @@ NODE: JSONObject = {"type": "object", "properties": {"n": {"type": "integer"}, "
         {
             "type": "object",
             "description": "A report",
-            "properties": {"n": {"type": "integer", "description": "How many"}, "rows": {"items": {"type": "string"}}},
+            "properties": {
+                "n": {"type": "integer", "description": "How many"},
+                "rows": {"items": {"type": "string"}},
+            },
             "required": ["n"],
             "additionalProperties": False,
         },
@@ -235,11 +270,19 @@ NODE: JSONObject = {"type": "object", "properties": {"n": {"type": "integer"}, "
     ],
 )
 def test_the_output_schema_comes_back_from_a_composed_one(schema: JSONObject) -> None:
-    send = Tool("send", parameters={"type": "object", "properties": {"to": {"$ref": "#/$defs/a"}}, "$defs": {"a": {}}})
+    send = Tool(
+        "send",
+        parameters={
+            "type": "object",
+            "properties": {"to": {"$ref": "#/$defs/a"}},
+            "$defs": {"a": {}},
+        },
+    )
     composed = solution_schema([send], schema)
     assert "reference" in str(composed["$defs"])
     _, found = function_schemas(Idea([], composed, None))
-    # Composing may rename a definition and say `enum` of one value as `const`; these say nothing that it changes.
+    # Composing may rename a definition and say `enum` of one value as `const`; these say nothing
+    # that it changes.
     assert found is not None
     names = found.get("$defs")
     name = next(iter(names)) if isinstance(names, dict) else ""

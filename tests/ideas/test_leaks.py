@@ -65,7 +65,9 @@ def test_a_token_of_a_known_shape_is_found_wherever_it_stands(store: Store, what
 
 @pytest.mark.parametrize("text", HARMLESS)
 def test_what_only_looks_a_little_like_one_leaves(store: Store, text: str) -> None:
-    assert store.export_idea(store.ideas.save(idea_of(text), IdeaMeta()), caller=SEES_ALL)["context"]
+    assert store.export_idea(store.ideas.save(idea_of(text), IdeaMeta()), caller=SEES_ALL)[
+        "context"
+    ]
 
 
 def test_a_secret_in_a_publication_is_found(store: Store) -> None:
@@ -96,11 +98,19 @@ def test_the_committed_schema_is_that_of_the_code_and_fits_what_is_exported(stor
         assert validator.is_valid(document)
         read_document(document)
     published: JSON = store.export_idea("whole", caller=SEES_ALL)["publication"]
-    bad: list[JSONObject] = [{"ideabridge": 1}, {"id": "x"}, {"other": 1}, {"meta": {"step": -1}}, {"context": {}}]
+    bad: list[JSONObject] = [
+        {"ideabridge": 1},
+        {"id": "x"},
+        {"other": 1},
+        {"meta": {"step": -1}},
+        {"context": {}},
+    ]
     assert isinstance(published, dict)
     bad.append({"publication": {**published, "answer": "never"}})
     for change in bad:
-        assert not validator.is_valid({**store.export_idea("whole", caller=SEES_ALL), **change}), change
+        assert not validator.is_valid({**store.export_idea("whole", caller=SEES_ALL), **change}), (
+            change
+        )
 
 
 def test_a_publication_that_was_changed_is_refused(store: Store) -> None:
@@ -109,16 +119,27 @@ def test_a_publication_that_was_changed_is_refused(store: Store) -> None:
     told = document["publication"]
     assert isinstance(told, dict)
     with pytest.raises(TamperedIdeaError, match="digest: the document says"):
-        store.import_idea({**document, "publication": {**told, "plan": {"calls": [{"_tool": "rm"}]}}})
+        store.import_idea(
+            {**document, "publication": {**told, "plan": {"calls": [{"_tool": "rm"}]}}}
+        )
 
 
 def test_needs_are_told_by_the_calls_by_the_schema_and_by_the_plan() -> None:
-    tools = [Tool(name, parameters={"type": "object"}, module=module) for name, module in (("a", "m"), ("b", None))]
+    tools = [
+        Tool(name, parameters={"type": "object"}, module=module)
+        for name, module in (("a", "m"), ("b", None))
+    ]
     schema = solution_schema(tools, None)
-    solution: JSON = {"calls": [{"_tool": "a"}, {"_tool": "b"}, {"_tool": "c", "_module": "n"}, {"_tool": "a"}, 3]}
+    solution: JSON = {
+        "calls": [{"_tool": "a"}, {"_tool": "b"}, {"_tool": "c", "_module": "n"}, {"_tool": "a"}, 3]
+    }
     assert needs_of(schema, solution) == [Need("a", "m"), Need("b"), Need("c", "n")]
     assert needs_of({}, {}, {"calls": [{"_tool": "d"}]}) == [Need("d")]
     assert [dataclasses.replace(Need("a"), module="m").text, Need("b").text] == ["m/a", "b"]
-    odds: list[JSON] = [None, [], {"properties": {"calls": {"items": {"anyOf": [1, {"$ref": "x"}]}}}}]
+    odds: list[JSON] = [
+        None,
+        [],
+        {"properties": {"calls": {"items": {"anyOf": [1, {"$ref": "x"}]}}}},
+    ]
     for odd in odds:
         assert needs_of(odd, odd) == []

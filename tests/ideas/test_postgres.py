@@ -1,4 +1,6 @@
-"""What only a store in PostgreSQL has: an address, connections that are lost, and writers at the same time."""
+"""What only a store in PostgreSQL has: an address, connections that are lost, and writers
+at the same time.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,13 @@ import pytest
 
 from ideabridge.bridge import Bridge, reading
 from ideabridge.bridge.configuration import ConfigurationError, load_configuration, load_workspace
-from ideabridge.bridge.store.errors import PASSING, StoreAccessError, StoreBusyError, StoreError, StoreVersionError
+from ideabridge.bridge.store.errors import (
+    PASSING,
+    StoreAccessError,
+    StoreBusyError,
+    StoreError,
+    StoreVersionError,
+)
 from ideabridge.bridge.store.idea import Idea, IdeaMeta
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
@@ -44,15 +52,21 @@ def patiently(store: Store, run: str, epoch: int, event: JSONObject) -> None:
             return
 
 
-# -- addresses -------------------------------------------------------------------------------------------------------
+# -- addresses -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("text", "why"),
     [
         ("postgresql://me:secret@db/ideas", "a password does not belong into the configuration"),
-        ("postgresql://db/ideas?password=secret", "a password does not belong into the configuration"),
-        ("postgresql://db/ideas?sslpassword=secret", "a password does not belong into the configuration"),
+        (
+            "postgresql://db/ideas?password=secret",
+            "a password does not belong into the configuration",
+        ),
+        (
+            "postgresql://db/ideas?sslpassword=secret",
+            "a password does not belong into the configuration",
+        ),
         ("postgresql://db/ideas?schema=a;drop", "expected a to z or _"),
         ("postgresql://db/ideas?schema=pg_ideas", "without pg_"),
         ("postgresql://127.0.0.1:1/ideas", "the server cannot be reached"),
@@ -64,7 +78,9 @@ def test_an_address_that_cannot_be_used_says_why(text: str, why: str) -> None:
     assert "secret" not in str(raised.value)
 
 
-def test_a_server_belongs_into_the_users_own_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_belongs_into_the_users_own_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     own = tmp_path / "own.json"
     own.write_text('{"store": "postgresql://db/ideas"}')
     assert load_configuration(own).store == "postgresql://db/ideas"
@@ -104,7 +120,9 @@ def test_a_store_of_a_later_version_is_refused(address: str) -> None:
 
 def test_processes_that_start_together_create_one_schema(address: str) -> None:
     opened: list[Store] = []
-    threads = [threading.Thread(target=lambda: opened.append(Store.open(address))) for _ in range(6)]
+    threads = [
+        threading.Thread(target=lambda: opened.append(Store.open(address))) for _ in range(6)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -119,25 +137,38 @@ def test_processes_that_start_together_create_one_schema(address: str) -> None:
 def test_the_views_are_read_by_sql_alone(address: str) -> None:
     with Store.open(address) as store:
         # More messages than a context holds without lists.
-        idea = Idea([said(f"message {number} {'x' * 200}") for number in range(300)], {"type": "object"}, {"calls": []})
+        idea = Idea(
+            [said(f"message {number} {'x' * 200}") for number in range(300)],
+            {"type": "object"},
+            {"calls": []},
+        )
         store.runs.create("r", kind="solve", caller="local", title="t", fingerprint="f")
         epoch = store.runs.acquire("r", "driver", 10, 0)
         assert epoch is not None
-        begun: JSONObject = {"event": "run_started", "context": [said("word " * 40)], "tools": [], "title": 'a "b" \\'}
+        begun: JSONObject = {
+            "event": "run_started",
+            "context": [said("word " * 40)],
+            "tools": [],
+            "title": 'a "b" \\',
+        }
         store.runs.append("r", epoch, [begun])
         saved = store.ideas.save(idea, IdeaMeta(run="r", step=1, title="t", tags=("a",)))
         publish(store, "name", saved)
-        assert run_sql(address, "SELECT id, run, step, title FROM idea_list") == [(saved, "r", 1, "t")]
+        assert run_sql(address, "SELECT id, run, step, title FROM idea_list") == [
+            (saved, "r", 1, "t")
+        ]
         listed = run_sql(address, "SELECT message FROM idea_messages ORDER BY place")
         assert len(listed) == len(idea.context)
         assert "message 299" in listed[-1][0]
         ((event,),) = run_sql(address, "SELECT event FROM journal WHERE run = 'r'")
-        assert run_sql(address, "SELECT (?1::json)->>'title', (?1::json)#>>'{context,0,content}'", (event,)) == [
-            ('a "b" \\', "word " * 40)
-        ]
+        assert run_sql(
+            address, "SELECT (?1::json)->>'title', (?1::json)#>>'{context,0,content}'", (event,)
+        ) == [('a "b" \\', "word " * 40)]
         assert run_sql(address, "SELECT run, status FROM run_list") == [("r", "running")]
         assert run_sql(address, "SELECT tag, idea FROM tag_list") == [("a", saved)]
-        assert run_sql(address, "SELECT name, idea, live FROM publication_list") == [("name", saved, True)]
+        assert run_sql(address, "SELECT name, idea, live FROM publication_list") == [
+            ("name", saved, True)
+        ]
         assert run_sql(address, "SELECT * FROM call_list") == []
 
 
@@ -155,10 +186,12 @@ def test_nul_and_half_surrogates_in_json_are_kept_and_filtered_by(address: str) 
         assert [one.title for one in store.runs.newest("me")] == ["a\ufffdb"]
 
 
-# -- lost connections ------------------------------------------------------------------------------------------------
+# -- lost connections ------------------------------------------------------------------------------
 
 
-def test_where_connections_are_cut_nothing_acknowledged_is_lost_or_written_twice(address: str) -> None:
+def test_where_connections_are_cut_nothing_acknowledged_is_lost_or_written_twice(
+    address: str,
+) -> None:
     ended = threading.Event()
     cuts = 0
 
@@ -179,10 +212,14 @@ def test_where_connections_are_cut_nothing_acknowledged_is_lost_or_written_twice
             assert epoch is not None
             ready.wait()
             for number in range(400):
-                patiently(store, name, epoch, {"n": number, "text": "x" * 200, "event": "call_finished"})
+                patiently(
+                    store, name, epoch, {"n": number, "text": "x" * 200, "event": "call_finished"}
+                )
                 if number % 20 == 0:
                     with suppress(*PASSING):
-                        store.ideas.save(idea_of(f"{name} {number}"), IdeaMeta(run=name, step=number))
+                        store.ideas.save(
+                            idea_of(f"{name} {number}"), IdeaMeta(run=name, step=number)
+                        )
 
     names = [f"run{number}" for number in range(4)]
     ready = threading.Barrier(len(names) + 1)
@@ -207,8 +244,9 @@ class Proxy:
     """A server's socket whose connections are cut around a commit, on request.
 
     Attributes:
-        cut: "before": the next COMMIT does not reach the server; "after": its answer does not reach the client; "open":
-            it does not reach the server, which notices that the client has gone when it is asked twice what came of it.
+        cut: "before": the next COMMIT does not reach the server; "after": its answer does not reach
+            the client; "open": it does not reach the server, which notices that the client has gone
+            when it is asked twice what came of it.
     """
 
     def __init__(self, target: Path, folder: Path) -> None:
@@ -268,7 +306,9 @@ def proxy(tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[Proxy, st
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_of_a_commit_without_an_answer_the_server_is_asked(proxy: tuple[Proxy, str], when: str) -> None:
+def test_of_a_commit_without_an_answer_the_server_is_asked(
+    proxy: tuple[Proxy, str], when: str
+) -> None:
     cutting, through = proxy
     with Store.open(through) as store:
         store.runs.create("r", kind="plan", caller="", title="", fingerprint="")
@@ -299,7 +339,9 @@ async def test_the_writer_writes_once_whatever_is_cut(proxy: tuple[Proxy, str], 
             for number in range(30):
                 if number % 3 == 0:
                     cutting.cut = when
-                await writer.perform(lambda number=number: store.runs.append("r", epoch, [{"n": number}]))
+                await writer.perform(
+                    lambda number=number: store.runs.append("r", epoch, [{"n": number}])
+                )
         assert [event["n"] for _, event in store.runs.events("r")] == list(range(30))
 
 
@@ -316,12 +358,16 @@ async def test_a_server_that_crashes_and_comes_back_goes_on() -> None:
                 own.stop("immediate")
                 # The event loop is not blocked for longer than it takes to be refused.
                 with pytest.raises(
-                    StoreAccessError, match=r"the server cannot be reached|connection to the server is lost"
+                    StoreAccessError,
+                    match=r"the server cannot be reached|connection to the server is lost",
                 ):
                     store.runs.get("r")
                 done = anyio.Event()
                 writer.write(
-                    lambda: store.runs.append("r", epoch, [{"n": 1}]), lambda _: done.set(), lambda _: None, key="r"
+                    lambda: store.runs.append("r", epoch, [{"n": 1}]),
+                    lambda _: done.set(),
+                    lambda _: None,
+                    key="r",
                 )
                 await anyio.to_thread.run_sync(own.start)
                 with anyio.fail_after(20):
@@ -331,7 +377,7 @@ async def test_a_server_that_crashes_and_comes_back_goes_on() -> None:
         own.close()
 
 
-# -- several writers -------------------------------------------------------------------------------------------------
+# -- several writers -------------------------------------------------------------------------------
 
 
 def test_writers_at_the_same_time_share_contents_and_lose_nothing(address: str) -> None:
@@ -344,7 +390,9 @@ def test_writers_at_the_same_time_share_contents_and_lose_nothing(address: str) 
                 saved[name] = []
                 for number in range(60):
                     shared = [said(f"part {(number + one) % 40}") for one in range(30)]
-                    idea = Idea([*shared, said(f"{name} {number}")], {"type": "object"}, {"calls": []})
+                    idea = Idea(
+                        [*shared, said(f"{name} {number}")], {"type": "object"}, {"calls": []}
+                    )
                     while True:
                         try:
                             saved[name].append(store.ideas.save(idea, IdeaMeta(title=name)))
@@ -374,7 +422,9 @@ def test_writers_at_the_same_time_share_contents_and_lose_nothing(address: str) 
             assert len(store.ideas.search(name, 100, caller=SEES_ALL)) == 60
             for one in saved[name]:
                 assert len(store.ideas.get(one, caller=SEES_ALL).idea.context) == 31
-        versions = [one.version for one in store.publications.versions("shared_name", caller=SEES_ALL)]
+        versions = [
+            one.version for one in store.publications.versions("shared_name", caller=SEES_ALL)
+        ]
         assert versions == list(range(len(versions), 0, -1))
     assert run_sql(address, "SELECT count(*) FROM contents GROUP BY hash HAVING count(*) > 1") == []
     check_server(address)

@@ -65,7 +65,9 @@ def check(path: Path) -> None:
     connection = sqlite3.connect(path)
     assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
-    connection.execute("INSERT INTO publication_words(publication_words) VALUES ('integrity-check')")
+    connection.execute(
+        "INSERT INTO publication_words(publication_words) VALUES ('integrity-check')"
+    )
     connection.close()
 
 
@@ -167,16 +169,20 @@ def test_a_store_opened_twice_keeps_its_locks(tmp_path: Path) -> None:
         store.settings.set("before", b"1")
         with Store.open(path) as second:
             second.settings.set("second", b"1")
-        # Had the second given up the first one's locks, this process would be the only one by the locks, and take the
-        # log away at its end.
-        other = child(path, "with Store.open(sys.argv[1]) as store: store.settings.set('other', b'1')")
+        # Had the second given up the first one's locks, this process would be the only one by the
+        # locks, and take the log away at its end.
+        other = child(
+            path, "with Store.open(sys.argv[1]) as store: store.settings.set('other', b'1')"
+        )
         other.communicate()
         assert other.returncode == 0
         store.settings.set("after", b"1")
         look = child(path, "print(Store.open(sys.argv[1]).settings.get('after'))")
         assert look.communicate()[0] == "b'1'\n"
     with Store.open(path) as store:
-        assert [store.settings.get(key) for key in ("before", "second", "other", "after")] == [b"1"] * 4
+        assert [store.settings.get(key) for key in ("before", "second", "other", "after")] == [
+            b"1"
+        ] * 4
     check(path)
 
 
@@ -198,6 +204,11 @@ sys.stdin.readline()
             process = child(path, body)
             assert process.stdout is not None
             assert process.stdout.readline() == "open\n"
-            modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in tmp_path.glob(f"{path.name}*")}
+            modes = {
+                file.name: stat.S_IMODE(file.stat().st_mode)
+                for file in tmp_path.glob(f"{path.name}*")
+            }
             process.communicate("end\n")
-            assert modes == dict.fromkeys((path.name, f"{path.name}-wal", f"{path.name}-shm"), 0o600)
+            assert modes == dict.fromkeys(
+                (path.name, f"{path.name}-wal", f"{path.name}-shm"), 0o600
+            )

@@ -62,10 +62,14 @@ def append(store: Store, run: str, event: JSONObject) -> None:
     store.runs.release(run, epoch)
 
 
-def old_run(store: Store, run: str, *ideas: Idea, status: str = "done", parent: str | None = None) -> list[str]:
+def old_run(
+    store: Store, run: str, *ideas: Idea, status: str = "done", parent: str | None = None
+) -> list[str]:
     """A run of 2020 that saved ideas; returns their ids."""
     store.runs.create(run, kind="plan", caller="", title=run, fingerprint="", parent=parent)
-    saved = [store.ideas.save(idea, IdeaMeta(run=run, step=step)) for step, idea in enumerate(ideas, 1)]
+    saved = [
+        store.ideas.save(idea, IdeaMeta(run=run, step=step)) for step, idea in enumerate(ideas, 1)
+    ]
     end(store, run, status)
     age(store.path, run, 1)
     return saved
@@ -108,17 +112,25 @@ def check_whole(path: str) -> None:
     with closing(sqlite3.connect(path)) as connection:
         lost = "SELECT count(*) FROM events WHERE id >> 32 NOT IN (SELECT number FROM runs)"
         assert connection.execute(lost).fetchone() == (0,)
-        assert connection.execute("SELECT count(*) FROM sqlite_master WHERE name LIKE '%_new'").fetchone() == (0,)
+        assert connection.execute(
+            "SELECT count(*) FROM sqlite_master WHERE name LIKE '%_new'"
+        ).fetchone() == (0,)
         lost = "SELECT count(*) FROM content_keys WHERE number NOT IN (SELECT number FROM contents)"
         assert connection.execute(lost).fetchone() == (0,)
         lost = """
             SELECT count(*) FROM events JOIN json_tree(events.parts) AS part ON part.type = 'integer'
             WHERE abs(part.value) NOT IN (SELECT number FROM contents)"""
         assert connection.execute(lost).fetchone() == (0,)
-        lost = "SELECT count(*) FROM ideas WHERE solved IS NOT NULL AND solved NOT IN (SELECT number FROM contents)"
+        lost = (
+            "SELECT count(*) FROM ideas WHERE solved IS NOT NULL AND solved NOT IN "
+            "(SELECT number FROM contents)"
+        )
         assert connection.execute(lost).fetchone() == (0,)
         assert connection.execute(USES).fetchall() == connection.execute(HAVING).fetchall()
-        told = "SELECT count(*) FROM idea_messages", "SELECT coalesce(sum(json_array_length(context)), 0) FROM ideas"
+        told = (
+            "SELECT count(*) FROM idea_messages",
+            "SELECT coalesce(sum(json_array_length(context)), 0) FROM ideas",
+        )
         assert connection.execute(told[0]).fetchone() == connection.execute(told[1]).fetchone()
 
 
@@ -149,23 +161,43 @@ RUNS = st.lists(
 
 def family_of(runs: list[Made], one: int) -> set[int]:
     """The runs that stay or go with one."""
-    links = [(n, other) for n, made in enumerate(runs) for other in (made.parent, made.fork) if other is not None]
+    links = [
+        (n, other)
+        for n, made in enumerate(runs)
+        for other in (made.parent, made.fork)
+        if other is not None
+    ]
     found = {one}
     while True:
-        more = found | {a for a, b in links if b in found} | {b for a, b in links if a in found and b < a}
+        more = (
+            found
+            | {a for a, b in links if b in found}
+            | {b for a, b in links if a in found and b < a}
+        )
         if more == found:
             return found
         found = more
 
 
 @settings(deadline=None, max_examples=60)
-@given(runs=RUNS, tagged=st.sets(st.integers(0, 12)), published=st.sets(st.integers(0, 12)), day=st.integers(1, 29))
+@given(
+    runs=RUNS,
+    tagged=st.sets(st.integers(0, 12)),
+    published=st.sets(st.integers(0, 12)),
+    day=st.integers(1, 29),
+)
 def test_what_is_kept_is_whole_and_what_may_go_is_gone(
-    tmp_path_factory: pytest.TempPathFactory, runs: list[Made], tagged: set[int], published: set[int], day: int
+    tmp_path_factory: pytest.TempPathFactory,
+    runs: list[Made],
+    tagged: set[int],
+    published: set[int],
+    day: int,
 ) -> None:
     for n, made in enumerate(runs):
         made.parent = None if made.parent is None or made.parent >= n else made.parent
-        made.fork = None if made.fork is None or made.fork >= n or made.parent is not None else made.fork
+        made.fork = (
+            None if made.fork is None or made.fork >= n or made.parent is not None else made.fork
+        )
     path = tmp_path_factory.mktemp("store") / "ideas.db"
     ideas = {n: idea_of(f"word{n}", f"output {n % 3}") for n in range(13)}
     for n, idea in ideas.items():
@@ -175,13 +207,30 @@ def test_what_is_kept_is_whole_and_what_may_go_is_gone(
         begun: dict[str, JSONObject] = {}
         for n, made in enumerate(runs):
             parent = None if made.parent is None else f"r{made.parent}"
-            old_run(store, f"r{n}", *(ideas[one] for one in made.ideas), status=made.status, parent=parent)
-            # A journal whose tools and messages others have too, and which refers to what ideas hold.
-            listed: list[JSON] = [{"name": f"tool {one}", "description": "x" * 200} for one in made.ideas]
-            begun[f"r{n}"] = {"event": "run_started", "context": [said(f"word{n}")], "tools": listed}
+            old_run(
+                store,
+                f"r{n}",
+                *(ideas[one] for one in made.ideas),
+                status=made.status,
+                parent=parent,
+            )
+            # A journal whose tools and messages others have too, and which refers to
+            # what ideas hold.
+            listed: list[JSON] = [
+                {"name": f"tool {one}", "description": "x" * 200} for one in made.ideas
+            ]
+            begun[f"r{n}"] = {
+                "event": "run_started",
+                "context": [said(f"word{n}")],
+                "tools": listed,
+            }
             append(store, f"r{n}", begun[f"r{n}"])
             if made.fork is not None:
-                run_sql(str(path), "UPDATE runs SET forked_from = ? WHERE id = ?", (f"r{made.fork}", f"r{n}"))
+                run_sql(
+                    str(path),
+                    "UPDATE runs SET forked_from = ? WHERE id = ?",
+                    (f"r{made.fork}", f"r{n}"),
+                )
             age(store.path, f"r{n}", made.day)
         saved = {one for made in runs for one in made.ideas}
         for one in tagged & saved:
@@ -211,7 +260,9 @@ def test_what_is_kept_is_whole_and_what_may_go_is_gone(
             assert {f"r{one}" in left for one in family} == {f"r{n}" in left}
         for run in left:
             assert [one.id for one in store.ideas.of_run(run)] == before[run]
-            assert [event for _, event in store.runs.events(run)][3:] == ([begun[run]] if run in begun else [])
+            assert [event for _, event in store.runs.events(run)][3:] == (
+                [begun[run]] if run in begun else []
+            )
         everything = {one.id for one in store.ideas.page(100).items}
         expected = {last} | {one for run in left for one in before[run]}
         assert everything == expected
@@ -252,7 +303,9 @@ def test_an_idea_of_a_pruned_run_moves_to_another_it_occurred_in(store: Store) -
 
 
 def test_an_idea_saved_without_a_run_does_not_go_with_a_run_that_made_it_too(store: Store) -> None:
-    young, tagged, published, old = (idea_of(text) for text in ("young", "tagged", "published", "old"))
+    young, tagged, published, old = (
+        idea_of(text) for text in ("young", "tagged", "published", "old")
+    )
     store.ideas.save(young, IdeaMeta())
     for idea in (tagged, published, old):
         store.ideas.save(idea, IdeaMeta(time="2020-01-01T00:00:00.000+00:00"))
@@ -260,12 +313,16 @@ def test_an_idea_saved_without_a_run_does_not_go_with_a_run_that_made_it_too(sto
     publish(store, "published", published.id)
     for step, idea in enumerate((tagged, published, old), 1):
         # As an import does whose run is of another store.
-        store.ideas.save(idea, IdeaMeta(run="elsewhere", step=step, time="2020-01-01T00:00:00.000+00:00"))
+        store.ideas.save(
+            idea, IdeaMeta(run="elsewhere", step=step, time="2020-01-01T00:00:00.000+00:00")
+        )
     old_run(store, "here", young, old)
     newest(store)
     pruned = store.prune(store.prunable(before="2021-01-01"))
     assert (pruned.runs, pruned.ideas) == (1, 1)
-    assert [store.ideas.get(one.id, caller=SEES_ALL).meta.run for one in (young, tagged, published)] == [None] * 3
+    assert [
+        store.ideas.get(one.id, caller=SEES_ALL).meta.run for one in (young, tagged, published)
+    ] == [None] * 3
     assert [store.ideas.runs_of(one.id) for one in (young, tagged, published)] == [[], [], []]
     with pytest.raises(UnknownIdeaError):
         store.ideas.get(old.id, caller=SEES_ALL)
@@ -274,14 +331,18 @@ def test_an_idea_saved_without_a_run_does_not_go_with_a_run_that_made_it_too(sto
 
 
 def test_a_message_that_reads_as_a_list_of_messages_takes_none_of_them_away(store: Store) -> None:
-    # The schema and this message have the first two rows, the messages of the long context the next.
+    # The schema and this message have the first two rows, the messages of the long
+    # context the next.
     stretches, _ = contents.stretches_of(list(range(3, 203)))
     hostile = Idea([list[JSON](stretches[0])], {}, 1)
     long = Idea([said(f"part {number}") for number in range(200)], {}, 2)
     for idea in (hostile, long, idea_of("newest")):
         store.ideas.save(idea, IdeaMeta())
     assert store.prune(store.prunable(before="2021-01-01")).contents == 0
-    assert [store.ideas.get(one.id, caller=SEES_ALL).idea for one in (hostile, long)] == [hostile, long]
+    assert [store.ideas.get(one.id, caller=SEES_ALL).idea for one in (hostile, long)] == [
+        hostile,
+        long,
+    ]
 
 
 def test_what_is_kept_beside_a_run_goes_with_it(store: Store) -> None:
@@ -294,14 +355,18 @@ def test_what_is_kept_beside_a_run_goes_with_it(store: Store) -> None:
     store.prune(store.prunable(before="2020-01-10"))
     assert kept(store) == {"newest", "other"}
     left = [
-        key for key in ("save_as.gone", "sampled.gone", "sampled.other", "request_state_key") if store.settings.get(key)
+        key
+        for key in ("save_as.gone", "sampled.gone", "sampled.other", "request_state_key")
+        if store.settings.get(key)
     ]
     assert left == ["sampled.other", "request_state_key"]
 
 
 def test_ideas_without_a_run_are_pruned_by_when_they_were_saved(store: Store) -> None:
     store.ideas.save(idea_of("old"), IdeaMeta(time="2020-05-01T00:00:00.000+00:00"))
-    store.ideas.save(idea_of("elsewhere"), IdeaMeta(time="2020-05-01T00:00:00.000+00:00", run="far"))
+    store.ideas.save(
+        idea_of("elsewhere"), IdeaMeta(time="2020-05-01T00:00:00.000+00:00", run="far")
+    )
     young = store.ideas.save(idea_of("young"), IdeaMeta())
     last = newest(store)
     found = store.prunable(before="2021-01-01")
@@ -366,10 +431,16 @@ def between(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], object]]:
     return work
 
 
-def test_others_save_and_search_between_all_its_transactions(store: Store, between: list[Callable[[], object]]) -> None:
+def test_others_save_and_search_between_all_its_transactions(
+    store: Store, between: list[Callable[[], object]]
+) -> None:
     long = [said(f"part {number}") for number in range(200)]
     for number in range(100):
-        old_run(store, f"r{number}", Idea([*long, said(f"old {number}")], {"type": "object"}, {"calls": []}))
+        old_run(
+            store,
+            f"r{number}",
+            Idea([*long, said(f"old {number}")], {"type": "object"}, {"calls": []}),
+        )
     saved: list[Idea] = []
     with Store.open(store.path) as other:
         # It remembers the rows of all messages, which are to go.
@@ -381,7 +452,9 @@ def test_others_save_and_search_between_all_its_transactions(store: Store, betwe
 
         def disturb() -> None:
             place = len(saved)
-            saved.append(Idea([*long[place % 50 :], said(f"new{place}")], {"type": "object", "n": place}, {}))
+            saved.append(
+                Idea([*long[place % 50 :], said(f"new{place}")], {"type": "object", "n": place}, {})
+            )
             other.ideas.save(saved[-1], IdeaMeta())
             assert len(other.ideas.search(f"new{place}", caller=SEES_ALL)) == 1
             assert all(
@@ -404,7 +477,10 @@ def test_others_save_and_search_between_all_its_transactions(store: Store, betwe
 
 @pytest.mark.parametrize("cut_off", [0, 1, 4, 9])
 def test_two_prunings_at_once_leave_the_store_whole(
-    tmp_path: Path, between: list[Callable[[], object]], monkeypatch: pytest.MonkeyPatch, cut_off: int
+    tmp_path: Path,
+    between: list[Callable[[], object]],
+    monkeypatch: pytest.MonkeyPatch,
+    cut_off: int,
 ) -> None:
     monkeypatch.setattr(search, "BATCH", 4)
     monkeypatch.setattr(pruning, "_TOGETHER", 5)
@@ -419,7 +495,9 @@ def test_two_prunings_at_once_leave_the_store_whole(
             assert len(one.ideas.search("old", 100, caller=SEES_ALL)) == 12
             count = itertools.count(0)
 
-            def meanwhile(place: int = place, other: Store = other, count: Iterator[int] = count) -> None:
+            def meanwhile(
+                place: int = place, other: Store = other, count: Iterator[int] = count
+            ) -> None:
                 now = next(count)
                 if now == place:
                     with contextlib.suppress(KeyboardInterrupt):
@@ -467,7 +545,9 @@ print(len(store.ideas.get(store.ideas.page(1).items[0].id, caller=SEES_ALL).idea
         assert pruned.contents > 100
         idea, count = process.communicate("go\n")[0].split()
         assert (process.returncode, count) == (0, "100")
-        assert store.ideas.get(idea, caller=SEES_ALL).idea.context == [said(f"shared {n}") for n in range(100)]
+        assert store.ideas.get(idea, caller=SEES_ALL).idea.context == [
+            said(f"shared {n}") for n in range(100)
+        ]
     check(path)
 
 
@@ -491,7 +571,10 @@ def test_a_pruning_that_is_killed_leaves_the_store_whole(tmp_path: Path, place: 
     path = tmp_path / "ideas.db"
     with Store.open(path) as store:
         for number in range(100):
-            ideas = [Idea([said(f"m{number} {step} {n}") for n in range(8)], {}, step) for step in range(2)]
+            ideas = [
+                Idea([said(f"m{number} {step} {n}") for n in range(8)], {}, step)
+                for step in range(2)
+            ]
             old_run(store, f"r{number}", *ideas)
         for number in range(20):
             store.runs.create(f"young{number}", kind="plan", caller="", title="", fingerprint="")
@@ -506,7 +589,10 @@ def test_a_pruning_that_is_killed_leaves_the_store_whole(tmp_path: Path, place: 
         left = kept(store)
         for run in left:
             assert len(list(store.runs.events(run))) == 3
-            assert [store.ideas.get(one.id, caller=SEES_ALL).idea.context for one in store.ideas.of_run(run)]
+            assert [
+                store.ideas.get(one.id, caller=SEES_ALL).idea.context
+                for one in store.ideas.of_run(run)
+            ]
         assert {hit.meta.run for hit in store.ideas.search("young", 100, caller=SEES_ALL)} == {
             f"young{n}" for n in range(20)
         }
@@ -521,7 +607,9 @@ def test_a_pruning_that_is_killed_leaves_the_store_whole(tmp_path: Path, place: 
     check_whole(str(path))
 
 
-async def test_what_is_published_answers_and_can_be_lifted_again_after_a_pruning(tmp_path: Path) -> None:
+async def test_what_is_published_answers_and_can_be_lifted_again_after_a_pruning(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "ideas.db"
     calls: list[JSON] = [{"_tool": "count", "items": "†input.text", "_outputPath": "n"}]
     async with Bridge(Configuration(), store=path) as bridge:
@@ -548,7 +636,9 @@ async def test_what_is_published_answers_and_can_be_lifted_again_after_a_pruning
             await bridge.run(runs[0])
 
 
-def test_the_command_line_shows_asks_and_prunes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line_shows_asks_and_prunes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "a.sqlite"
     with Store.open(path) as store:
         old_run(store, "gone", idea_of("gone"))
@@ -582,16 +672,22 @@ def test_an_idea_that_moves_to_another_run_is_listed_as_it_is_there(store: Store
     end(store, "later")
     newest(store)
     assert store.prune(store.prunable(before="2021-01-01")).runs == 1
-    assert [one.id for one in store.ideas.page(chosen=IdeaFilter(outcome="failed", mind="model")).items] == [idea]
+    assert [
+        one.id for one in store.ideas.page(chosen=IdeaFilter(outcome="failed", mind="model")).items
+    ] == [idea]
     assert store.ideas.page(chosen=IdeaFilter(outcome="done", until="2021-01-01")).items == []
     assert [one.id for one in store.ideas.page(run="later").items] == [idea]
     check_whole(store.path)
 
 
 @pytest.mark.parametrize("indexed", [True, False])
-def test_a_step_that_another_run_made_too_has_the_tools_of_that_run(store: Store, indexed: bool) -> None:
+def test_a_step_that_another_run_made_too_has_the_tools_of_that_run(
+    store: Store, indexed: bool
+) -> None:
     def calling(tool: str) -> Idea:
-        return Idea([said(tool)], {}, {"calls": [{"_tool": tool, "_module": "here"}], "output": None})
+        return Idea(
+            [said(tool)], {}, {"calls": [{"_tool": tool, "_module": "here"}], "output": None}
+        )
 
     looks, sends = calling("look"), calling("send")
     old_run(store, "gone", looks, calling("gone"))

@@ -35,7 +35,9 @@ def test_versions_count_on_and_nothing_is_overwritten(store: Store) -> None:
     assert (first.version, first.live) == (1, True)
     assert publish(store, "name", ideas[1]).version == 2
     store.publications.unpublish("name")
-    with pytest.raises(UnknownPublicationError, match="not published any more; its last version was 2"):
+    with pytest.raises(
+        UnknownPublicationError, match="not published any more; its last version was 2"
+    ):
         store.publications.get("name", caller=SEES_ALL)
     with pytest.raises(UnknownPublicationError):
         store.publications.unpublish("name")
@@ -52,7 +54,9 @@ def test_versions_count_on_and_nothing_is_overwritten(store: Store) -> None:
     assert store.ideas.page().items[1].names == ()
 
 
-def test_a_name_uses_its_current_evidence_and_a_version_that_of_its_publication(store: Store) -> None:
+def test_a_name_uses_its_current_evidence_and_a_version_that_of_its_publication(
+    store: Store,
+) -> None:
     idea = store.ideas.save(idea_of("x"), IdeaMeta())
     literal: JSONObject = {"at": ["calls", "0", "n"], "by": ["†input.a", "†input.b"]}
     plan: JSONObject = {"calls": [{"_tool": "t", "n": 1}], "explained": [literal], "seen": {}}
@@ -70,20 +74,30 @@ def test_a_name_uses_its_current_evidence_and_a_version_that_of_its_publication(
 
     def add(run: str, value: int, a: int, b: int, kind: Kind = "person") -> JSONObject | None:
         at = ("calls", "0", "n")
-        record = Record(run, "local", kind, "2026-11-22T00:00:00Z", {at: value}, {"†input.a": a, "†input.b": b})
+        record = Record(
+            run, "local", kind, "2026-11-22T00:00:00Z", {at: value}, {"†input.a": a, "†input.b": b}
+        )
         before = store.publications.catalogue_version()
-        found = store.publications.add_evidence("taught", 1, lambda told, known: teach(told, known, record))
+        found = store.publications.add_evidence(
+            "taught", 1, lambda told, known: teach(told, known, record)
+        )
         kept = [one["run"] for one in store.publications.evidence("taught", 1, caller=SEES_ALL)]
         assert (run in kept) == (store.publications.catalogue_version() > before)
         return found.learned
 
     unchanged: JSONObject = {"explained": [literal], "seen": {}}
     assert add("asked a mind", 2, 1, 2, "assistant") == unchanged
-    learned: JSONObject = {"explained": [{"at": ["calls", "0", "n"], "by": ["†input.b"]}], "seen": {}}
+    learned: JSONObject = {
+        "explained": [{"at": ["calls", "0", "n"], "by": ["†input.b"]}],
+        "seen": {},
+    }
     assert add("one", 2, 1, 2) == learned
     assert add("the same data again", 2, 1, 2) == learned
 
-    assert [one["run"] for one in store.publications.evidence("taught", 1, caller=SEES_ALL)] == ["asked a mind", "one"]
+    assert [one["run"] for one in store.publications.evidence("taught", 1, caller=SEES_ALL)] == [
+        "asked a mind",
+        "one",
+    ]
     assert store.publications.evidence("other", 1, caller=SEES_ALL) == []
     assert store.publications.named("taught", caller=SEES_ALL).learned == learned
     assert store.publications.page(caller=SEES_ALL).items[1].learned == learned
@@ -94,7 +108,10 @@ def test_a_name_uses_its_current_evidence_and_a_version_that_of_its_publication(
     assert pinned.learned == learned
     assert store.publications.get("taught", 1, caller=SEES_ALL).plan == {**plan, "pins": []}
     store.publications.unpublish("taught")
-    assert add("later", 9, 8, 9) == {"explained": [{**literal, "by": ["†input.b"], "runs": 2}], "seen": {}}
+    assert add("later", 9, 8, 9) == {
+        "explained": [{**literal, "by": ["†input.b"], "runs": 2}],
+        "seen": {},
+    }
     with pytest.raises(UnknownPublicationError, match="version 1, not 2"):
         store.publications.add_evidence("taught", 2, lambda told, known: None)
 
@@ -115,8 +132,18 @@ def test_a_publication_is_kept_whole(store: Store) -> None:
         owner="me",
     )
     assert store.publications.get("whole", caller=SEES_ALL) == told
-    assert (told.input_schema, told.output_schema, told.plan, told.recorded) == (schema, {}, {"calls": []}, [1, None])
-    assert (told.owner, told.annotations, told.answer, told.idea_id) == ("me", {"title": "t"}, "plan", idea)
+    assert (told.input_schema, told.output_schema, told.plan, told.recorded) == (
+        schema,
+        {},
+        {"calls": []},
+        [1, None],
+    )
+    assert (told.owner, told.annotations, told.answer, told.idea_id) == (
+        "me",
+        {"title": "t"},
+        "plan",
+        idea,
+    )
 
 
 def test_publications_that_cannot_be(store: Store) -> None:
@@ -128,7 +155,13 @@ def test_publications_that_cannot_be(store: Store) -> None:
         publish(store, "name", "0" * 64)
     with pytest.raises(PublicationContentError, match="plan"):
         store.publications.publish(
-            "a", idea, description="", answer="plan", input_schema=None, output_schema=None, annotations={}
+            "a",
+            idea,
+            description="",
+            answer="plan",
+            input_schema=None,
+            output_schema=None,
+            annotations={},
         )
     publish(store, "mine", idea, owner="me")
     with pytest.raises(NameTakenError):
@@ -171,7 +204,9 @@ def test_the_catalogue_version_grows_with_publications_only(store: Store) -> Non
 
 
 def test_a_published_idea_travels(store: Store) -> None:
-    idea = store.ideas.save(idea_of("x"), IdeaMeta(run="r", step=2, title="t", tools=("a",), usage={"tokens": 3}))
+    idea = store.ideas.save(
+        idea_of("x"), IdeaMeta(run="r", step=2, title="t", tools=("a",), usage={"tokens": 3})
+    )
     publish(store, "traveller", idea, description="far")
     document = store.export_idea("traveller", caller=SEES_ALL)
     with Store.open(":memory:") as other:
@@ -184,7 +219,10 @@ def test_a_published_idea_travels(store: Store) -> None:
         # The author's words, then ours.
         assert arrived.description.startswith("far. ")
         assert "Imported: " in arrived.description
-        assert other.ideas.get(idea, caller=SEES_ALL).meta == store.ideas.get(idea, caller=SEES_ALL).meta
+        assert (
+            other.ideas.get(idea, caller=SEES_ALL).meta
+            == store.ideas.get(idea, caller=SEES_ALL).meta
+        )
         other.runs.create("s", kind="plan", caller="", title="", fingerprint="")
         joiner = Idea([], {}, None)
         store.ideas.save(joiner, IdeaMeta(run="s", step=9))
@@ -196,7 +234,9 @@ def test_a_published_idea_travels(store: Store) -> None:
 
 
 def test_a_document_may_say_that_it_has_no_publication(store: Store) -> None:
-    document = store.export_idea(store.ideas.save(idea_of("x"), IdeaMeta(title="t")), caller=SEES_ALL)
+    document = store.export_idea(
+        store.ideas.save(idea_of("x"), IdeaMeta(title="t")), caller=SEES_ALL
+    )
     assert read_document({**document, "publication": None}, "idea").publication is None
 
 
@@ -219,10 +259,16 @@ def test_documents_that_are_wrong_say_where(store: Store) -> None:
             {**good, "publication": {"name": "a", "answer": "plan", "version": 1.0}},
             "publication.version: found 1.0, expected an integer",
         ),
-        ({**good, "meta": {"step": 2**70}}, "meta.step: found 1180591620717411303424, expected at most 2147483647"),
+        (
+            {**good, "meta": {"step": 2**70}},
+            "meta.step: found 1180591620717411303424, expected at most 2147483647",
+        ),
         ({**good, "meta": {"tools": ["a", 1]}}, "meta.tools.1: found 1, expected text"),
         ({**good, "meta": {"secret": "x"}}, 'meta.secret: found "x", expected no property'),
-        ({**good, "publication": {"name": "a"}}, "publication.answer: found nothing, expected one of"),
+        (
+            {**good, "publication": {"name": "a"}},
+            "publication.answer: found nothing, expected one of",
+        ),
         (
             {**good, "publication": {"name": "a", "answer": "never"}},
             'publication.answer: found "never", expected one of',
@@ -244,7 +290,13 @@ def test_documents_that_are_wrong_say_where(store: Store) -> None:
 @pytest.mark.parametrize("part", ["id", "request", "context", "schema", "solution"])
 def test_tampered_documents_are_refused(store: Store, part: str) -> None:
     document = store.export_idea(store.ideas.save(idea_of("x"), IdeaMeta()), caller=SEES_ALL)
-    changed: JSONObject = {"context": ["y"], "schema": {}, "solution": None, "id": "0" * 64, "request": "0" * 64}
+    changed: JSONObject = {
+        "context": ["y"],
+        "schema": {},
+        "solution": None,
+        "id": "0" * 64,
+        "request": "0" * 64,
+    }
     document[part] = changed[part]
     with pytest.raises(TamperedIdeaError, match="changed after export"):
         store.import_idea(document)
@@ -270,10 +322,19 @@ def test_a_caller_finds_its_own_and_what_is_shared_with_it(store: Store) -> None
     """One rule for runs, ideas, versions and evidence."""
     for run, caller in (("run_a", "a"), ("run_b", "b")):
         store.runs.create(run, kind="plan", caller=caller, title=run, fingerprint="")
-    idea = store.ideas.save(idea_of("of a"), IdeaMeta(run="run_a", step=1, title="of a", tags=("secret",)))
+    idea = store.ideas.save(
+        idea_of("of a"), IdeaMeta(run="run_a", step=1, title="of a", tags=("secret",))
+    )
     for _ in range(2):
         publish(store, "noted", idea, owner="a")
-    record: JSONObject = {"run": "run_a", "by": "a", "kind": "person", "time": "", "values": [], "view": None}
+    record: JSONObject = {
+        "run": "run_a",
+        "by": "a",
+        "kind": "person",
+        "time": "",
+        "values": [],
+        "view": None,
+    }
     store.publications.add_evidence("noted", 2, lambda _published, _records: Evidence(record, {}))
 
     for ref in ("noted", "noted@1", "run_a", idea, idea[:6]):

@@ -1,4 +1,6 @@
-"""The store read, and written beside, by programs that know nothing of ours: the command line of sqlite-utils."""
+"""The store read, and written beside, by programs that know nothing of ours: the command line
+of sqlite-utils.
+"""
 
 import json
 import subprocess
@@ -21,7 +23,9 @@ PROGRAM: Final = Path(sys.executable).parent / "sqlite-utils"
 
 def utils(*words: str) -> list[dict[str, JSON]]:
     """What sqlite-utils prints."""
-    done = subprocess.run(preloaded.python(PROGRAM, *words), capture_output=True, check=True, text=True)
+    done = subprocess.run(
+        preloaded.python(PROGRAM, *words), capture_output=True, check=True, text=True
+    )
     rows: list[dict[str, JSON]] = json.loads(done.stdout) if done.stdout.startswith("[") else []
     return rows
 
@@ -36,22 +40,29 @@ def test_lists_messages_and_words_are_read_by_sql_alone(file_store: Store) -> No
     publish(file_store, "sums", first, description="adds")
     end(file_store, "run")
     assert len(file_store.ideas.search("sums", caller=SEES_ALL)) == 1
-    counts = {str(row["table"]): row["count"] for row in utils("tables", file_store.path, "--counts")}
+    counts = {
+        str(row["table"]): row["count"] for row in utils("tables", file_store.path, "--counts")
+    }
     assert (counts["ideas"], counts["runs"], counts["events"]) == (2, 1, 3)
-    listed = utils("rows", file_store.path, "idea_list", "--order", "number", "-c", "id", "-c", "title")
+    listed = utils(
+        "rows", file_store.path, "idea_list", "--order", "number", "-c", "id", "-c", "title"
+    )
     assert listed[0] == {"id": first, "title": "Sums"}
     where = ["--where", "idea_number = 1", "--order", "place"]
     messages = utils("rows", file_store.path, "idea_messages", *where)
     assert [json.loads(str(row["message"])) for row in messages] == long
-    assert [row["event"] for row in utils("rows", file_store.path, "journal", "--where", "sequence = 2")] == [
-        '{"n":1,"run":"run"}'
-    ]
+    assert [
+        row["event"] for row in utils("rows", file_store.path, "journal", "--where", "sequence = 2")
+    ] == ['{"n":1,"run":"run"}']
     assert [row["status"] for row in utils("rows", file_store.path, "run_list")] == ["done"]
-    assert utils("rows", file_store.path, "call_list") == [{"idea": first, "tool": "add", "module": ""}]
+    assert utils("rows", file_store.path, "call_list") == [
+        {"idea": first, "tool": "add", "module": ""}
+    ]
     assert [row["tag"] for row in utils("rows", file_store.path, "tag_list")] == ["kept"]
     assert [row["live"] for row in utils("rows", file_store.path, "publication_list")] == [1]
     words = (
-        "SELECT idea_list.title FROM idea_words JOIN idea_list ON idea_list.number = idea_words.rowid "
+        "SELECT idea_list.title FROM idea_words JOIN idea_list "
+        "ON idea_list.number = idea_words.rowid "
         "WHERE idea_words MATCH 'word' ORDER BY rank"
     )
     assert utils("query", file_store.path, words) == [{"title": "Other"}]
@@ -62,11 +73,19 @@ def test_what_others_add_to_the_store_keeps_up_and_hinders_nothing(file_store: S
     # Search tables with triggers on ours, a view and an index of their own.
     utils("enable-fts", file_store.path, "contents", "body", "--create-triggers")
     utils("enable-fts", file_store.path, "runs", "title", "--create-triggers")
-    utils("create-view", file_store.path, "mine", "SELECT title FROM idea_list WHERE outcome = 'done'")
-    words = "SELECT idea_list.title FROM idea_words JOIN idea_list ON idea_list.number = idea_words.rowid"
+    utils(
+        "create-view", file_store.path, "mine", "SELECT title FROM idea_list WHERE outcome = 'done'"
+    )
+    words = (
+        "SELECT idea_list.title FROM idea_words JOIN idea_list "
+        "ON idea_list.number = idea_words.rowid"
+    )
     utils("create-view", file_store.path, "worded", words)
     utils("create-index", file_store.path, "runs", "title")
-    ideas = [Idea([said(f"message {n} {part}") for part in range(70)], {"n": n}, {"n": n}) for n in range(20)]
+    ideas = [
+        Idea([said(f"message {n} {part}") for part in range(70)], {"n": n}, {"n": n})
+        for n in range(20)
+    ]
     for number, idea in enumerate(ideas):
         old_run(file_store, f"run{number}", idea)
     newest(file_store)
@@ -78,7 +97,9 @@ def test_what_others_add_to_the_store_keeps_up_and_hinders_nothing(file_store: S
     file_store.prune(file_store.prunable(before="2021-01-01"))
     assert utils("search", file_store.path, "runs", "run7") == []
     assert utils("search", file_store.path, "contents", "message") == []
-    assert [hit.meta.title for hit in file_store.ideas.search("before", caller=SEES_ALL)] == ["before"]
+    assert [hit.meta.title for hit in file_store.ideas.search("before", caller=SEES_ALL)] == [
+        "before"
+    ]
     assert utils("rows", file_store.path, "mine") == []
     assert {"title": "before"} in utils("rows", file_store.path, "worded")
     with Store.open(file_store.path) as again:
@@ -90,9 +111,13 @@ def test_what_others_add_to_the_store_keeps_up_and_hinders_nothing(file_store: S
 def test_the_views_are_filled_when_a_store_nobody_has_searched_is_closed(tmp_path: Path) -> None:
     path = str(tmp_path / "fresh.db")
     with Store.open(path) as store:
-        number = store.ideas.save(Idea([said("word")], {}, {"calls": [{"_tool": "add"}]}), IdeaMeta(title="Sums"))
+        number = store.ideas.save(
+            Idea([said("word")], {}, {"calls": [{"_tool": "add"}]}), IdeaMeta(title="Sums")
+        )
     assert utils("rows", path, "call_list") == [{"idea": number, "tool": "add", "module": ""}]
-    assert utils("query", path, "SELECT rowid FROM idea_words WHERE idea_words MATCH 'word'") == [{"rowid": 1}]
+    assert utils("query", path, "SELECT rowid FROM idea_words WHERE idea_words MATCH 'word'") == [
+        {"rowid": 1}
+    ]
 
 
 def test_closing_does_not_wait_for_a_store_that_another_process_locks(tmp_path: Path) -> None:
@@ -103,4 +128,6 @@ def test_closing_does_not_wait_for_a_store_that_another_process_locks(tmp_path: 
         store.close()
         assert time.monotonic() - began < 2
     # The other one indexed what was left.
-    assert utils("query", store.path, "SELECT rowid FROM idea_words WHERE idea_words MATCH 'first'") == [{"rowid": 1}]
+    assert utils(
+        "query", store.path, "SELECT rowid FROM idea_words WHERE idea_words MATCH 'first'"
+    ) == [{"rowid": 1}]

@@ -1,4 +1,6 @@
-"""Stored and exported plans with removed kinds of explanations: they go on with the same values, or they ask."""
+"""Stored and exported plans with removed kinds of explanations: they go on with the same
+values, or they ask.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,13 @@ def note(text: str, day: str) -> str:
 
 TOOLS = Toolbox(people, note)
 
-TITLE: JSON = {"join": [{"constant": "Dear "}, {"convert": "†results.0.0.name", "by": ["word", 0]}, "†input.city"]}
+TITLE: JSON = {
+    "join": [
+        {"constant": "Dear "},
+        {"convert": "†results.0.0.name", "by": ["word", 0]},
+        "†input.city",
+    ]
+}
 OLDEST: JSON = {"item_of": "†results.0", "largest": "age", "take": ["name"]}
 SHIFTED: JSON = {"convert": "†input.day", "by": ["date", "%Y-%m-%d", "%d/%m/%Y", 7]}
 DAY: JSON = {
@@ -148,7 +156,10 @@ async def test_a_stored_plan_goes_on_with_the_same_values(kind: Any, tmp_path: P
 
 
 def test_what_has_no_removed_kind_stays_as_it_is() -> None:
-    plan: JSONObject = {"calls": [{"_tool": "people", "city": "Rome"}], "explained": [{"at": ["calls", "0", "city"]}]}
+    plan: JSONObject = {
+        "calls": [{"_tool": "people", "city": "Rome"}],
+        "explained": [{"at": ["calls", "0", "city"]}],
+    }
     assert converted(plan).plan is plan
 
 
@@ -156,12 +167,22 @@ def test_all_that_names_a_place_moves() -> None:
     plan: JSONObject = {
         "calls": [
             {"_tool": "a", "x": "old"},
-            {"_tool": "b", "x": ["†results.0.id || †results.0.key"], "_imports": ["results.0"], "_outputPath": "y"},
+            {
+                "_tool": "b",
+                "x": ["†results.0.id || †results.0.key"],
+                "_imports": ["results.0"],
+                "_outputPath": "y",
+            },
         ],
         "output": "†results.1",
         "explained": [
             {"at": ["calls", "0", "x"], "by": [{"all_of": "†input.n", "take": ["name"]}]},
-            {"at": ["output"], "by": [{"item_of": "†results.1", "where": {"k": "†results.0"}, "take": ["results"]}]},
+            {
+                "at": ["output"],
+                "by": [
+                    {"item_of": "†results.1", "where": {"k": "†results.0"}, "take": ["results"]}
+                ],
+            },
         ],
         "seen": {"†results.0": {}},
         "watch": {"1": ["†results.0"]},
@@ -172,13 +193,25 @@ def test_all_that_names_a_place_moves() -> None:
     assert found["calls"] == [
         {"_tool": "compute", "code": code, "input_": "†input"},
         {"_tool": "a", "x": "old"},
-        {"_tool": "b", "x": ["†results.1.id || †results.1.key"], "_imports": ["†results.1"], "_outputPath": "y"},
+        {
+            "_tool": "b",
+            "x": ["†results.1.id || †results.1.key"],
+            "_imports": ["†results.1"],
+            "_outputPath": "y",
+        },
     ]
     assert found["explained"] == [
         {"at": ["calls", "1", "x"], "by": ["†results.0.0"]},
-        {"at": ["output"], "by": [{"item_of": "†results.2", "where": {"k": "†results.1"}, "take": ["results"]}]},
+        {
+            "at": ["output"],
+            "by": [{"item_of": "†results.2", "where": {"k": "†results.1"}, "take": ["results"]}],
+        },
     ]
-    assert (found["output"], found["seen"], found["watch"]) == ("†results.2", {"†results.1": {}}, {"2": ["†results.1"]})
+    assert (found["output"], found["seen"], found["watch"]) == (
+        "†results.2",
+        {"†results.1": {}},
+        {"2": ["†results.1"]},
+    )
     assert (found["decisions"], "strict" in found) == ([2], False)
 
 
@@ -207,7 +240,10 @@ async def test_what_is_no_expression_asks_and_is_never_silently_the_recorded_val
 
 async def test_a_call_that_had_a_test_asks() -> None:
     calls: list[JSON] = [{"_tool": "note", "text": "†input.city", "day": "†input.day"}]
-    test: JSONObject = {"at": ["calls", "0", "_when"], "by": [{"test": "†input.city", "equals": "Oslo"}]}
+    test: JSONObject = {
+        "at": ["calls", "0", "_when"],
+        "by": [{"test": "†input.city", "equals": "Oslo"}],
+    }
     [why] = await asked_by({"calls": calls, "output": "†results.0", "explained": [test]})
     assert why.startswith("calls.0: it was called after results had been seen")
 

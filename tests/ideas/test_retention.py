@@ -9,7 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from ideabridge.bridge.configuration import Configuration, ConfigurationError, load_workspace, parse_configuration
+from ideabridge.bridge.configuration import (
+    Configuration,
+    ConfigurationError,
+    load_workspace,
+    parse_configuration,
+)
 from ideabridge.bridge.store.errors import PruningStoppedError
 from ideabridge.bridge.store.idea import IdeaMeta
 from ideabridge.bridge.store.pruning import DAY, Bounds, told_of
@@ -57,7 +62,9 @@ def test_old_runs_go_a_week_after_it_was_said(store: Store) -> None:
     assert retention.due(NOW).runs == 1
     said = retention.round(NOW, "server")
     assert said == ("found", 1)
-    assert told_of(said).startswith("up to 1 old run will be deleted in 7 days, unless published or tagged; ")
+    assert told_of(said).startswith(
+        "up to 1 old run will be deleted in 7 days, unless published or tagged; "
+    )
     assert retention.round(NOW + 6 * DAY, "another server") == ("none", 0)
     due = retention.due(NOW + DAY)
     assert (due.runs, due.deletes, due.at) == (1, True, pytest.approx(NOW + 7 * DAY))
@@ -70,8 +77,13 @@ def test_old_runs_go_a_week_after_it_was_said(store: Store) -> None:
     check_whole(store.path)
 
 
-def test_what_is_published_tagged_unfinished_or_part_of_something_younger_stays(store: Store) -> None:
-    saved = {name: old_run(store, name, idea_of(name))[0] for name in ("published", "tagged", "plain", "parent")}
+def test_what_is_published_tagged_unfinished_or_part_of_something_younger_stays(
+    store: Store,
+) -> None:
+    saved = {
+        name: old_run(store, name, idea_of(name))[0]
+        for name in ("published", "tagged", "plain", "parent")
+    }
     publish(store, "name", saved["published"])
     store.ideas.tag(saved["tagged"], ["mine"])
     old_run(store, "waiting", idea_of("waiting"), status="needs_solution")
@@ -119,7 +131,10 @@ def test_a_clock_that_is_years_ahead_deletes_nothing(store: Store) -> None:
 
 
 def test_one_server_does_a_round_and_another_goes_on_where_it_ended(tmp_path: Path) -> None:
-    with Store.open(tmp_path / "ideas.db") as one, Store.open(tmp_path / "ideas.db", busy_timeout_s=0) as other:
+    with (
+        Store.open(tmp_path / "ideas.db") as one,
+        Store.open(tmp_path / "ideas.db", busy_timeout_s=0) as other,
+    ):
         for number in range(100):
             old_run(one, f"old {number}", idea_of(f"{number}"))
         newest(one)
@@ -150,7 +165,9 @@ def test_one_server_does_a_round_and_another_goes_on_where_it_ended(tmp_path: Pa
     ("given", "days", "runs"),
     [({}, 180, 100_000), ({"days": 30}, 30, 100_000), ({"days": None, "runs": None}, None, None)],
 )
-def test_retention_is_configured(given: dict[str, JSON], days: float | None, runs: int | None) -> None:
+def test_retention_is_configured(
+    given: dict[str, JSON], days: float | None, runs: int | None
+) -> None:
     found = parse_configuration({"retention": given}).retention
     assert found is not False
     assert (found.days, found.runs) == (days, runs)
@@ -174,7 +191,9 @@ def test_what_retention_cannot_be(given: JSON, message: str) -> None:
     assert error.value.problems == [f"ideabridge.json: {message}"]
 
 
-def test_a_project_file_does_not_say_what_is_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_project_file_does_not_say_what_is_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME"):
         monkeypatch.delenv(name, raising=False)
@@ -190,7 +209,9 @@ def test_a_project_file_does_not_say_what_is_deleted(tmp_path: Path, monkeypatch
 def said_by_a_server(configuration: Path) -> Generator[str]:
     """What a server over stdio writes on stderr first, while it runs."""
     words = command(configuration)
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    ) as process:
         assert process.stdin is not None
         assert process.stderr is not None
         yield process.stderr.readline().decode()
@@ -214,15 +235,21 @@ def test_a_server_says_what_goes_and_deletes_it_a_week_later(
         findings = json.loads(capsys.readouterr().out)["findings"]
         return next(str(one["text"]) for one in findings if one["topic"] == "retention")
 
-    told = "servers delete runs older than 180 days or beyond the newest 100,000, unless published or tagged"
+    told = (
+        "servers delete runs older than 180 days or beyond the newest 100,000, "
+        "unless published or tagged"
+    )
     assert retention().startswith(f"{told}; up to 3 runs from 2")
     with said_by_a_server(configuration) as line:
-        assert line.startswith("ideabridge: up to 3 old runs will be deleted in 7 days, unless published or tagged; ")
+        assert line.startswith(
+            "ideabridge: up to 3 old runs will be deleted in 7 days, unless published or tagged; "
+        )
         with Store.open(tmp_path / "ideas.sqlite") as store:
             assert len(kept(store)) == 4
     with closing(sqlite3.connect(tmp_path / "ideas.sqlite", isolation_level=None)) as connection:
         connection.execute(
-            "UPDATE settings SET value = CAST(json_set(value, '$.at', 1) AS BLOB) WHERE key = 'retention'"
+            "UPDATE settings SET value = CAST(json_set(value, '$.at', 1) AS BLOB) "
+            "WHERE key = 'retention'"
         )
     with said_by_a_server(configuration) as line:
         assert line == "ideabridge: 3 old runs deleted, as `retention` says\n"

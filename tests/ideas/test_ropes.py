@@ -1,4 +1,6 @@
-"""Long texts: what changes little is stored once but for what is new, and everything comes back as it was."""
+"""Long texts: what changes little is stored once but for what is new, and everything comes
+back as it was.
+"""
 
 import json
 import random
@@ -20,7 +22,9 @@ from tests.ideas.test_growth import in_use, journal
 from tests.ideas.test_pruning import check_whole, newest, old_run
 from tests.postgres import run_sql
 
-PIECES = st.sampled_from(["a", "ab,1", "\\", '"', "é", "†", "𝄞", "\x00", "\u2028", "~[1]", "word ", "1,2,3,", "\n"])
+PIECES = st.sampled_from(
+    ["a", "ab,1", "\\", '"', "é", "†", "𝄞", "\x00", "\u2028", "~[1]", "word ", "1,2,3,", "\n"]
+)
 
 
 def long_text(pieces: list[str], times: int) -> str:
@@ -28,7 +32,11 @@ def long_text(pieces: list[str], times: int) -> str:
     return "".join(pieces) * times
 
 
-TEXTS = st.builds(long_text, st.lists(PIECES | st.text(max_size=30), min_size=1, max_size=30), st.integers(1, 1500))
+TEXTS = st.builds(
+    long_text,
+    st.lists(PIECES | st.text(max_size=30), min_size=1, max_size=30),
+    st.integers(1, 1500),
+)
 
 
 @given(TEXTS)
@@ -44,10 +52,14 @@ def test_pieces_are_the_text_and_within_their_bounds(text: str) -> None:
 
 @settings(deadline=None, max_examples=30)
 @given(st.lists(TEXTS, min_size=1, max_size=3), TEXTS)
-def test_long_values_come_back_byte_for_byte_wherever_they_stand(texts: list[str], word: str) -> None:
+def test_long_values_come_back_byte_for_byte_wherever_they_stand(
+    texts: list[str], word: str
+) -> None:
     context: list[JSON] = [{"type": "state", "state": {"text": text}} for text in texts]
     context.append(word)
-    idea = Idea(context, {"description": word}, {"calls": [{"_tool": "say", "text": word}], "output": word})
+    idea = Idea(
+        context, {"description": word}, {"calls": [{"_tool": "say", "text": word}], "output": word}
+    )
     events: list[JSONObject] = [
         {"event": "run_started", "context": context, "tools": [{"description": word}]},
         {"event": "solution_proposed", "calls": [{"_tool": "say", "text": word}], "output": word},
@@ -127,7 +139,11 @@ def test_pruning_keeps_the_pieces_in_use_and_removes_all_others(store: Store) ->
     assert next(store.runs.events("young"))[1]["context"] == other.context
     # What is left is what a new store of the same has.
     left = {row[0] for row in run_sql(store.path, "SELECT body FROM whole_contents")}
-    pieces = {piece.decode() for text in map(encode, (kept.context[0], other.context[0])) for piece in ropes.cut(text)}
+    pieces = {
+        piece.decode()
+        for text in map(encode, (kept.context[0], other.context[0]))
+        for piece in ropes.cut(text)
+    }
     assert pieces <= left
     lost = {piece.decode() for piece in ropes.cut(encode(alone.context[0]))}
     # The newest row always stays.
@@ -142,7 +158,9 @@ def members(step: int) -> JSON:
 
 def pushed(step: int) -> JSON:
     """A list to which each step pushes 5 items, before other members."""
-    items: list[JSON] = [{"id": number, "text": text_of(number)[:190]} for number in range(5 * step)]
+    items: list[JSON] = [
+        {"id": number, "text": text_of(number)[:190]} for number in range(5 * step)
+    ]
     return {"items": items, "done": False, "after": text_of(1)}
 
 
@@ -166,7 +184,9 @@ def test_a_state_that_grows_adds_what_is_new(shape: Callable[[int], JSON], tmp_p
     with Store.open(path) as store:
         # It begins with 300 KB.
         for step in range(steps + 1):
-            idea = Idea([{"type": "state", "state": shape(300 + step)}], {}, {"calls": [], "output": None})
+            idea = Idea(
+                [{"type": "state", "state": shape(300 + step)}], {}, {"calls": [], "output": None}
+            )
             store.ideas.save(idea, IdeaMeta(run="run", step=step + 1))
             if step in (0, steps):
                 sizes.append(in_use(path))

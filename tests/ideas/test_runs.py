@@ -6,7 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ideabridge.bridge.store.errors import RunExistsError, StaleDriverError, UnknownIdeaError, UnknownRunError
+from ideabridge.bridge.store.errors import (
+    RunExistsError,
+    StaleDriverError,
+    UnknownIdeaError,
+    UnknownRunError,
+)
 from ideabridge.bridge.store.idea import Idea, IdeaMeta
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
@@ -49,7 +54,11 @@ def test_long_journals_are_read_while_they_grow(store: Store) -> None:
 
 
 @settings(deadline=None, max_examples=40)
-@given(st.lists(st.lists(st.dictionaries(st.text(max_size=5), VALUES, max_size=3), max_size=4), max_size=6))
+@given(
+    st.lists(
+        st.lists(st.dictionaries(st.text(max_size=5), VALUES, max_size=3), max_size=4), max_size=6
+    )
+)
 def test_events_are_exact(batches: list[list[JSONObject]]) -> None:
     with Store.open(":memory:") as store:
         epoch = begin(store)
@@ -141,7 +150,12 @@ def test_status_and_summary(store: Store) -> None:
     store.runs.set_status("run", epoch, "done", {"output": [1.0, "x"]})
     record = store.runs.get("run")
     assert record is not None
-    assert (record.status, record.summary, record.kind, record.caller) == ("done", {"output": [1.0, "x"]}, "plan", "me")
+    assert (record.status, record.summary, record.kind, record.caller) == (
+        "done",
+        {"output": [1.0, "x"]},
+        "plan",
+        "me",
+    )
     assert (record.driver, record.epoch, record.lease_until) == ("driver", epoch, 1030.0)
 
 
@@ -153,9 +167,18 @@ def test_runs_newest_first_by_caller_and_status(store: Store) -> None:
     ids = [run.id for run in store.runs.newest(caller=SEES_ALL)]
     assert ids == [f"r{number}" for number in reversed(range(10))]
     assert [run.id for run in store.runs.newest("c1")] == ["r9", "r7", "r5", "r3", "r1"]
-    assert [run.id for run in store.runs.newest(status="done", caller=SEES_ALL)] == ["r9", "r6", "r3", "r0"]
+    assert [run.id for run in store.runs.newest(status="done", caller=SEES_ALL)] == [
+        "r9",
+        "r6",
+        "r3",
+        "r0",
+    ]
     assert [run.id for run in store.runs.newest("c1", "done")] == ["r9", "r3"]
-    assert [run.id for run in store.runs.newest(limit=3, after="r8", caller=SEES_ALL)] == ["r7", "r6", "r5"]
+    assert [run.id for run in store.runs.newest(limit=3, after="r8", caller=SEES_ALL)] == [
+        "r7",
+        "r6",
+        "r5",
+    ]
 
 
 def test_events_and_ideas_are_committed_as_one(store: Store) -> None:

@@ -36,11 +36,16 @@ def store_of(version: int, folder: Path) -> Path:
     ("version", "advice"),
     [
         (schema.VERSION + 1, "newer ideabridge .*upgrade ideabridge, or name another store"),
-        (schema.FIRST - 1, "earlier ideabridge .*import them into a new store, or name another store"),
+        (
+            schema.FIRST - 1,
+            "earlier ideabridge .*import them into a new store, or name another store",
+        ),
         (1, "earlier ideabridge"),
     ],
 )
-def test_a_store_of_another_version_is_refused_and_left_alone(version: int, advice: str, tmp_path: Path) -> None:
+def test_a_store_of_another_version_is_refused_and_left_alone(
+    version: int, advice: str, tmp_path: Path
+) -> None:
     path = store_of(version, tmp_path)
     before = path.read_bytes()
     with pytest.raises(StoreVersionError, match=advice) as caught:
@@ -63,8 +68,13 @@ def test_a_store_of_version_25_is_migrated(tmp_path: Path) -> None:
         with Store.open(path) as store:
             assert store.ideas.get(idea_of("kept").id, caller=SEES_ALL).idea == idea_of("kept")
             shown = Idea(["new"], {}, None, {"value": 1, "request": 2})
-            assert store.ideas.get(store.ideas.save(shown, IdeaMeta()), caller=SEES_ALL).idea == shown
-        columns = "SELECT m.name, c.name FROM sqlite_master AS m, pragma_table_xinfo(m.name) AS c ORDER BY 1, c.cid"
+            assert (
+                store.ideas.get(store.ideas.save(shown, IdeaMeta()), caller=SEES_ALL).idea == shown
+            )
+        columns = (
+            "SELECT m.name, c.name FROM sqlite_master AS m, pragma_table_xinfo(m.name) AS c "
+            "ORDER BY 1, c.cid"
+        )
         assert connection.execute(columns).fetchall() == fresh.execute(columns).fetchall()
         listed = connection.execute("SELECT shown FROM idea_list ORDER BY number").fetchall()
         assert listed == [(None,), ('{"value":1,"request":2}',)]
@@ -81,9 +91,13 @@ def old_store(folder: Path) -> Path:
 
 
 def parts_of(path: Path) -> dict[str, str]:
-    """The statement that made each table, index and view, without quotes and without a choice of blanks."""
+    """The statement that made each table, index and view, without quotes and without a
+    choice of blanks.
+    """
     with closing(sqlite3.connect(path)) as connection:
-        rows = connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
+        rows = connection.execute(
+            "SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"
+        ).fetchall()
     return {name: plain_statement(sql) for name, sql in rows}
 
 
@@ -106,7 +120,9 @@ def add_colour(database: Database) -> None:
 
 
 def add_shelf(database: Database) -> None:
-    shelf = database.table("shelf").create({"number": int, "run": int}, pk="number", foreign_keys=[("run", "runs")])
+    shelf = database.table("shelf").create(
+        {"number": int, "run": int}, pk="number", foreign_keys=[("run", "runs")]
+    )
     shelf.create_index(["run"])
     database.create_view("colours", "SELECT id AS run, colour FROM runs")
     database.table("tool_memory").transform(rename={"time": "at"})  # pyright: ignore[reportUnknownMemberType]
@@ -144,7 +160,9 @@ def test_a_store_is_migrated_step_by_step(tmp_path: Path, monkeypatch: pytest.Mo
     assert "colour TEXT NOT NULL DEFAULT 'red'" in parts_of(new)["runs"]
 
 
-def test_a_step_that_fails_leaves_the_store_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_that_fails_leaves_the_store_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = store_of(schema.VERSION, tmp_path)
     before = parts_of(path)
 
@@ -175,6 +193,9 @@ def test_only_a_new_store_and_an_old_one_import_sqlite_utils(tmp_path: Path) -> 
     )
     for expected in ("True", "False"):
         done = subprocess.run(
-            [sys.executable, "-c", code, str(tmp_path / "ideas.db")], capture_output=True, text=True, check=True
+            [sys.executable, "-c", code, str(tmp_path / "ideas.db")],
+            capture_output=True,
+            text=True,
+            check=True,
         )
         assert done.stdout.strip() == expected

@@ -28,16 +28,22 @@ from tests.ideas.test_processes import check
         ((3, 53, 4), True),
     ],
 )
-def test_versions_with_the_wal_reset_bug_are_known(version: tuple[int, int, int], fixed: bool) -> None:
+def test_versions_with_the_wal_reset_bug_are_known(
+    version: tuple[int, int, int], fixed: bool
+) -> None:
     assert is_fixed(version) is fixed
 
 
-@pytest.mark.parametrize(("hidden", "told"), [("", f"SQLite {sqlite3.sqlite_version} of "), ("pysqlite3", "of Python")])
+@pytest.mark.parametrize(
+    ("hidden", "told"), [("", f"SQLite {sqlite3.sqlite_version} of "), ("pysqlite3", "of Python")]
+)
 def test_the_doctor_names_the_library(hidden: str, told: str) -> None:
     code = f"import sys; sys.modules[{hidden!r}] = None\n"
     code += "from ideabridge.server.views.checks import Findings, check_sqlite\n"
     code += "found = Findings(); check_sqlite(found); print(found.found[0])"
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True).stdout
+    out = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, check=True, text=True
+    ).stdout
     assert told in out
     assert ("without the WAL-reset bug" in out) is ("hint=None" in out)
 
@@ -45,7 +51,9 @@ def test_the_doctor_names_the_library(hidden: str, told: str) -> None:
 @pytest.mark.skipif(bool(REASON), reason=REASON)
 @pytest.mark.parametrize("library", ["python", "chosen"])
 @pytest.mark.parametrize("seconds", [3, pytest.param(60, marks=pytest.mark.long)])
-def test_processes_that_commit_and_do_checkpoints_lose_nothing(tmp_path: Path, library: str, seconds: int) -> None:
+def test_processes_that_commit_and_do_checkpoints_lose_nothing(
+    tmp_path: Path, library: str, seconds: int
+) -> None:
     path = tmp_path / "ideas.db"
     Store.open(path).close()
     script = Path(__file__).with_name("checkpointing.py")
@@ -66,4 +74,6 @@ def test_processes_that_commit_and_do_checkpoints_lose_nothing(tmp_path: Path, l
     check(path)
     with closing(sqlite3.connect(path)) as connection:
         keys = {row[0] for row in connection.execute("SELECT key FROM settings")}
-    assert {f"{name}.{row}" for name, count in zip("ab", rows, strict=True) for row in range(count)} <= keys
+    assert {
+        f"{name}.{row}" for name, count in zip("ab", rows, strict=True) for row in range(count)
+    } <= keys

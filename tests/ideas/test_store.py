@@ -30,7 +30,16 @@ def test_unknown_and_ambiguous_references_say_what_was_expected(store: Store) ->
     publish(store, "weekly_report", store.ideas.save(idea_of("x"), IdeaMeta()))
     with pytest.raises(UnknownIdeaError, match="nearest names: weekly_report"):
         store.ideas.get("weekly_reprot", caller=SEES_ALL)
-    for ref in ("", "abc", "weekly_report@9", "weekly_report@x", "weekly_report@", "f" * 64, "F" * 64, "a\0b"):
+    for ref in (
+        "",
+        "abc",
+        "weekly_report@9",
+        "weekly_report@x",
+        "weekly_report@",
+        "f" * 64,
+        "F" * 64,
+        "a\0b",
+    ):
         with pytest.raises(UnknownIdeaError):
             store.ideas.get(ref, caller=SEES_ALL)
     with pytest.raises(AmbiguousIdeaError, match="write more digits"):
@@ -72,7 +81,9 @@ def test_ideas_of_a_request_newest_first(store: Store) -> None:
 
 
 def test_pages_hold_every_idea_once(store: Store) -> None:
-    saved = [store.ideas.save(idea_of(str(n)), IdeaMeta(run=f"r{n % 2}", step=n)) for n in range(25)]
+    saved = [
+        store.ideas.save(idea_of(str(n)), IdeaMeta(run=f"r{n % 2}", step=n)) for n in range(25)
+    ]
     seen: list[str] = []
     after = None
     while True:
@@ -110,7 +121,10 @@ def test_limits_are_bounded(store: Store) -> None:
 
 def test_search_looks_at_titles_texts_tools_tags_and_names(store: Store) -> None:
     meta = IdeaMeta(
-        title="Quarterly numbers", description="Sums it up", tools=("github.createIssue",), tags=("finance",)
+        title="Quarterly numbers",
+        description="Sums it up",
+        tools=("github.createIssue",),
+        tags=("finance",),
     )
     wanted = store.ideas.save(idea_of("Collect the sales of Zürich, 東京 and Москва"), meta)
     store.ideas.save(idea_of("something else"), IdeaMeta(title="other"))
@@ -129,16 +143,24 @@ def test_search_looks_at_titles_texts_tools_tags_and_names(store: Store) -> None
 
 def test_search_puts_all_words_before_some_and_published_first(store: Store) -> None:
     some = store.ideas.save(idea_of("alpha alpha alpha alpha"), IdeaMeta())
-    both = store.ideas.save(idea_of("alpha beta in a longer text than that of the others"), IdeaMeta())
+    both = store.ideas.save(
+        idea_of("alpha beta in a longer text than that of the others"), IdeaMeta()
+    )
     assert [hit.id for hit in store.ideas.search("alpha beta", caller=SEES_ALL)] == [both, some]
     publish(store, "alpha", some)
     assert [hit.id for hit in store.ideas.search("alpha beta", caller=SEES_ALL)] == [some, both]
 
 
 def test_a_run_is_one_hit_its_last_idea(store: Store) -> None:
-    steps = [store.ideas.save(idea_of("walk the graph", n), IdeaMeta(run="long", step=n)) for n in range(1, 200)]
+    steps = [
+        store.ideas.save(idea_of("walk the graph", n), IdeaMeta(run="long", step=n))
+        for n in range(1, 200)
+    ]
     other = store.ideas.save(idea_of("walk the dog"), IdeaMeta())
-    assert {hit.id for hit in store.ideas.search("walk", limit=5, caller=SEES_ALL)} == {steps[-1], other}
+    assert {hit.id for hit in store.ideas.search("walk", limit=5, caller=SEES_ALL)} == {
+        steps[-1],
+        other,
+    }
 
 
 def test_search_finds_what_follows_a_rolled_back_save(store: Store) -> None:
@@ -156,8 +178,34 @@ def test_search_finds_what_follows_a_rolled_back_save(store: Store) -> None:
 
 
 HOSTILE = [
-    *('"', '""', "'", "*", "a*", "NOT", "AND", "OR a", "NEAR(a b", "title:x", "-a", "(", "^a", "a + b", "{a b}: c"),
-    *("\0", "\ud800", "—", "_" * 50, "x" * 100_000, "a " * 10_000, "%", "';DROP TABLE ideas;--", "\u0301"),
+    *(
+        '"',
+        '""',
+        "'",
+        "*",
+        "a*",
+        "NOT",
+        "AND",
+        "OR a",
+        "NEAR(a b",
+        "title:x",
+        "-a",
+        "(",
+        "^a",
+        "a + b",
+        "{a b}: c",
+    ),
+    *(
+        "\0",
+        "\ud800",
+        "—",
+        "_" * 50,
+        "x" * 100_000,
+        "a " * 10_000,
+        "%",
+        "';DROP TABLE ideas;--",
+        "\u0301",
+    ),
 ]
 
 

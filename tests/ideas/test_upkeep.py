@@ -73,7 +73,9 @@ print(saved, flush=True)
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store of more than SQLite copies in one step, did it not do it at once: every write would begin it again."""
+    """A store of more than SQLite copies in one step, did it not do it at once: every write would
+    begin it again.
+    """
     path = tmp_path_factory.mktemp("large") / "ideas.db"
     with Store.open(path) as store:
         for number in range(40):
@@ -90,7 +92,9 @@ def large_store(large: Path, tmp_path: Path) -> Generator[Store]:
 
 
 @pytest.mark.parametrize("work", ["back_up", "vacuum", "prune"])
-def test_another_process_writes_all_the_while(large_store: Store, tmp_path: Path, work: str) -> None:
+def test_another_process_writes_all_the_while(
+    large_store: Store, tmp_path: Path, work: str
+) -> None:
     other = child(Path(large_store.path), f"import select\n{WRITER}")
     assert other.stdout is not None
     assert other.stdout.readline() == "writes\n"
@@ -117,7 +121,9 @@ def test_a_backup_that_is_killed_leaves_no_file_or_a_whole_one(tmp_path: Path) -
         for number in range(100):
             store.ideas.save(idea_of(f"{number} {'x' * 5_000}"), IdeaMeta())
     disk = Disk(tmp_path / "disk")
-    words = disk.command("store", "backup", str(target), "--store", str(path), "--project", str(tmp_path))
+    words = disk.command(
+        "store", "backup", str(target), "--store", str(path), "--project", str(tmp_path)
+    )
     # Near its beginning, and in the middle.
     for writes in (20, 80):
         before = disk.hits()
@@ -144,7 +150,9 @@ def test_a_backup_that_is_killed_leaves_no_file_or_a_whole_one(tmp_path: Path) -
     check(target)
 
 
-def test_a_backup_where_files_have_one_name(file_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_backup_where_files_have_one_name(
+    file_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(_: Path, target: Path) -> None:
         raise PermissionError(1, "Operation not permitted", str(target))
 
@@ -165,7 +173,9 @@ def test_a_backup_overwrites_nothing(file_store: Store, tmp_path: Path) -> None:
     assert (tmp_path / "there").read_text(encoding="utf-8") == "mine"
 
 
-def test_the_command_line_copies_and_vacuums(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line_copies_and_vacuums(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path, copy = tmp_path / "a.sqlite", tmp_path / "b.sqlite"
     with Store.open(path) as store:
         store.ideas.save(idea_of("kept"), IdeaMeta(title="kept"))
@@ -183,16 +193,25 @@ def test_the_documented_views_are_read_without_our_code(file_store: Store) -> No
     publish(file_store, "name", idea)
     text = (Path(__file__).parent.parent.parent / "docs" / "store.md").read_text(encoding="utf-8")
     connection = sqlite3.connect(file_store.path)
-    names = connection.execute("SELECT type, name FROM sqlite_master WHERE type IN ('table', 'view')").fetchall()
+    names = connection.execute(
+        "SELECT type, name FROM sqlite_master WHERE type IN ('table', 'view')"
+    ).fetchall()
     for kind, name in names:
         if kind == "table":
-            assert name.startswith(("idea_words", "publication_words", "sqlite_")) or f"`{name}`" in text, name
+            assert (
+                name.startswith(("idea_words", "publication_words", "sqlite_"))
+                or f"`{name}`" in text
+            ), name
             continue
         (row,) = [line for line in text.splitlines() if line.startswith(f"| `{name}` |")]
         for column in connection.execute(f"PRAGMA table_info({name})").fetchall():
             assert column[1] in row, f"{name}.{column[1]}"
     assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     connection.close()
-    told = [("tag_list", "tag", "a"), ("publication_list", "name", "name"), ("idea_list", "id", idea)]
+    told = [
+        ("tag_list", "tag", "a"),
+        ("publication_list", "name", "name"),
+        ("idea_list", "id", idea),
+    ]
     for view, column, value in told:
         assert [row[column] for row in utils("rows", file_store.path, view)] == [value]

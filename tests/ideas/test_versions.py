@@ -1,4 +1,6 @@
-"""What changed between two versions of a name, what of it breaks callers, and which one the name stands for."""
+"""What changed between two versions of a name, what of it breaks callers, and which one the
+name stands for.
+"""
 
 from typing import Any
 
@@ -64,7 +66,9 @@ def test_parameters_that_are_required_removed_or_retyped_are_named(
 ) -> None:
     put(store, "old", input_schema=old)
     put(store, "new", input_schema=new)
-    assert store.change("tool@1", "tool@2", caller=SEES_ALL).breaking == [f"input: {line}" for line in why]
+    assert store.change("tool@1", "tool@2", caller=SEES_ALL).breaking == [
+        f"input: {line}" for line in why
+    ]
 
 
 @pytest.mark.parametrize(
@@ -75,22 +79,39 @@ def test_parameters_that_are_required_removed_or_retyped_are_named(
         (obj(a=W), obj(a=N), ["a: was integer, is number"]),
         (obj(a=N), obj(a=W), []),
         (obj("a", a=S), obj(a=S), []),
-        ({"type": "array", "items": S}, {"type": "array", "items": N}, ["items: was string, is number"]),
+        (
+            {"type": "array", "items": S},
+            {"type": "array", "items": N},
+            ["items: was string, is number"],
+        ),
         (S, obj(a=S), ["was string, is object"]),
         (S, {"anyOf": [S, N]}, ["was string, is number or string"]),
         ({}, S, []),
     ],
 )
-def test_fields_that_are_removed_or_retyped_are_named(store: Store, old: JSON, new: JSON, why: list[str]) -> None:
+def test_fields_that_are_removed_or_retyped_are_named(
+    store: Store, old: JSON, new: JSON, why: list[str]
+) -> None:
     put(store, "old", output_schema=old)
     put(store, "new", output_schema=new)
-    assert store.change("tool@1", "tool@2", caller=SEES_ALL).breaking == [f"output: {line}" for line in why]
+    assert store.change("tool@1", "tool@2", caller=SEES_ALL).breaking == [
+        f"output: {line}" for line in why
+    ]
 
 
 def put(store: Store, text: str, **told: Any) -> Publication:
     idea = store.ideas.save(idea_of(text), IdeaMeta())
-    members: dict[str, Any] = {"description": "d", "answer": "plan", "input_schema": obj("a", a=S), "output_schema": S}
-    members |= {"annotations": {"readOnlyHint": True}, "plan": {"calls": [], "output": None}, **told}
+    members: dict[str, Any] = {
+        "description": "d",
+        "answer": "plan",
+        "input_schema": obj("a", a=S),
+        "output_schema": S,
+    }
+    members |= {
+        "annotations": {"readOnlyHint": True},
+        "plan": {"calls": [], "output": None},
+        **told,
+    }
     return store.publications.publish("tool", idea, **members)
 
 
@@ -119,15 +140,27 @@ def test_an_output_without_a_schema_is_held_to_what_it_was_seen_to_be(
 ) -> None:
     for place, (output, given) in enumerate((old, new)):
         recorded: JSON = {"input": {}, "output": given}
-        put(store, str(place), plan={"calls": [], "output": output}, recorded=recorded, output_schema=None)
+        put(
+            store,
+            str(place),
+            plan={"calls": [], "output": output},
+            recorded=recorded,
+            output_schema=None,
+        )
     assert store.change("tool@1", "tool@2", caller=SEES_ALL).breaking == why
 
 
-@pytest.mark.parametrize("ref", ["tool@", "tool@x", "tool@²", "tool@1@1", "tool@-1", "Tool", "@1", "tool@9"])
+@pytest.mark.parametrize(
+    "ref", ["tool@", "tool@x", "tool@²", "tool@1@1", "tool@-1", "Tool", "@1", "tool@9"]
+)
 def test_what_is_no_version_of_a_name_is_told(store: Store, ref: str) -> None:
     put(store, "x")
-    assert store.publications.named("tool@1", caller=SEES_ALL) == store.publications.named("tool", caller=SEES_ALL)
-    with pytest.raises(UnknownPublicationError, match=r"expected NAME or NAME@VERSION|has version 1, not 9"):
+    assert store.publications.named("tool@1", caller=SEES_ALL) == store.publications.named(
+        "tool", caller=SEES_ALL
+    )
+    with pytest.raises(
+        UnknownPublicationError, match=r"expected NAME or NAME@VERSION|has version 1, not 9"
+    ):
         store.publications.named(ref, caller=SEES_ALL)
     with pytest.raises(UnknownIdeaError):
         store.ideas.get(ref, caller=SEES_ALL)
@@ -141,7 +174,10 @@ def test_a_change_is_told_in_lines(store: Store) -> None:
     put(
         store,
         "y",
-        plan={"calls": [{"_tool": "count", "items": "†input.a"}, other, send], "output": "†state.b"},
+        plan={
+            "calls": [{"_tool": "count", "items": "†input.a"}, other, send],
+            "output": "†state.b",
+        },
         input_schema=obj("a b", a=S, b=W),
         output_schema=None,
         annotations={"readOnlyHint": False},
@@ -179,7 +215,11 @@ def test_a_change_is_told_in_lines(store: Store) -> None:
 def test_a_name_is_rolled_back_and_pinned(store: Store) -> None:
     for number in range(3):
         put(store, f"idea {number}", description=f"number{number}")
-    assert [one.version for one in store.publications.versions("tool", caller=SEES_ALL)] == [3, 2, 1]
+    assert [one.version for one in store.publications.versions("tool", caller=SEES_ALL)] == [
+        3,
+        2,
+        1,
+    ]
     version = store.publications.catalogue_version()
     assert store.publications.stand_for("tool", 1).version == 1
     assert store.publications.catalogue_version() > version
@@ -191,8 +231,13 @@ def test_a_name_is_rolled_back_and_pinned(store: Store) -> None:
     assert store.publications.stand_for("tool", 2, pinned=True).pinned
     fifth = put(store, "idea 4")
     assert (fifth.version, fifth.live, fifth.pinned) == (5, False, False)
-    assert [(one.version, one.pinned) for one in store.publications.page(caller=SEES_ALL).items] == [(2, True)]
-    assert store.ideas.get("tool", caller=SEES_ALL).id == store.publications.get("tool", 2, caller=SEES_ALL).idea_id
+    assert [
+        (one.version, one.pinned) for one in store.publications.page(caller=SEES_ALL).items
+    ] == [(2, True)]
+    assert (
+        store.ideas.get("tool", caller=SEES_ALL).id
+        == store.publications.get("tool", 2, caller=SEES_ALL).idea_id
+    )
     assert store.publications.stand_for("tool").version == 5
     assert put(store, "idea 5").live
     store.publications.unpublish("tool")

@@ -1,4 +1,6 @@
-"""Programs that minds write for the tasks of the table: for each task a right one, and plausible wrong ones."""
+"""Programs that minds write for the tasks of the table: for each task a right one, and
+plausible wrong ones.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,10 @@ _OWNER = "who = await tools.owner_of(name=input['word'])\n"
 _STATUS = "status = await git.git_status(repo_path=input['repo'])\n"
 _DIFF = "await git.git_diff_unstaged(repo_path=input['repo'])"
 _LOG = "log = await git.git_log(repo_path=input['repo'], max_count=input['n'])\n"
-_ALL = "log = await git.git_log(repo_path=input['repo'], max_count=50)\ncounts = await tools.authors(log=log)\n"
+_ALL = (
+    "log = await git.git_log(repo_path=input['repo'], "
+    "max_count=50)\ncounts = await tools.authors(log=log)\n"
+)
 _BOOKS = "books = await tools.books(shelf=input['word'])\n"
 _CARD = "card = await tools.card(name=input['word'])\n"
 _MOST = "name = max(counts, key=lambda one: counts[one])\n"
@@ -51,7 +56,9 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
         _BOTH + _LOG + "'; '.join(await tools.subjects(log=log))",
         _BOTH + _LOG + "', '.join(await tools.subjects(log=log))",
         _BOTH + _LOG + "'; '.join(sorted(await tools.subjects(log=log)))",
-        _BOTH + _LOG + "await tools.subjects(log=log)\n'; '.join(['anvil change 2', 'anvil change 1'])",
+        _BOTH
+        + _LOG
+        + "await tools.subjects(log=log)\n'; '.join(['anvil change 2', 'anvil change 1'])",
     ),
     "status beside the path it is of": (
         _GIT + _STATUS + "{'path': input['repo'], 'status': status}",
@@ -107,7 +114,10 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
         _TOOLS + _CARD + "5",
     ),
     "each of a list": (
-        "import asyncio, tools\nlist(await asyncio.gather(*[tools.length(text=one) for one in input['words']]))",
+        (
+            "import asyncio, tools\nlist(await asyncio.gather(*[tools.length(text=one) for "
+            "one in input['words']]))"
+        ),
         _TOOLS + "[await tools.length(text=one) for one in sorted(input['words'])]",
         _TOOLS + "[await tools.length(text=one) for one in input['words'][:2]]",
     ),
@@ -134,8 +144,10 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
         _GIT + _DIFF,
     ),
     "two words of one input": (
-        _TOOLS + "{'a': await tools.length(text=input['a']), 'b': await tools.length(text=input['b'])}",
-        _TOOLS + "{'a': await tools.length(text=input['b']), 'b': await tools.length(text=input['a'])}",
+        _TOOLS
+        + "{'a': await tools.length(text=input['a']), 'b': await tools.length(text=input['b'])}",
+        _TOOLS
+        + "{'a': await tools.length(text=input['b']), 'b': await tools.length(text=input['a'])}",
         _TOOLS + "{'a': await tools.length(text=input['a']), 'b': 13}",
     ),
     "repeat twice": (
@@ -173,9 +185,13 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
         _TOOLS + _BOOKS + "books[-1]['title']",
     ),
     "the newest commit": (
-        _BOTH + _LOG + "found = await tools.history(log=log)\nmax(found, key=lambda one: one['date'])['sha']",
+        _BOTH
+        + _LOG
+        + "found = await tools.history(log=log)\nmax(found, key=lambda one: one['date'])['sha']",
         _BOTH + _LOG + "found = await tools.history(log=log)\nfound[0]['sha']",
-        _BOTH + _LOG + "found = await tools.history(log=log)\nmin(found, key=lambda one: one['date'])['sha']",
+        _BOTH
+        + _LOG
+        + "found = await tools.history(log=log)\nmin(found, key=lambda one: one['date'])['sha']",
         _BOTH + _LOG + "found = await tools.history(log=log)\nmax(one['sha'] for one in found)",
     ),
     "the last of a list of the input": (
@@ -192,10 +208,14 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
         "    found = await tools.echo(value='')\nfound",
     ),
     "the owner, if the level is high": (
-        _TOOLS + _CARD + "if card['level'] == 'high':\n    found = await tools.picky(name=card['owner'])\nelse:\n"
+        _TOOLS
+        + _CARD
+        + "if card['level'] == 'high':\n    found = await tools.picky(name=card['owner'])\nelse:\n"
         "    found = await tools.echo(value='-')\nfound",
         _TOOLS + _CARD + "await tools.picky(name=card['owner'])",
-        _TOOLS + _CARD + "if card['size'] > 50:\n    found = await tools.picky(name=card['owner'])\nelse:\n"
+        _TOOLS
+        + _CARD
+        + "if card['size'] > 50:\n    found = await tools.picky(name=card['owner'])\nelse:\n"
         "    found = await tools.echo(value='-')\nfound",
     ),
     "dirty or clean": (
@@ -243,11 +263,17 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
         _TOOLS + "await tools.echo(value='ANVIL')",
     ),
     "the zone as it was echoed": (
-        _TIME + _TOOLS + "found = await time.convert_time(source_timezone=input['zone'], time=input['clock'],"
+        _TIME
+        + _TOOLS
+        + "found = await time.convert_time(source_timezone=input['zone'], time=input['clock'],"
         " target_timezone='UTC')\nawait tools.length(text=found['source']['timezone'])",
-        _TIME + _TOOLS + "found = await time.convert_time(source_timezone=input['zone'], time=input['clock'],"
+        _TIME
+        + _TOOLS
+        + "found = await time.convert_time(source_timezone=input['zone'], time=input['clock'],"
         " target_timezone='UTC')\nawait tools.length(text=found['target']['timezone'])",
-        _TIME + _TOOLS + "found = await time.convert_time(source_timezone=input['zone'], time=input['clock'],"
+        _TIME
+        + _TOOLS
+        + "found = await time.convert_time(source_timezone=input['zone'], time=input['clock'],"
         " target_timezone='UTC')\nlen(found['source']['timezone'])",
     ),
 }

@@ -1,4 +1,6 @@
-"""Tasks over `@modelcontextprotocol/server-filesystem`, which is written in another language, by others."""
+"""Tasks over `@modelcontextprotocol/server-filesystem`, which is written in another
+language, by others.
+"""
 
 from __future__ import annotations
 
@@ -40,9 +42,11 @@ def make_papers(worlds: list[World]) -> None:
         for name, count in zip(("a.md", "b.md", "c.md"), _SIZES[w.word], strict=True):
             told = "".join(f"{w.word} reports {line} in {name}\n" for line in range(count))
             (folder / name).write_text(told, encoding="utf-8")
-        # As many lines as were asked for where minds run it, and one more in some of the new worlds.
+        # As many lines as were asked for where minds run it, and one more in some of
+        # the new worlds.
         (folder / "list.txt").write_text(
-            "".join(f"{w.word} {n}\n" for n in range(w.n + (w.n > 3 and w.word != "forge"))), encoding="utf-8"
+            "".join(f"{w.word} {n}\n" for n in range(w.n + (w.n > 3 and w.word != "forge"))),
+            encoding="utf-8",
         )
         (folder / "copy.txt").unlink(missing_ok=True)
         if w.word in _WITH_NEWS:
@@ -96,7 +100,9 @@ def listed(s: Seen) -> JSONObject:
 def longest(s: Seen) -> JSON:
     files = s.result(1)
     assert isinstance(files, list)
-    return max((one for one in files if isinstance(one, dict)), key=lambda one: int(str(one["bytes"])))["path"]
+    return max(
+        (one for one in files if isinstance(one, dict)), key=lambda one: int(str(one["bytes"]))
+    )["path"]
 
 
 SIZED: Turn = lambda s: t(listed(s), c("sizes", folder=s.folder, listing="†results.0.content"))  # noqa: E731
@@ -142,7 +148,9 @@ FILES: list[Task] = [
         "how many lines a file has",
         lambda w: {"file": f"{papers(w)}/list.txt", "n": w.n},
         [
-            lambda s: t(read(s.file), c("lines", text="†results.0.content"), c("count", items="†results.1")),
+            lambda s: t(
+                read(s.file), c("lines", text="†results.0.content"), c("count", items="†results.1")
+            ),
             lambda s: t(output=s.result(2)),
         ],
         same_count,
@@ -195,18 +203,28 @@ FILES: list[Task] = [
         "all reports of a folder, found and copied",
         FOLDER,
         [
-            lambda s: t(c("search_files", path=s.folder, pattern="*.md"), c("lines", text="†results.0.content")),
+            lambda s: t(
+                c("search_files", path=s.folder, pattern="*.md"),
+                c("lines", text="†results.0.content"),
+            ),
             lambda s: t(c("read_multiple_files", paths=s.result(1))),
             lambda s: t(c("length", text=s.result(2, "content"))),
             lambda s: t(output=s.result(3)),
         ],
-        lambda w: len("\n---\n".join(f"{path}:\n{path.read_text()}\n" for path in sorted(papers(w).glob("*.md")))),
+        lambda w: len(
+            "\n---\n".join(
+                f"{path}:\n{path.read_text()}\n" for path in sorted(papers(w).glob("*.md"))
+            )
+        ),
     ),
     Task(
         "each report of a folder",
         FOLDER,
         [
-            lambda s: t(c("search_files", path=s.folder, pattern="*.md"), c("lines", text="†results.0.content")),
+            lambda s: t(
+                c("search_files", path=s.folder, pattern="*.md"),
+                c("lines", text="†results.0.content"),
+            ),
             lambda s: t(read("†item", _each=s.result(1))),
             lambda s: t(output={"reports": s.result(2)}),
         ],
@@ -218,7 +236,9 @@ FILES: list[Task] = [
         [
             lambda s: t(c("directory_tree", path=s.folder)),
             lambda s: t(
-                read(f"{s.folder}/news.txt") if "news.txt" in str(s.result(0)) else c("echo", value={"content": ""})
+                read(f"{s.folder}/news.txt")
+                if "news.txt" in str(s.result(0))
+                else c("echo", value={"content": ""})
             ),
             lambda s: t(output={"news": "†results.1.content"}),
         ],

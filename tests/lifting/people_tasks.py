@@ -1,4 +1,6 @@
-"""Tasks in which not all goes as the mind wrote it: people who edit and deny, steps a mind answers, calls that fail."""
+"""Tasks in which not all goes as the mind wrote it: people who edit and deny, steps a mind answers,
+calls that fail.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +87,10 @@ PEOPLE: list[Task] = [
     Task(
         "denied, and given up",
         lambda w: {"draft": f"{w.repo}/draft.txt", "text": w.word},
-        [lambda s: t(c("write_file", path=s.draft, text=s.text)), lambda s: t(output="not written")],
+        [
+            lambda s: t(c("write_file", path=s.draft, text=s.text)),
+            lambda s: t(output="not written"),
+        ],
         lambda w: "not written",
         "nothing is left of it but a constant",
         denies_drafts,
@@ -130,7 +135,11 @@ PEOPLE: list[Task] = [
     ),
     Task(
         "a call with effects that failed, and another in its place",
-        lambda w: {"lost": f"{w.repo}/nowhere/more.txt", "file": f"{w.repo}/more.txt", "text": w.word},
+        lambda w: {
+            "lost": f"{w.repo}/nowhere/more.txt",
+            "file": f"{w.repo}/more.txt",
+            "text": w.word,
+        },
         [
             lambda s: t(c("write_file", path=s.lost, text=s.text)),
             lambda s: t(c("write_file", path=s.file, text=s.text)),

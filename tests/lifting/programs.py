@@ -1,4 +1,6 @@
-"""Random programs over tools, and minds that carry them out by hand: what lifting makes of their runs must be right."""
+"""Random programs over tools, and minds that carry them out by hand: what lifting makes of their
+runs must be right.
+"""
 
 from __future__ import annotations
 
@@ -187,7 +189,8 @@ class Source:
     """Where a program takes a value from.
 
     Attributes:
-        how: `read`: as it stands; `constant`; `any`: the first member's value of an object; one of WAYS or LOOKUPS.
+        how: `read`: as it stands; `constant`; `any`: the first member's value of an object; one of
+            WAYS or LOOKUPS.
         place: the call it reads; None: the input.
         key: the member; "": all of it; of `constant`: the value.
         by_hand: it is copied, not referred to.
@@ -217,7 +220,11 @@ class Source:
         if self.how == "constant":
             return self.key
         at = (self.place, self.key)
-        if self.flag is not None and self.other is not None and not member(self.flag, given, results):
+        if (
+            self.flag is not None
+            and self.other is not None
+            and not member(self.flag, given, results)
+        ):
             at = self.other
         found = member(at, given, results)
         if self.how == "read":
@@ -256,7 +263,9 @@ def literal(value: JSON) -> JSON:
 
 @dataclass(frozen=True)
 class Step:
-    """A call. `flag`: what decides whether `tool` or `other` is called; `joined`: in the Request of the one before."""
+    """A call. `flag`: what decides whether `tool` or `other` is called; `joined`: in the Request of
+    the one before.
+    """
 
     tool: str
     parameters: dict[str, Source]
@@ -290,7 +299,9 @@ class Program:
     def outputs(self) -> dict[str, Source]:
         """The parts of the output by their paths."""
         return (
-            {"output": self.output["a"]} if self.single else {f"output.{key}": one for key, one in self.output.items()}
+            {"output": self.output["a"]}
+            if self.single
+            else {f"output.{key}": one for key, one in self.output.items()}
         )
 
     def takes(self) -> set[str]:
@@ -303,7 +314,9 @@ class Program:
 
     def given_output(self, given: JSONObject, results: list[JSON], *, written: bool) -> JSON:
         parts: JSONObject = {
-            path.removeprefix("output."): one.written(given, results) if written else one.value(given, results)
+            path.removeprefix("output."): one.written(given, results)
+            if written
+            else one.value(given, results)
             for path, one in self.outputs.items()
         }
         return parts["output"] if self.single else parts
@@ -320,7 +333,11 @@ def sources(draw: st.DrawFn, tools: list[str], last: int, *, copies: bool) -> So
     at = draw(st.sampled_from(scalar))
     by_hand = copies and draw(st.booleans())
     flags: list[tuple[int | None, str]] = [(None, "flag")]
-    flags += [(place, {"card": "open", "told": "exists"}[name]) for place, name in calls if name in ("card", "told")]
+    flags += [
+        (place, {"card": "open", "told": "exists"}[name])
+        for place, name in calls
+        if name in ("card", "told")
+    ]
     whole = [(place, name) for place, name in calls if name in ("shelf", "votes")]
     if whole and draw(st.integers(0, 2)) == 0:
         place, name = draw(st.sampled_from(whole))
@@ -331,9 +348,13 @@ def sources(draw: st.DrawFn, tools: list[str], last: int, *, copies: bool) -> So
         return Source(how, place, "", True, (None, "kind") if how in LOOKUPS else None)
     if draw(st.integers(0, 6)) > 0:
         return Source("read", *at, by_hand)
-    kind = draw(st.sampled_from(["either", "constant", *(one for one, way in WAYS.items() if not way.of)]))
+    kind = draw(
+        st.sampled_from(["either", "constant", *(one for one, way in WAYS.items() if not way.of)])
+    )
     if kind == "either":
-        return Source("read", *at, True, draw(st.sampled_from(scalar)), draw(st.sampled_from(flags)))
+        return Source(
+            "read", *at, True, draw(st.sampled_from(scalar)), draw(st.sampled_from(flags))
+        )
     if kind == "constant":
         return Source("constant", None, draw(st.sampled_from(WORDS)), True)
     return Source(kind, *at, True)
@@ -348,7 +369,12 @@ def programs(draw: st.DrawFn) -> Program:
         name = draw(st.sampled_from(list(PARAMETERS)))
         parameters = {key: draw(sources(tools, place, copies=copies)) for key in PARAMETERS[name]}
         mine = place - 1
-        hand = any(one[0] == mine for source in parameters.values() if not source.refers for one in source.reads())
+        hand = any(
+            one[0] == mine
+            for source in parameters.values()
+            if not source.refers
+            for one in source.reads()
+        )
         flags: list[tuple[int | None, str]] = [(None, "flag")]
         flags += [(at, "open") for at, one in enumerate(tools) if one == "card"]
         branch = name in ("card", "told") and draw(st.integers(0, 5)) == 0
@@ -359,8 +385,12 @@ def programs(draw: st.DrawFn) -> Program:
             start = place - 1
             while start > 0 and steps[start].joined:
                 start -= 1
-            seen = [one for source in parameters.values() if not source.refers for one in source.reads()]
-            joined = not any(at is not None and at >= start for at, _ in [*seen, *([flag] if flag else [])])
+            seen = [
+                one for source in parameters.values() if not source.refers for one in source.reads()
+            ]
+            joined = not any(
+                at is not None and at >= start for at, _ in [*seen, *([flag] if flag else [])]
+            )
         if flag is not None:
             # Both give other members, so nothing later reads them.
             tools.append("either")

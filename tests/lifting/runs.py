@@ -62,7 +62,11 @@ SHORTEN: JSON = {
     "type": "tool",
     "tool": {
         "name": "shorten",
-        "parameters": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
+        "parameters": {
+            "type": "object",
+            "properties": {"text": {"type": "string"}},
+            "required": ["text"],
+        },
         "output": {"type": "string"},
     },
 }
@@ -171,7 +175,9 @@ async def answered(bridge: Bridge, name: str, given: JSONObject) -> Answer:
             run.decide(question.approval, "approve", by="a person")
     await decided(run, person)
     value = await run.result()
-    return Answer(value, [str(one["at"]) for one in run.assumed], [str(one["at"]) for one in run.noted], asked)
+    return Answer(
+        value, [str(one["at"]) for one in run.assumed], [str(one["at"]) for one in run.noted], asked
+    )
 
 
 async def called(bridge: Bridge, name: str, given: JSONObject) -> JSON:

@@ -1,7 +1,8 @@
-"""Tasks: what the acceptance table is about. One row a task; what lifting makes of each stands in `table.md`.
+"""Tasks: what the acceptance table is about. One row a task; what lifting makes of each
+stands in `table.md`.
 
-A mind is a list of turns; it copies what it saw by hand (`s.repo`, `s.result(0)`), as models do, unless it writes a
-reference. `answer` works the right answer out without any plan.
+A mind is a list of turns; it copies what it saw by hand (`s.repo`, `s.result(0)`), as models do,
+unless it writes a reference. `answer` works the right answer out without any plan.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ class Task:
         turns: what the mind writes.
         answer: the right answer in a world.
         trap: what a hasty lifting would fall for.
-        person: decides about calls that ask while the mind is at work; calls of the published plan are approved.
+        person: decides about calls that ask while the mind is at work; calls of the published
+            plan are approved.
         context: more messages of the run's context.
     """
 
@@ -140,7 +142,9 @@ PLAIN: list[Task] = [
         LOG,
         [
             lambda s: t(c("git_log", repo_path=s.repo, max_count=s.n)),
-            lambda s: t(c("subjects", log="†results.0"), c("join", items="†results.1", separator="; ")),
+            lambda s: t(
+                c("subjects", log="†results.0"), c("join", items="†results.1", separator="; ")
+            ),
             lambda s: t(output=s.result(2)),
         ],
         lambda w: "; ".join(map(str, messages(w, w.n))),
@@ -152,13 +156,23 @@ PLAIN: list[Task] = [
             lambda s: t(c("git_status", repo_path="†input.repo")),
             lambda s: t(output={"path": s.repo, "status": s.result(0)}),
         ],
-        lambda w: {"path": w.repo, "status": "Repository status:\n" + git(w.repo, "status").strip()},
+        lambda w: {
+            "path": w.repo,
+            "status": "Repository status:\n" + git(w.repo, "status").strip(),
+        },
     ),
     Task(
         "clock in Lisbon",
         CLOCK,
         [
-            lambda s: t(c("convert_time", source_timezone=s.zone, time=s.clock, target_timezone="Europe/Lisbon")),
+            lambda s: t(
+                c(
+                    "convert_time",
+                    source_timezone=s.zone,
+                    time=s.clock,
+                    target_timezone="Europe/Lisbon",
+                )
+            ),
             lambda s: t(output=s.result(0, "target", "datetime")),
         ],
         lambda w: zone(w, "Europe/Lisbon"),
@@ -167,7 +181,9 @@ PLAIN: list[Task] = [
         "clock in the zone of the input",
         lambda w: {"clock": w.clock, "zone": w.zone},
         [
-            lambda s: t(c("convert_time", source_timezone="UTC", time=s.clock, target_timezone=s.zone)),
+            lambda s: t(
+                c("convert_time", source_timezone="UTC", time=s.clock, target_timezone=s.zone)
+            ),
             lambda s: t(output="†results.0.target.datetime"),
         ],
         lambda w: zone(replace(w, zone="UTC"), w.zone),
@@ -175,7 +191,10 @@ PLAIN: list[Task] = [
     Task(
         "local branches",
         REPO,
-        [lambda s: t(c("git_branch", repo_path=s.repo, branch_type="local")), lambda s: t(output=s.result(0))],
+        [
+            lambda s: t(c("git_branch", repo_path=s.repo, branch_type="local")),
+            lambda s: t(output=s.result(0)),
+        ],
         lambda w: git(w.repo, "branch").rstrip("\n"),
     ),
     Task(
@@ -225,13 +244,19 @@ PLAIN: list[Task] = [
     Task(
         "text written as a number",
         WORD,
-        [lambda s: t(c("card", name="†input.word")), lambda s: t(output=int(str(s.result(0, "label"))))],
+        [
+            lambda s: t(c("card", name="†input.word")),
+            lambda s: t(output=int(str(s.result(0, "label")))),
+        ],
         lambda w: len(w.word),
     ),
     Task(
         "a number written with a fraction",
         TIMES,
-        [lambda s: t(c("repeat", text=s.word, times=float(str(s.n)))), lambda s: t(output="†results.0")],
+        [
+            lambda s: t(c("repeat", text=s.word, times=float(str(s.n)))),
+            lambda s: t(output="†results.0"),
+        ],
         lambda w: w.word * w.n,
     ),
     Task(
@@ -245,7 +270,9 @@ PLAIN: list[Task] = [
         WORD,
         [
             lambda s: t(c("books", shelf=s.word)),
-            lambda s: t(c("length", _each=[s.result(0, n, "title") for n in range(5)], text="†item")),
+            lambda s: t(
+                c("length", _each=[s.result(0, n, "title") for n in range(5)], text="†item")
+            ),
             lambda s: t(output="†results.1"),
         ],
         lambda w: [len(str(one["title"])) for one in shelf_of(w.word)],
@@ -272,8 +299,13 @@ PLAIN: list[Task] = [
     Task(
         "what is not saved",
         REPO,
-        [lambda s: t(c("git_diff_unstaged", repo_path=s.repo)), lambda s: t(output={"changes": s.result(0)})],
-        lambda w: {"changes": "Unstaged changes:\n" + git(w.repo, "diff", "--unified=3").rstrip("\n")},
+        [
+            lambda s: t(c("git_diff_unstaged", repo_path=s.repo)),
+            lambda s: t(output={"changes": s.result(0)}),
+        ],
+        lambda w: {
+            "changes": "Unstaged changes:\n" + git(w.repo, "diff", "--unified=3").rstrip("\n")
+        },
     ),
     Task(
         "two words of one input",
@@ -297,7 +329,10 @@ TRAPS: list[Task] = [
     Task(
         "a time-out",
         TIMES,
-        [lambda s: t(c("repeat", text=s.word, times=s.n, timeout=2)), lambda s: t(output=s.result(0))],
+        [
+            lambda s: t(c("repeat", text=s.word, times=s.n, timeout=2)),
+            lambda s: t(output=s.result(0)),
+        ],
         lambda w: w.word * w.n,
         "timeout: 2 beside n: 2",
     ),
@@ -337,7 +372,10 @@ TRAPS: list[Task] = [
     Task(
         "the cheapest book",
         WORD,
-        [lambda s: t(c("books", shelf=s.word)), lambda s: t(output=best(s, "price", least=True)["title"])],
+        [
+            lambda s: t(c("books", shelf=s.word)),
+            lambda s: t(output=best(s, "price", least=True)["title"]),
+        ],
         lambda w: min(shelf_of(w.word), key=lambda one: float(str(one["price"])))["title"],
         "copied from its place in a list",
     ),
@@ -355,7 +393,9 @@ TRAPS: list[Task] = [
         "the newest commit",
         LOG,
         [
-            lambda s: t(c("git_log", repo_path=s.repo, max_count=s.n), c("history", log="†results.0")),
+            lambda s: t(
+                c("git_log", repo_path=s.repo, max_count=s.n), c("history", log="†results.0")
+            ),
             lambda s: t(output=newest(s)),
         ],
         lambda w: sha(w),
@@ -374,7 +414,9 @@ TRAPS: list[Task] = [
         [
             lambda s: t(c("git_status", repo_path=s.repo)),
             lambda s: t(
-                c("git_diff_unstaged", repo_path=s.repo) if "not staged" in str(s.result(0)) else c("echo", value="")
+                c("git_diff_unstaged", repo_path=s.repo)
+                if "not staged" in str(s.result(0))
+                else c("echo", value="")
             ),
             lambda s: t(output=s.result(1)),
         ],
@@ -387,7 +429,9 @@ TRAPS: list[Task] = [
         [
             lambda s: t(c("card", name="†input.word")),
             lambda s: t(
-                c("picky", name="†results.0.owner") if s.result(0, "level") == "high" else c("echo", value="-")
+                c("picky", name="†results.0.owner")
+                if s.result(0, "level") == "high"
+                else c("echo", value="-")
             ),
             lambda s: t(output="†results.1"),
         ],
@@ -408,7 +452,9 @@ TRAPS: list[Task] = [
         "commits by the busiest, in a sentence",
         LOG,
         [
-            lambda s: t(c("git_log", repo_path=s.repo, max_count=50), c("authors", log="†results.0")),
+            lambda s: t(
+                c("git_log", repo_path=s.repo, max_count=50), c("authors", log="†results.0")
+            ),
             lambda s: t(output=sentence(s)),
         ],
         lambda w: f"{leading(w)[1]} commits by {leading(w)[0]}",
@@ -418,7 +464,9 @@ TRAPS: list[Task] = [
         "commits by the busiest, by key",
         LOG,
         [
-            lambda s: t(c("git_log", repo_path="†input.repo", max_count=50), c("authors", log="†results.0")),
+            lambda s: t(
+                c("git_log", repo_path="†input.repo", max_count=50), c("authors", log="†results.0")
+            ),
             lambda s: t(output=f"†results.1.{busiest(s)}"),
         ],
         lambda w: leading(w)[1],
@@ -431,7 +479,9 @@ TRAPS: list[Task] = [
             lambda s: t(c("write_file", path="†input.file", text="†input.text")),
             lambda s: t(c("git_add", repo_path="†input.repo", files=["more.txt"])),
             lambda s: t(c("git_commit", repo_path="†input.repo", message="†input.text")),
-            lambda s: t(c("git_log", repo_path="†input.repo", max_count=1), c("subjects", log="†results.3")),
+            lambda s: t(
+                c("git_log", repo_path="†input.repo", max_count=1), c("subjects", log="†results.3")
+            ),
             lambda s: t(output="†results.4"),
         ],
         lambda w: [f"of {w.word}"],
@@ -451,7 +501,10 @@ TRAPS: list[Task] = [
     Task(
         "a value that looks like a reference",
         WORD,
-        [lambda s: t(c("repeat", text="††input.word", times=1)), lambda s: t(output=f"†{s.result(0)}")],
+        [
+            lambda s: t(c("repeat", text="††input.word", times=1)),
+            lambda s: t(output=f"†{s.result(0)}"),
+        ],
         lambda w: "†input.word",
         "†input.word as text",
     ),
@@ -480,7 +533,9 @@ TRAPS: list[Task] = [
         "the zone as it was echoed",
         lambda w: {"zone": w.zone, "clock": w.clock},
         [
-            lambda s: t(c("convert_time", source_timezone=s.zone, time=s.clock, target_timezone="UTC")),
+            lambda s: t(
+                c("convert_time", source_timezone=s.zone, time=s.clock, target_timezone="UTC")
+            ),
             lambda s: t(c("length", text=s.result(0, "source", "timezone"))),
             lambda s: t(output=s.result(1)),
         ],
@@ -499,7 +554,9 @@ def place_of(s: Seen) -> int:
 def newest(s: Seen) -> JSON:
     found = s.result(1)
     assert isinstance(found, list)
-    return max((one for one in found if isinstance(one, dict)), key=lambda one: str(one["date"]))["sha"]
+    return max((one for one in found if isinstance(one, dict)), key=lambda one: str(one["date"]))[
+        "sha"
+    ]
 
 
 def last(s: Seen) -> JSON:

@@ -1,7 +1,8 @@
-"""Distilling over the acceptance table: programs that scripted minds write for the runs of its tasks.
+"""Distilling over the acceptance table: programs that scripted minds write for the
+runs of its tasks.
 
-`distilled.md` has the counts. A wrong program is one that does something else in some world; it must be refused, unless
-the recordings agree with it: then nothing can tell, and the row names it.
+`distilled.md` has the counts. A wrong program is one that does something else in some world; it
+must be refused, unless the recordings agree with it: then nothing can tell, and the row names it.
 """
 
 from __future__ import annotations
@@ -64,18 +65,27 @@ async def look_at(bridge: Bridge, worlds: list[World], number: int, task: Task) 
     right, *wrong = PROGRAMS[task.name]
     name = f"made_{number}"
     await bridge.publish(runs[0], f"{name}_alone", program=right)
-    confirmed = await bridge.publish(runs[0], name, program=right, choices={"runs": list[JSON](runs[1:])})
+    confirmed = await bridge.publish(
+        runs[0], name, program=right, choices={"runs": list[JSON](runs[1:])}
+    )
     assert checked(confirmed) == "confirmed"
     for world in worlds[-3:]:
         # Members that the program does not read are no parameters of the tool.
-        given = {key: value for key, value in task.given(world).items() if key in properties_of(confirmed)}
+        given = {
+            key: value
+            for key, value in task.given(world).items()
+            if key in properties_of(confirmed)
+        }
         row.right += same((await answered(bridge, name, given)).value, task.answer(world))
         restored(worlds)
     for place, program in enumerate(wrong, 1):
         for known, refused in ((runs[:1], row.one), (runs, row.two)):
             try:
                 await bridge.publish(
-                    runs[0], f"{name}_{place}", program=program, choices={"runs": list[JSON](known[1:])}
+                    runs[0],
+                    f"{name}_{place}",
+                    program=program,
+                    choices={"runs": list[JSON](known[1:])},
                 )
             except ProgramRefusedError:
                 refused.append(str(place))
@@ -88,10 +98,15 @@ async def look_at(bridge: Bridge, worlds: list[World], number: int, task: Task) 
 async def look_at_all(folder: Path) -> dict[str, Row]:
     worlds = make_worlds(folder)
     restored(worlds)
-    configuration = parse_configuration({"mcpServers": python_servers(folder), "store": ":memory:"}, project=folder)
+    configuration = parse_configuration(
+        {"mcpServers": python_servers(folder), "store": ":memory:"}, project=folder
+    )
     async with Bridge(configuration, toolbox=toolbox()) as bridge:
         await bridge.modules.settled(30)
-        return {name: await look_at(bridge, worlds, number, TASKS[name]) for number, name in enumerate(PROGRAMS)}
+        return {
+            name: await look_at(bridge, worlds, number, TASKS[name])
+            for number, name in enumerate(PROGRAMS)
+        }
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +119,9 @@ def shown(rows: dict[str, Row]) -> list[str]:
     lines: list[str] = []
     for name, row in rows.items():
         undecided = ", ".join(f"no. {number}" for number in row.undecided)
-        lines.append(f"| {name} | {row.right} of 3 | {len(row.one)} | {len(row.two)} | {undecided} |")
+        lines.append(
+            f"| {name} | {row.right} of 3 | {len(row.one)} | {len(row.two)} | {undecided} |"
+        )
     return lines
 
 
@@ -113,9 +130,13 @@ def test_there_are_enough_tasks() -> None:
     assert sum(len(wrong) for _, *wrong in PROGRAMS.values()) >= 80
 
 
-def test_right_programs_are_accepted_and_wrong_ones_are_refused_where_a_run_can_tell(rows: dict[str, Row]) -> None:
+def test_right_programs_are_accepted_and_wrong_ones_are_refused_where_a_run_can_tell(
+    rows: dict[str, Row],
+) -> None:
     assert [name for name, row in rows.items() if row.right != 3] == []
-    table = [line for line in TABLE.read_text(encoding="utf-8").splitlines() if line.startswith("|")]
+    table = [
+        line for line in TABLE.read_text(encoding="utf-8").splitlines() if line.startswith("|")
+    ]
     assert table == [*HEAD, *shown(rows)]
 
 
@@ -123,8 +144,12 @@ def test_right_programs_are_accepted_and_wrong_ones_are_refused_where_a_run_can_
 async def test_a_mind_that_is_wrong_first_gets_it_right(tmp_path: Path) -> None:
     names = ["the thickest book", "a judgement as a number", "commits by the busiest, by key"]
     worlds = make_worlds(tmp_path)
-    answers = [solution([], {"program": PROGRAMS[name][place]}) for name in names for place in (-1, 0)]
-    configuration = parse_configuration({"mcpServers": python_servers(tmp_path), "store": ":memory:"}, project=tmp_path)
+    answers = [
+        solution([], {"program": PROGRAMS[name][place]}) for name in names for place in (-1, 0)
+    ]
+    configuration = parse_configuration(
+        {"mcpServers": python_servers(tmp_path), "store": ":memory:"}, project=tmp_path
+    )
     async with Bridge(configuration, toolbox=toolbox(), mind=Scripted(*answers)) as bridge:
         await bridge.modules.settled(30)
         for number, name in enumerate(names):

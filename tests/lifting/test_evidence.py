@@ -41,7 +41,14 @@ def _literal(*by: JSON) -> Explained:
 
 
 def _record(value: JSON, kind: Kind = "person", **view: JSON) -> Record:
-    return Record("r", "ann", kind, "2026-11-22T00:00:00Z", {AT: value}, {f"†input.{k}": v for k, v in view.items()})
+    return Record(
+        "r",
+        "ann",
+        kind,
+        "2026-11-22T00:00:00Z",
+        {AT: value},
+        {f"†input.{k}": v for k, v in view.items()},
+    )
 
 
 def test_a_run_removes_the_explanations_that_do_not_give_its_value() -> None:
@@ -53,7 +60,9 @@ def test_a_run_removes_the_explanations_that_do_not_give_its_value() -> None:
     assert settle(learned, {"†input.b": 9}.get).assumed is None
 
 
-@pytest.mark.parametrize("record", [_record(7, "assistant", a=5, b=7), Record("r", "ann", "run", "t", {AT: 7}, None)])
+@pytest.mark.parametrize(
+    "record", [_record(7, "assistant", a=5, b=7), Record("r", "ann", "run", "t", {AT: 7}, None)]
+)
 def test_the_choice_of_an_assistant_and_a_run_without_a_view_teach_nothing(record: Record) -> None:
     literal, seen = _literal("†input.a", "†input.b"), {"†input.a": grow(None, 1)}
 
@@ -63,12 +72,20 @@ def test_the_choice_of_an_assistant_and_a_run_without_a_view_teach_nothing(recor
 def test_runs_count_once_if_their_data_are_the_same() -> None:
     literal = _literal("†input.a.0")
     lists: list[JSON] = [[1, 2], [1.0, 2], [1, 3]]
-    records = [Record("r", "ann", "run", "t", {AT: 1}, {"†input.a.0": 1, "†input.a": one}) for one in lists]
+    records = [
+        Record("r", "ann", "run", "t", {AT: 1}, {"†input.a.0": 1, "†input.a": one}) for one in lists
+    ]
 
-    # A position is selected from the whole list, so this is the data: 1.0 is 1, and [1, 3] is another list.
+    # A position is selected from the whole list, so this is the data: 1.0 is 1, and [1, 3]
+    # is another list.
     assert [learn([literal], {}, records[:n])[0][0].runs for n in (1, 2, 3)] == [1, 1, 2]
     different = [_record(n, a=n) for n in range(5)]
-    assert [learn([_literal("†input.a")], {}, different[:n])[0][0].runs for n in (1, 2, 3, 5)] == [1, 2, 3, 3]
+    assert [learn([_literal("†input.a")], {}, different[:n])[0][0].runs for n in (1, 2, 3, 5)] == [
+        1,
+        2,
+        3,
+        3,
+    ]
 
 
 def test_a_literal_that_no_explanation_explains_is_never_determined_again() -> None:
@@ -89,7 +106,11 @@ def test_profiles_grow_only_from_runs_that_count() -> None:
 
 def test_a_record_is_kept_only_if_it_adds_something() -> None:
     literals = [_literal("†input.a", "†input.b")]
-    first, same, assistant = _record(7, a=5, b=7), _record(8, a=5, b=8), _record(7, "assistant", a=7, b=7)
+    first, same, assistant = (
+        _record(7, a=5, b=7),
+        _record(8, a=5, b=8),
+        _record(7, "assistant", a=7, b=7),
+    )
 
     assert is_worth_keeping(literals, {}, [], first)
     assert not is_worth_keeping(literals, {}, [first], first)
@@ -111,7 +132,10 @@ def test_a_view_is_bounded() -> None:
     [
         ({"kind": "me"}, "evidence.kind: expected run, person or assistant"),
         ({"values": [["calls.1", 3]]}, r"evidence.values.0: expected \[place, value\]"),
-        ({"view": {"†input.a": "x" * VIEW}}, "evidence.view: expected at most 65536 bytes of JSON, found 65"),
+        (
+            {"view": {"†input.a": "x" * VIEW}},
+            "evidence.view: expected at most 65536 bytes of JSON, found 65",
+        ),
         ({"view": {"a": 1}}, "a"),
         ({"more": 1}, "evidence: expected an object with run, by, kind, time, values, view"),
     ],
@@ -147,22 +171,35 @@ async def test_a_person_who_confirms_a_replay_teaches_the_idea(tmp_path: Path) -
         def add(run: str) -> tuple[Record | None, Publication]:
             record = record_of(bridge.store, run, published)
             return record, publications.add_evidence(
-                "noted", 1, lambda told, known: teach(told, known, record) if record is not None else None
+                "noted",
+                1,
+                lambda told, known: teach(told, known, record) if record is not None else None,
             )
 
         for other in (Decider("assistant", "tool", "local"), Decider("person", "command", "local")):
             record, found = add(await _replay(bridge, tmp_path, "bye", other))
             assert record is not None
-            assert (record.kind, found.learned is None or found.learned["explained"] == WRITING["explained"]) == (
+            assert (
+                record.kind,
+                found.learned is None or found.learned["explained"] == WRITING["explained"],
+            ) == (
                 "assistant",
                 True,
             )
         record, found = add(await _replay(bridge, tmp_path, "bye", person))
         assert record is not None
-        assert (record.kind, record.values, record.view) == ("person", {at: "bye"}, {"†input.words": "bye"})
-        assert found.learned == {"explained": [{"at": list(at), "by": ["†input.words"]}], "seen": {}}
+        assert (record.kind, record.values, record.view) == (
+            "person",
+            {at: "bye"},
+            {"†input.words": "bye"},
+        )
+        assert found.learned == {
+            "explained": [{"at": list(at), "by": ["†input.words"]}],
+            "seen": {},
+        }
 
-        # The name has learned, so the question about its call gives no such reason any more. The version still does.
+        # The name has learned, so the question about its call gives no such reason any more. The
+        # version still does.
         arguments = {"path": str(tmp_path / "note"), "words": "again"}
         run = (await bridge.start_idea("noted", arguments)).run
         assert run is not None

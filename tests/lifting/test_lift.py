@@ -15,7 +15,17 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import ActivityError, IdeabridgeError
 from ideabridge.tools.toolbox import Toolbox
 from tests.asking import ASKS
-from tests.lifting.runs import SHORTEN, Seen, Shortener, Turn, answered, approved, called, solved, turn
+from tests.lifting.runs import (
+    SHORTEN,
+    Seen,
+    Shortener,
+    Turn,
+    answered,
+    approved,
+    called,
+    solved,
+    turn,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -44,7 +54,11 @@ def pages(title: str) -> int:
 @tool(read_only=True)
 def record(name: str) -> JSONObject:
     """A record."""
-    return {"owner": f"{name}-owner", "size": len(name) * 10, "level": "high" if len(name) > 3 else "low"}
+    return {
+        "owner": f"{name}-owner",
+        "size": len(name) * 10,
+        "level": "high" if len(name) > 3 else "low",
+    }
 
 
 @tool(read_only=True)
@@ -113,8 +127,12 @@ async def test_copied_values_are_assumed_from_one_run_and_determined_by_two(brid
         assert answer.value == len("benjamin-owner")
         assert {"calls.0.name", "calls.1.title", "output"} <= set(answer.assumed)
         other = await solved(bridge, "x", {"name": "charlotte"}, COPIED, NUMBER)
-        published = await bridge.publish(run.id, "owner_length", description="How long.", choices={"runs": [other.id]})
-        assert explained(bridge.lift(run.id, choices={"runs": [other.id]}))["calls.0.name"] == ["†input.name"]
+        published = await bridge.publish(
+            run.id, "owner_length", description="How long.", choices={"runs": [other.id]}
+        )
+        assert explained(bridge.lift(run.id, choices={"runs": [other.id]}))["calls.0.name"] == [
+            "†input.name"
+        ]
         assert published.plan is not None
         assert published.plan["lifting"] == {
             "run": run.id,
@@ -151,7 +169,9 @@ async def test_a_tool_repeats_its_run_without_arguments(bridge: Bridge) -> None:
         assert await called(bridge, "owner_length", {"name": "benjamin"}) == len("benjamin-owner")
 
 
-async def test_a_followed_value_that_is_passed_is_taken_and_nothing_about_it_is_assumed(bridge: Bridge) -> None:
+async def test_a_followed_value_that_is_passed_is_taken_and_nothing_about_it_is_assumed(
+    bridge: Bridge,
+) -> None:
     async with bridge:
         run = await solved(bridge, "x", {"name": "ann"}, COPIED, NUMBER)
         await bridge.publish(run.id, "owner_length")
@@ -163,14 +183,18 @@ async def test_a_followed_value_that_is_passed_is_taken_and_nothing_about_it_is_
             await called(bridge, "owner_length", {"name": "benjamin", "title": 4})
 
 
-async def test_an_earlier_literal_of_another_name_is_followed_until_its_own_parameter_is_passed(bridge: Bridge) -> None:
+async def test_an_earlier_literal_of_another_name_is_followed_until_its_own_parameter_is_passed(
+    bridge: Bridge,
+) -> None:
     turns: list[Turn] = [
         lambda _: turn({"_tool": "owner", "name": "benjamin"}),
         lambda _: turn({"_tool": "pages", "title": "benjamin"}, output="†results.1"),
     ]
     async with bridge:
         run = await solved(bridge, "x", {}, turns, NUMBER)
-        assert explained(bridge.lift(run.id)) == {"calls.1.title": ["†input.name", 'always "benjamin"']}
+        assert explained(bridge.lift(run.id)) == {
+            "calls.1.title": ["†input.name", 'always "benjamin"']
+        }
         await bridge.publish(run.id, "both")
         answer = await answered(bridge, "both", {"name": "al"})
         assert (answer.value, "calls.1.title" in answer.assumed) == (2, True)
@@ -181,7 +205,9 @@ def call(tool: str, **parameters: JSON) -> JSONObject:
     return {"_tool": tool, **parameters}
 
 
-async def test_followed_values_beyond_eight_are_under_one_object_those_of_the_task_first(bridge: Bridge) -> None:
+async def test_followed_values_beyond_eight_are_under_one_object_those_of_the_task_first(
+    bridge: Bridge,
+) -> None:
     turns: list[Turn] = [
         lambda _: turn(*(call("owner", name=f"name{number}") for number in range(10))),
         lambda seen: turn(*(call("pages", title=seen.result(number)) for number in range(10))),
@@ -196,11 +222,16 @@ async def test_followed_values_beyond_eight_are_under_one_object_those_of_the_ta
         also = properties["also"]
         assert isinstance(also, dict)
         draft = bridge.lift(run.id)
-        followed = {leaf.path: one.name for one in draft.parameters if one.followed for leaf in one.leaves}
+        followed = {
+            leaf.path: one.name for one in draft.parameters if one.followed for leaf in one.leaves
+        }
         assert len(followed) == 10
         under = also["properties"]
         assert isinstance(under, dict)
-        assert [path for path, name in followed.items() if name in under] == ["calls.17.title", "calls.18.title"]
+        assert [path for path, name in followed.items() if name in under] == [
+            "calls.17.title",
+            "calls.18.title",
+        ]
         value = {"also": {str(followed["calls.18.title"]): "four"}}
         replay = await bridge.start_idea("many", value)
         assert replay.run is not None
@@ -221,7 +252,10 @@ async def test_of_equal_costs_the_source_with_the_likest_name_is_taken(bridge: B
     ]
     async with Bridge(ASKS, toolbox=Toolbox(pair, pages)) as here:
         run = await solved(here, "x", {"name": "ann"}, turns, NUMBER)
-        assert explained(here.lift(run.id))["calls.1.title"][:2] == ["†results.0.title", "†results.0.alias"]
+        assert explained(here.lift(run.id))["calls.1.title"][:2] == [
+            "†results.0.title",
+            "†results.0.alias",
+        ]
 
 
 async def test_parameters_are_renamed_merged_fixed_described_and_made(bridge: Bridge) -> None:
@@ -231,7 +265,12 @@ async def test_parameters_are_renamed_merged_fixed_described_and_made(bridge: Br
     ]
     async with bridge:
         run = await solved(bridge, "x", {}, turns, None)
-        assert [one.name for one in bridge.lift(run.id).parameters] == ["name", "key", "value", "shelf"]
+        assert [one.name for one in bridge.lift(run.id).parameters] == [
+            "name",
+            "key",
+            "value",
+            "shelf",
+        ]
         decided: JSONObject = {
             "name": {"rename": "who", "description": "Whose.", "required": True},
             "shelf": {"merge": "name"},
@@ -252,7 +291,9 @@ async def test_parameters_are_renamed_merged_fixed_described_and_made(bridge: Br
         assert (first["name"], second["shelf"]) == ("†input.who", "ann")
         # The shelf followed the name, and follows what is passed in its place.
         draft = bridge.lift(run.id, parameters=decided)
-        assert [(one.at, one.given) for one in draft.explained] == [(("calls", "1", "shelf"), "†input.who")]
+        assert [(one.at, one.given) for one in draft.explained] == [
+            (("calls", "1", "shelf"), "†input.who")
+        ]
         assert (third["key"], third["value"]) == ("k", "†input.value")
         assert await called(bridge, "keep", {"who": "bo"}) == "bo-owner"
 
@@ -269,7 +310,10 @@ async def test_parameters_are_renamed_merged_fixed_described_and_made(bridge: Br
         ({"name": {"fix": 1}}, "expected true or false"),
         ({"name": {"fix": True, "rename": "x"}}, "expected one of"),
         ({"name": {"rename": "_tool"}}, "calls have a property of this name themselves; rename it"),
-        ({"_each": {"at": ["calls.0.name"]}}, "parameters._each: calls have a property of this name"),
+        (
+            {"_each": {"at": ["calls.0.name"]}},
+            "parameters._each: calls have a property of this name",
+        ),
         ({"new": {"at": ["calls.2.title"]}}, "no constant is at 'calls.2.title'"),
         ({"shelf": {"merge": "title"}, "title": {"merge": "shelf"}}, "merged in a circle"),
         ({"shelf": {"merge": "title"}, "title": {"fix": True}}, "'title' is fixed"),
@@ -277,7 +321,9 @@ async def test_parameters_are_renamed_merged_fixed_described_and_made(bridge: Br
         ({"new": {"at": ["calls.0.name", "calls.1.shelf"]}}, "one parameter has one value"),
     ],
 )
-async def test_a_decision_that_does_not_fit_is_refused(bridge: Bridge, decided: JSONObject, message: str) -> None:
+async def test_a_decision_that_does_not_fit_is_refused(
+    bridge: Bridge, decided: JSONObject, message: str
+) -> None:
     turns: list[Turn] = [
         lambda _: turn(
             {"_tool": "owner", "name": "ann"},
@@ -295,7 +341,11 @@ async def test_a_decision_that_does_not_fit_is_refused(bridge: Bridge, decided: 
 
 async def test_a_parameter_takes_a_name_that_another_gives_up(bridge: Bridge) -> None:
     turns: list[Turn] = [
-        lambda _: turn({"_tool": "owner", "name": "ann"}, {"_tool": "books", "shelf": "bob"}, output="†results.0"),
+        lambda _: turn(
+            {"_tool": "owner", "name": "ann"},
+            {"_tool": "books", "shelf": "bob"},
+            output="†results.0",
+        ),
     ]
     decided: JSONObject = {"shelf": {"rename": "rack"}, "name": {"rename": "shelf"}}
     async with bridge:
@@ -305,7 +355,9 @@ async def test_a_parameter_takes_a_name_that_another_gives_up(bridge: Bridge) ->
 
 
 async def test_a_member_of_the_input_that_no_call_can_pass_is_renamed(bridge: Bridge) -> None:
-    turns: list[Turn] = [lambda _: turn({"_tool": "owner", "name": "†input._id"}, output="†results.0")]
+    turns: list[Turn] = [
+        lambda _: turn({"_tool": "owner", "name": "†input._id"}, output="†results.0")
+    ]
     async with bridge:
         run = await solved(bridge, "x", {"_id": "ann"}, turns, None)
         with pytest.raises(PublicationError, match="calls have a property of this name"):
@@ -314,10 +366,14 @@ async def test_a_member_of_the_input_that_no_call_can_pass_is_renamed(bridge: Br
         assert await called(bridge, "mine", {"id": "bo"}) == "bo-owner"
 
 
-async def test_a_copied_value_becomes_a_parameter_where_the_publisher_says_so(bridge: Bridge) -> None:
+async def test_a_copied_value_becomes_a_parameter_where_the_publisher_says_so(
+    bridge: Bridge,
+) -> None:
     async with bridge:
         run = await solved(bridge, "x", {"name": "ann"}, COPIED, NUMBER)
-        await bridge.publish(run.id, "title_length", parameters={"title": {"at": ["calls.1.title"]}})
+        await bridge.publish(
+            run.id, "title_length", parameters={"title": {"at": ["calls.1.title"]}}
+        )
         assert await called(bridge, "title_length", {"name": "x", "title": "four"}) == 4
 
 
@@ -336,12 +392,15 @@ async def test_a_person_takes_where_a_value_comes_from(bridge: Bridge) -> None:
         assert lifting["choices"] == {"take": take}
         answer = await answered(bridge, "owner_length", {"name": "benjamin"})
         assert answer.value == len("benjamin-owner")
-        # A person settles where values come from. The level that was seen is new, and may have decided about the call.
+        # A person settles where values come from. The level that was seen is new, and may have
+        # decided about the call.
         assert answer.assumed == ["calls.1"]
         await bridge.publish(run.id, "kept", choices={"take": {"calls.0.name": "keep"}})
         assert await called(bridge, "kept", {"name": "benjamin"}) == len("ann-owner")
         with pytest.raises(PublicationError, match="instead of"):
-            await bridge.publish(run.id, "wrong", choices={"take": {**take, "calls.1.title": "†input.name"}})
+            await bridge.publish(
+                run.id, "wrong", choices={"take": {**take, "calls.1.title": "†input.name"}}
+            )
         with pytest.raises(PublicationError, match=r"nothing is at 'calls\.7\.x'"):
             await bridge.publish(run.id, "wrong", choices={"take": {"calls.7.x": "†input.name"}})
         with pytest.raises(PublicationError, match="unknown key 'accept'"):
@@ -349,10 +408,14 @@ async def test_a_person_takes_where_a_value_comes_from(bridge: Bridge) -> None:
         wrongs: list[JSON] = ["input.name", 5, {"pick": "x"}, "†nothing.x"]
         for wrong in wrongs:
             with pytest.raises(PublicationError, match=r"choices\.take\.output"):
-                await bridge.publish(run.id, "wrong", choices={"take": dict[str, JSON](output=wrong)})
+                await bridge.publish(
+                    run.id, "wrong", choices={"take": dict[str, JSON](output=wrong)}
+                )
 
 
-async def test_a_reference_to_a_position_that_was_seen_is_explained_like_a_copy(bridge: Bridge) -> None:
+async def test_a_reference_to_a_position_that_was_seen_is_explained_like_a_copy(
+    bridge: Bridge,
+) -> None:
     turns: list[Turn] = [
         lambda seen: turn({"_tool": "books", "shelf": "†input.shelf"}),
         lambda seen: turn({"_tool": "pages", "title": "†results.0.1.title"}),
@@ -372,7 +435,9 @@ async def test_a_reference_to_a_position_that_was_seen_is_explained_like_a_copy(
         assert explained(bridge.lift(run.id)) == {}
 
 
-async def test_a_call_made_after_a_result_without_reading_it_may_have_been_a_decision(bridge: Bridge) -> None:
+async def test_a_call_made_after_a_result_without_reading_it_may_have_been_a_decision(
+    bridge: Bridge,
+) -> None:
     turns: list[Turn] = [
         lambda seen: turn({"_tool": "record", "name": "†input.name"}),
         lambda seen: turn({"_tool": "store", "key": "†input.name", "value": "†input.name"}),
@@ -383,7 +448,9 @@ async def test_a_call_made_after_a_result_without_reading_it_may_have_been_a_dec
         await bridge.publish(run.id, "stored")
         answer = await answered(bridge, "stored", {"name": "bert"})
         assert answer.value == "bert=bert"
-        assert ["calls.1: it was called after results had been seen" in why for why in answer.asked] == [True]
+        assert [
+            "calls.1: it was called after results had been seen" in why for why in answer.asked
+        ] == [True]
         await bridge.publish(run.id, "stored", choices={"take": {"calls.1": "keep"}})
         answer = await answered(bridge, "stored", {"name": "bert"})
         assert not any("it was called after" in why for why in answer.asked)
@@ -391,7 +458,12 @@ async def test_a_call_made_after_a_result_without_reading_it_may_have_been_a_dec
 
 async def test_requests_that_use_the_same_ids_keep_the_order_of_their_calls(bridge: Bridge) -> None:
     def noted(number: int) -> JSONObject:
-        first: JSONObject = {"_tool": "store", "key": "†input.name", "value": number, "_id": "first"}
+        first: JSONObject = {
+            "_tool": "store",
+            "key": "†input.name",
+            "value": number,
+            "_id": "first",
+        }
         return turn(first, {"_tool": "pages", "title": "†input.name", "_after": ["first"]})
 
     turns: list[Turn] = [
@@ -403,7 +475,11 @@ async def test_requests_that_use_the_same_ids_keep_the_order_of_their_calls(brid
     async with bridge:
         run = await solved(bridge, "x", {"name": "anna"}, turns, NUMBER)
         calls = bridge.lift(run.id).calls
-        assert [call.get("_id") for call in calls if isinstance(call, dict)][::2] == ["first", "first_2", "first_3"]
+        assert [call.get("_id") for call in calls if isinstance(call, dict)][::2] == [
+            "first",
+            "first_2",
+            "first_3",
+        ]
         after = [call.get("_after") for call in calls if isinstance(call, dict)]
         assert after[:3] == [None, ["first"], ["first", "call_1"]]
         assert after[3:] == [["first_2", "first"], ["first_2", "call_3"], ["first_3", "first_2"]]
@@ -428,7 +504,9 @@ async def test_a_new_kind_of_value_beside_what_is_read_is_named(bridge: Bridge) 
 
 async def test_failed_and_denied_calls_are_left_out_and_retries_collapse(bridge: Bridge) -> None:
     turns: list[Turn] = [
-        lambda seen: turn({"_tool": "pages", "title": ""}, {"_tool": "owner", "name": "†input.name"}),
+        lambda seen: turn(
+            {"_tool": "pages", "title": ""}, {"_tool": "owner", "name": "†input.name"}
+        ),
         lambda seen: turn({"_tool": "pages", "title": "†results.1", "_id": "length"}),
         lambda seen: turn(output="†results.2"),
     ]
@@ -463,7 +541,9 @@ async def test_a_retry_counts_as_what_it_is_again() -> None:
         run = await solved(here, "x", {"name": "ann"}, turns, None)
         draft = here.lift(run.id)
         assert draft.calls == [{"_tool": "flaky", "name": "†input.name"}]
-        assert [one.shown for one in draft.lifted.left_out] == ["calls.0 (flaky): it failed, and was proposed again"]
+        assert [one.shown for one in draft.lifted.left_out] == [
+            "calls.0 (flaky): it failed, and was proposed again"
+        ]
         await here.publish(run.id, "twice")
         assert await called(here, "twice", {"name": "bo"}) == "bobo"
 
@@ -471,12 +551,22 @@ async def test_a_retry_counts_as_what_it_is_again() -> None:
 async def test_what_a_person_wrote_in_place_of_a_value_is_a_parameter(bridge: Bridge) -> None:
     async with bridge:
         run = await bridge.solve("x", input={"key": "k", "value": "v"})
-        run.submit(0, turn({"_tool": "store", "key": "†input.key", "value": "†input.value"}, output="†results.0"))
+        run.submit(
+            0,
+            turn(
+                {"_tool": "store", "key": "†input.key", "value": "†input.value"},
+                output="†results.0",
+            ),
+        )
         await run.wait(10)
         approval = run.questions()[0].approval
-        run.decide(approval, "edit", by="ann", call={"_tool": "store", "key": "k", "value": "†mine"})
+        run.decide(
+            approval, "edit", by="ann", call={"_tool": "store", "key": "k", "value": "†mine"}
+        )
         await run.wait(10)
-        assert bridge.lift(run.id).calls == [{"_tool": "store", "key": "†input.key", "value": "†input.store_value"}]
+        assert bridge.lift(run.id).calls == [
+            {"_tool": "store", "key": "†input.key", "value": "†input.store_value"}
+        ]
         await bridge.publish(run.id, "stored")
         assert await called(bridge, "stored", {"key": "z", "value": "w"}) == "z=†mine"
 
@@ -484,7 +574,9 @@ async def test_what_a_person_wrote_in_place_of_a_value_is_a_parameter(bridge: Br
 async def test_effects_of_several_requests_keep_their_order(bridge: Bridge) -> None:
     turns: list[Turn] = [
         lambda seen: turn({"_tool": "store", "key": "†input.name", "value": 1}),
-        lambda seen: turn({"_tool": "record", "name": "†input.name"}, {"_tool": "store", "key": "b", "value": 2}),
+        lambda seen: turn(
+            {"_tool": "record", "name": "†input.name"}, {"_tool": "store", "key": "b", "value": 2}
+        ),
         lambda seen: turn(output="†results.2"),
     ]
     async with bridge:
@@ -511,7 +603,9 @@ async def test_numbers_however_printed_are_the_same_value(bridge: Bridge) -> Non
         assert await called(bridge, "digits", {"name": "benjamin"}) == 2
 
 
-async def test_what_differs_between_runs_and_nothing_explains_is_said_unless_it_is_passed(bridge: Bridge) -> None:
+async def test_what_differs_between_runs_and_nothing_explains_is_said_unless_it_is_passed(
+    bridge: Bridge,
+) -> None:
     def turns(literal: str) -> list[Turn]:
         return [
             lambda seen: turn({"_tool": "record", "name": "†input.name"}),
@@ -533,7 +627,9 @@ async def test_a_run_that_made_other_calls_is_refused_as_evidence(bridge: Bridge
     def turns(again: bool) -> list[Turn]:
         return [
             lambda seen: turn({"_tool": "owner", "name": "†input.name"}),
-            lambda seen: turn({"_tool": "pages", "title": "†results.0"}, output=None if again else "†results.1"),
+            lambda seen: turn(
+                {"_tool": "pages", "title": "†results.0"}, output=None if again else "†results.1"
+            ),
             *([last] if again else []),
         ]
 
@@ -557,8 +653,13 @@ async def test_a_run_of_the_same_shape_is_offered_and_never_taken(bridge: Bridge
         draft = bridge.lift(run.id)
         assert explained(draft)["calls.0.name"] == ["†input.name", 'always "ann"']
         report = report_of(draft, bridge.store, "local")
-        assert report["offers"] == [{"run": other.id, "settles": ["calls.0.name", "calls.1.title", "output"]}]
-        assert f"offered: run {other.id} made the same calls with other data, and would settle" in report_text(report)
+        assert report["offers"] == [
+            {"run": other.id, "settles": ["calls.0.name", "calls.1.title", "output"]}
+        ]
+        assert (
+            f"offered: run {other.id} made the same calls with other data, and would settle"
+            in report_text(report)
+        )
         # A run that settles nothing is not worth a line.
         report["offers"] = [{"run": other.id, "settles": []}]
         assert "offered" not in report_text(report)
@@ -579,7 +680,9 @@ async def test_the_report_is_a_table(bridge: Bridge) -> None:
 async def test_the_report_for_a_model_is_short_and_says_what_it_leaves_out(bridge: Bridge) -> None:
     many: JSONObject = {"_tool": "record", "name": "é" * 80}
     async with bridge:
-        run = await bridge.run_plan({"calls": [{**many, "name": f"{'é' * 80}{number}"} for number in range(40)]})
+        run = await bridge.run_plan(
+            {"calls": [{**many, "name": f"{'é' * 80}{number}"} for number in range(40)]}
+        )
         await run.wait(10)
         text = report_text(report_of(bridge.lift(run.id)))
         assert len(text.encode()) <= 2_000
@@ -615,10 +718,14 @@ async def test_a_call_of_an_idea_stays_a_call(bridge: Bridge) -> None:
         lambda seen: turn(output="†results.1"),
     ]
     async with bridge:
-        plan: list[Turn] = [lambda _: turn({"_tool": "pages", "title": "†input.text"}, output="†results.0")]
+        plan: list[Turn] = [
+            lambda _: turn({"_tool": "pages", "title": "†input.text"}, output="†results.0")
+        ]
         inner = await solved(bridge, "inner", {"text": "abc"}, plan, NUMBER)
         await bridge.publish(inner.id, "length")
-        run = await bridge.solve("x", input={"name": "ann"}, tools=["owner", "idea:length"], output_schema=NUMBER)
+        run = await bridge.solve(
+            "x", input={"name": "ann"}, tools=["owner", "idea:length"], output_schema=NUMBER
+        )
         for number, answer in enumerate(turns):
             run.submit(number, answer(Seen({"name": "ann"}, run)))
             await approved(run)
@@ -633,7 +740,12 @@ async def test_a_plan_may_be_asked_and_approved_again(bridge: Bridge) -> None:
             bridge,
             "x",
             {"key": "k"},
-            [lambda seen: turn({"_tool": "store", "key": "†input.key", "value": "†input.key"}, output="†results.0")],
+            [
+                lambda seen: turn(
+                    {"_tool": "store", "key": "†input.key", "value": "†input.key"},
+                    output="†results.0",
+                )
+            ],
             None,
         )
         await bridge.publish(run.id, "stored")
@@ -655,10 +767,15 @@ async def test_a_run_that_only_looked_around_more_is_compared(bridge: Bridge) ->
         run = await solved(bridge, "x", {"name": "ann"}, COPIED, NUMBER)
         other = await solved(bridge, "x", {"name": "charlotte"}, more, NUMBER)
         for first, second in ((run, other), (other, run)):
-            published = await bridge.publish(first.id, "owner_length", choices={"runs": [second.id]})
+            published = await bridge.publish(
+                first.id, "owner_length", choices={"runs": [second.id]}
+            )
             assert published.plan is not None
             lifting = published.plan["lifting"]
             assert isinstance(lifting, dict)
             assert lifting["confirmed_by"] == [second.id]
             answer = await answered(bridge, "owner_length", {"name": "benjamin"})
-            assert (answer.value, "calls.1.title" in answer.assumed) == (len("benjamin-owner"), False)
+            assert (answer.value, "calls.1.title" in answer.assumed) == (
+                len("benjamin-owner"),
+                False,
+            )

@@ -28,7 +28,9 @@ from tests.instructions import instructions_of
 
 
 async def _steps_of_lifting(calls: int) -> int:
-    """Return how many instructions of Python it takes to lift a run with so many calls and to report on it."""
+    """Return how many instructions of Python it takes to lift a run with so many calls and
+    to report on it.
+    """
     listed: list[JSON] = [
         {"_tool": "count", "items": [number, f"item {number}"], "_outputPath": f"counts.n{number}"}
         for number in range(calls)
@@ -76,7 +78,9 @@ def test_runs_that_are_long_together_are_not_read_to_be_offered() -> None:
             made = [EndedCall(tools["look"], {"key": key}, 0, {"next": key}) for key in keys]
             _keep_session(store, made, run)
         looked = len(runs_like(lift(store, "run_short", "local"), store, "local"))
-        steps = instructions_of(lambda: runs_like(lift(store, "run_short", "local"), store, "local"))
+        steps = instructions_of(
+            lambda: runs_like(lift(store, "run_short", "local"), store, "local")
+        )
         assert looked == 1
 
         # To read the long run alone takes more than a million.
@@ -84,15 +88,26 @@ def test_runs_that_are_long_together_are_not_read_to_be_offered() -> None:
 
 
 def _steps_of_a_session(calls: int) -> int:
-    """Return how many instructions it takes to publish a session of so many calls, each copied from the one before."""
+    """Return how many instructions it takes to publish a session of so many calls, each copied from
+    the one before.
+    """
     tools = {one.name: one for one in Toolbox(look, change).tools.values()}
     made: list[EndedCall] = []
     for number in range(calls):
         key = f"key-{number // 2}"
         if number % 2:
-            made.append(EndedCall(tools["change"], {"key": key, "text": f"About {key}"}, number, "ok"))
+            made.append(
+                EndedCall(tools["change"], {"key": key, "text": f"About {key}"}, number, "ok")
+            )
         else:
-            made.append(EndedCall(tools["look"], {"key": key}, number, {"next": f"key-{number // 2 + 1}", "name": key}))
+            made.append(
+                EndedCall(
+                    tools["look"],
+                    {"key": key},
+                    number,
+                    {"next": f"key-{number // 2 + 1}", "name": key},
+                )
+            )
     with Store.open(":memory:") as store:
         _keep_session(store, made)
         return instructions_of(lambda: draft_of(store, "run_many", "local", None, None, False))
@@ -106,10 +121,18 @@ def test_publishing_a_session_of_twice_as_many_calls_takes_about_twice_the_work(
 
 
 def _memory_of_order(calls: int) -> int:
-    """Return the bytes that it takes to order a session that looks many times at once, and then changes as often."""
+    """Return the bytes that it takes to order a session that looks many times at once, and then
+    changes as often.
+    """
     tools = {one.name: one for one in Toolbox(look, change).tools.values()}
-    made = [EndedCall(tools["look"], {"key": f"key-{number}"}, 0, {"next": "x"}) for number in range(calls)]
-    made += [EndedCall(tools["change"], {"key": f"key-{number}", "text": "x"}, 1, "ok") for number in range(calls)]
+    made = [
+        EndedCall(tools["look"], {"key": f"key-{number}"}, 0, {"next": "x"})
+        for number in range(calls)
+    ]
+    made += [
+        EndedCall(tools["change"], {"key": f"key-{number}", "text": "x"}, 1, "ok")
+        for number in range(calls)
+    ]
     with Store.open(":memory:") as store:
         _keep_session(store, made)
         function = read_function(store, "run_many", "local")
@@ -133,26 +156,36 @@ def test_ordering_four_times_as_many_calls_takes_about_four_times_the_memory() -
     assert many < 6 * few, (few, many)
 
 
-def test_of_very_many_constants_a_thousand_become_parameters_and_those_that_a_person_names() -> None:
+def test_of_very_many_constants_a_thousand_become_parameters_and_those_that_a_person_names() -> (
+    None
+):
     def literals() -> list[Parameter]:
         leaves = [Leaf(f"calls.{place}.n", place, ("n",), place + 1_000) for place in range(1_200)]
         return [Parameter("", leaf.value, [leaf], "count") for leaf in leaves]
 
     parameters = parameters_of(literals(), (), {}, "")
     assert [one.value for one in parameters] == list(range(1_000, 2_000))
-    named = {"last": ParameterDecision(at=("calls.1199.n",)), "n_1101": ParameterDecision(description="another")}
+    named = {
+        "last": ParameterDecision(at=("calls.1199.n",)),
+        "n_1101": ParameterDecision(description="another"),
+    }
     parameters = parameters_of(literals(), (), named, "")
     assert len(parameters) == 1_002
     assert {one.name for one in parameters} >= named.keys()
 
 
 def _steps_of_copied_values(calls: int) -> int:
-    """Return how many instructions it takes to read the copied values of a plan that calls one tool alone."""
+    """Return how many instructions it takes to read the copied values of a plan that calls
+    one tool alone.
+    """
     values: list[JSON] = [
-        {"at": ["calls", str(place), "key"], "by": [f"†results.{place - 1}.next"]} for place in range(1, calls)
+        {"at": ["calls", str(place), "key"], "by": [f"†results.{place - 1}.next"]}
+        for place in range(1, calls)
     ]
     listed: list[JSON] = [{"_tool": "look", "key": "x"} for _ in range(calls)]
-    return instructions_of(lambda: read_computations({"values": values}, listed, None, None, rules=RULES))
+    return instructions_of(
+        lambda: read_computations({"values": values}, listed, None, None, rules=RULES)
+    )
 
 
 def test_reading_twice_as_many_copied_values_takes_about_twice_the_work() -> None:
@@ -164,7 +197,9 @@ def test_reading_twice_as_many_copied_values_takes_about_twice_the_work() -> Non
 
 def test_a_long_text_is_looked_through_only_where_a_value_may_begin() -> None:
     words = " ".join(f"word{number}" for number in range(200))
-    values = Values({"†input": {"name": "Ann"}, "†results.0": [f"title {number}" for number in range(100)]})
+    values = Values(
+        {"†input": {"name": "Ann"}, "†results.0": [f"title {number}" for number in range(100)]}
+    )
     explain("x", values, "text")
     steps = instructions_of(lambda: explain(words, values, "text"))
 
@@ -173,7 +208,9 @@ def test_a_long_text_is_looked_through_only_where_a_value_may_begin() -> None:
 
 
 def test_a_value_is_found_where_it_begins_with_marks_or_is_a_number() -> None:
-    values = Values({"†results.0": {"tag": "#urgent", "path": "/tmp/x", "count": 1207, "change": -35}})
+    values = Values(
+        {"†results.0": {"tag": "#urgent", "path": "/tmp/x", "count": 1207, "change": -35}}
+    )
     for text, reference in (
         ("about #urgent things", "†results.0.tag"),
         ("see /tmp/x, now", "†results.0.path"),

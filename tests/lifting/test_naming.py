@@ -1,4 +1,6 @@
-"""Names of parameters and tools: what they fill tells them apart, and a number only what nothing else does."""
+"""Names of parameters and tools: what they fill tells them apart, and a number only what
+nothing else does.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,10 @@ def path(tool: str, value: JSON, key: str = "path") -> Filled:
 
 
 def test_a_parameter_has_the_name_of_what_it_fills() -> None:
-    assert parameter_names([path("git_log", 10, "max_count"), path("git_log", "/w/repo")]) == ["max_count", "path"]
+    assert parameter_names([path("git_log", 10, "max_count"), path("git_log", "/w/repo")]) == [
+        "max_count",
+        "path",
+    ]
 
 
 def test_paths_of_one_tool_are_told_apart_by_the_files_and_folders_that_they_name() -> None:
@@ -83,7 +88,12 @@ def test_words_end_at_ten_and_numbers_go_on() -> None:
 def test_counted_names_of_several_tools_say_whose_they_are() -> None:
     filled = [path(tool, value, "text") for tool in ("say", "shout") for value in ("hi", "ho")]
 
-    assert parameter_names(filled) == ["first_say_text", "second_say_text", "first_shout_text", "second_shout_text"]
+    assert parameter_names(filled) == [
+        "first_say_text",
+        "second_say_text",
+        "first_shout_text",
+        "second_shout_text",
+    ]
 
 
 def test_a_name_of_the_input_is_not_taken_twice() -> None:
@@ -92,7 +102,11 @@ def test_a_name_of_the_input_is_not_taken_twice() -> None:
 
 
 def test_internal_keys_are_plain_names() -> None:
-    filled = [Filled("find", ("_id",), "x1"), Filled("find", ("_each",), [1]), Filled("find", ("$set",), 1)]
+    filled = [
+        Filled("find", ("_id",), "x1"),
+        Filled("find", ("_each",), [1]),
+        Filled("find", ("$set",), 1),
+    ]
 
     assert parameter_names(filled) == ["id", "items", "set"]
 
@@ -101,17 +115,31 @@ FILLED = st.builds(
     Filled,
     st.sampled_from(["read_file", "write_file", "", "get"]),
     st.lists(
-        st.sampled_from(["path", "0", "edits", "ünïcode", "_id", "first_path", "x" * 80, "", "9"]), max_size=3
+        st.sampled_from(["path", "0", "edits", "ünïcode", "_id", "first_path", "x" * 80, "", "9"]),
+        max_size=3,
     ).map(tuple),
     st.sampled_from(
-        ["/a/notes", "/a/notes/", "report.md", "https://a.org/b?c=/d/e.f", "..", "/", "x" * 100, 5, None, [1]]
+        [
+            "/a/notes",
+            "/a/notes/",
+            "report.md",
+            "https://a.org/b?c=/d/e.f",
+            "..",
+            "/",
+            "x" * 100,
+            5,
+            None,
+            [1],
+        ]
     ),
     st.lists(st.sampled_from(["owner", "0", "id", "path"]), max_size=2).map(tuple),
     st.integers(0, 3) | st.none(),
 )
 
 
-@given(st.lists(FILLED, max_size=25), st.sets(st.sampled_from(["path", "first_path", "output", "id"])))
+@given(
+    st.lists(FILLED, max_size=25), st.sets(st.sampled_from(["path", "first_path", "output", "id"]))
+)
 def test_every_name_is_one_of_its_own(filled: list[Filled], taken: set[str]) -> None:
     names = parameter_names(filled, taken)
 
@@ -138,12 +166,18 @@ def test_pronouns_and_single_letters_name_no_tool() -> None:
 
 
 def test_without_a_task_a_tool_has_the_names_of_its_tools() -> None:
-    assert tool_name([("git_log, write_file", ()), ("", ())], ["git_log", "write_file"]) == "git_log_and_write_file"
+    assert (
+        tool_name([("git_log, write_file", ()), ("", ())], ["git_log", "write_file"])
+        == "git_log_and_write_file"
+    )
     assert tool_name([("", ())], ["write_file", "write_file"]) == "write_file"
 
 
 def test_a_description_is_a_whole_sentence() -> None:
-    assert first_sentence("\nWrite the report, e.g. for Paris. Then send it.") == "Write the report, e.g. for Paris."
+    assert (
+        first_sentence("\nWrite the report, e.g. for Paris. Then send it.")
+        == "Write the report, e.g. for Paris."
+    )
     assert first_sentence("Count the   open issues\nof anvil") == "Count the open issues"
     assert first_sentence("Use v1.2 of the API! Now.") == "Use v1.2 of the API!"
     assert first_sentence("") == ""

@@ -1,4 +1,6 @@
-"""What a draft leaves open: values out of longer texts, values that differ, and what a mind put together."""
+"""What a draft leaves open: values out of longer texts, values that differ, and what a
+mind put together.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ ANY: JSONObject = {"type": ["string", "number", "boolean", "object", "array"]}
 def page(address: str) -> str:
     """A page."""
     name = address.split(".")[0]
-    told = f"I am {name.title()}. Write to {name}@mail.example; room 1337, 12 steps up, concatenate."
+    told = (
+        f"I am {name.title()}. Write to {name}@mail.example; room 1337, 12 steps up, concatenate."
+    )
     return f"{told} See www.{name}-site.example!"
 
 
@@ -69,7 +73,9 @@ def store(key: str, value: JSON) -> str:
 
 @pytest.fixture
 async def bridge() -> AsyncIterator[Bridge]:
-    async with Bridge(ASKS, toolbox=Toolbox(page, hotels, guests, rate, files, lines, store)) as opened:
+    async with Bridge(
+        ASKS, toolbox=Toolbox(page, hotels, guests, rate, files, lines, store)
+    ) as opened:
         yield opened
 
 
@@ -77,7 +83,9 @@ def answering(*calls: JSONObject) -> Turn:
     return lambda _: turn(*calls, output=None if calls else True)
 
 
-async def by_hand(bridge: Bridge, *calls: JSONObject, task: str = "Do it.", given: JSONObject | None = None) -> str:
+async def by_hand(
+    bridge: Bridge, *calls: JSONObject, task: str = "Do it.", given: JSONObject | None = None
+) -> str:
     """A run whose mind makes one call after the other, with copied values."""
     turns = [*map(answering, calls), answering()]
     return (await solved(bridge, task, given or {}, turns, ANY)).id
@@ -105,12 +113,14 @@ async def test_a_result_that_a_session_neither_reads_nor_returns_is_open(bridge:
     ]
 
 
-# -- inside a longer text ---------------------------------------------------------------------------------------------
+# -- inside a longer text --------------------------------------------------------------------------
 
 PAGE: JSONObject = {"_tool": "page", "address": "dora.example"}
 
 
-@pytest.mark.parametrize("value", ["dora@mail.example", "www.dora-site.example", 1337, "1337", {"to": ["Dora"]}])
+@pytest.mark.parametrize(
+    "value", ["dora@mail.example", "www.dora-site.example", 1337, "1337", {"to": ["Dora"]}]
+)
 async def test_a_value_inside_an_earlier_text_is_open(bridge: Bridge, value: JSON) -> None:
     run = await by_hand(bridge, PAGE, {"_tool": "store", "key": "k-1", "value": value})
     (point,) = left_open(bridge, run)
@@ -120,17 +130,26 @@ async def test_a_value_inside_an_earlier_text_is_open(bridge: Bridge, value: JSO
 
 
 @pytest.mark.parametrize("value", ["cat", "I", 12, "12", "ora", True, None, [], "elsewhere"])
-async def test_what_is_in_a_text_by_chance_or_not_at_all_is_a_parameter(bridge: Bridge, value: JSON) -> None:
-    assert kinds(bridge, await by_hand(bridge, PAGE, {"_tool": "store", "key": "k-1", "value": value})) == []
+async def test_what_is_in_a_text_by_chance_or_not_at_all_is_a_parameter(
+    bridge: Bridge, value: JSON
+) -> None:
+    assert (
+        kinds(bridge, await by_hand(bridge, PAGE, {"_tool": "store", "key": "k-1", "value": value}))
+        == []
+    )
 
 
 async def test_what_the_user_named_is_a_parameter(bridge: Bridge) -> None:
     call: JSONObject = {"_tool": "store", "key": "k-1", "value": "Dora"}
     assert kinds(bridge, await by_hand(bridge, PAGE, call, task="Keep Dora.")) == []
-    assert kinds(bridge, await by_hand(bridge, PAGE, call, task="Keep Doras.")) == [("inside", "calls.1.value")]
+    assert kinds(bridge, await by_hand(bridge, PAGE, call, task="Keep Doras.")) == [
+        ("inside", "calls.1.value")
+    ]
 
 
-async def test_a_value_inside_a_text_of_the_input_is_open_from_the_first_call_on(bridge: Bridge) -> None:
+async def test_a_value_inside_a_text_of_the_input_is_open_from_the_first_call_on(
+    bridge: Bridge,
+) -> None:
     mail: JSONObject = {"mail": "Please look at eva.example today."}
     run = await by_hand(bridge, {"_tool": "page", "address": "eva.example"}, given=mail)
     (point,) = left_open(bridge, run)
@@ -139,45 +158,66 @@ async def test_a_value_inside_a_text_of_the_input_is_open_from_the_first_call_on
 
 
 async def test_a_value_inside_an_earlier_value_of_the_run_is_open(bridge: Bridge) -> None:
-    run = await by_hand(bridge, {"_tool": "lines", "path": "notes/may.txt"}, {"_tool": "lines", "path": "may.txt"})
+    run = await by_hand(
+        bridge, {"_tool": "lines", "path": "notes/may.txt"}, {"_tool": "lines", "path": "may.txt"}
+    )
     (point,) = left_open(bridge, run)
     assert point.why == '"may.txt" stands inside the earlier calls.0.path'
 
 
 async def test_the_author_of_a_plan_is_believed(bridge: Bridge) -> None:
-    run = await bridge.run_plan({"calls": [PAGE, {"_tool": "store", "key": "k", "value": "Dora"}], "output": True})
+    run = await bridge.run_plan(
+        {"calls": [PAGE, {"_tool": "store", "key": "k", "value": "Dora"}], "output": True}
+    )
     assert await run.wait() == "needs_approval"
     run.decide(run.questions()[0].approval, "approve", by="a person")
     assert await run.wait() == "done"
     assert kinds(bridge, run.id) == []
 
 
-# -- lists, differences and words -------------------------------------------------------------------------------------
+# -- lists, differences and words ------------------------------------------------------------------
 
 
 async def test_a_list_of_names_out_of_one_text_is_open(bridge: Bridge) -> None:
     names: JSON = ["Sun Inn", "Star Inn"]
-    run = await by_hand(bridge, {"_tool": "hotels", "city": "Rome"}, {"_tool": "rate", "hotels": names})
+    run = await by_hand(
+        bridge, {"_tool": "hotels", "city": "Rome"}, {"_tool": "rate", "hotels": names}
+    )
     assert kinds(bridge, run) == [("inside", "calls.1.hotels")]
 
 
 async def test_a_list_put_together_from_results_is_open_once(bridge: Bridge) -> None:
     names: JSON = ["Sun guest 1", "Sun guest 2"]
-    run = await by_hand(bridge, {"_tool": "guests", "hotel": "Sun"}, {"_tool": "store", "key": "k-1", "value": names})
+    run = await by_hand(
+        bridge,
+        {"_tool": "guests", "hotel": "Sun"},
+        {"_tool": "store", "key": "k-1", "value": names},
+    )
     assert kinds(bridge, run).count(("put_together", "calls.1.value")) == 1
 
 
 async def test_what_differs_between_runs_and_nothing_explains_is_open(bridge: Bridge) -> None:
     runs = [
-        await by_hand(bridge, {"_tool": "page", "address": address}, {"_tool": "store", "key": "k-1", "value": value})
+        await by_hand(
+            bridge,
+            {"_tool": "page", "address": address},
+            {"_tool": "store", "key": "k-1", "value": value},
+        )
         for address, value in (("dora.example", 700), ("eva.example", 800))
     ]
     # The address differs, because another one was asked for.
     assert kinds(bridge, *runs) == [("varies", "calls.1.value")]
 
 
-async def test_words_that_a_mind_wrote_after_results_are_open_wherever_they_stand(bridge: Bridge) -> None:
-    values: list[JSON] = ["looks fine to me", {"text": "looks fine"}, ["fine", "looks fine"], "x" * 41]
+async def test_words_that_a_mind_wrote_after_results_are_open_wherever_they_stand(
+    bridge: Bridge,
+) -> None:
+    values: list[JSON] = [
+        "looks fine to me",
+        {"text": "looks fine"},
+        ["fine", "looks fine"],
+        "x" * 41,
+    ]
     for value in values:
         run = await by_hand(bridge, PAGE, {"_tool": "store", "key": "k-1", "value": value})
         assert [kind for kind, _ in kinds(bridge, run)] == ["own_words"], value
@@ -188,15 +228,20 @@ async def test_words_that_a_mind_wrote_after_results_are_open_wherever_they_stan
 
 
 async def test_a_value_around_an_earlier_one_says_where_it_stands_whole(bridge: Bridge) -> None:
-    calls: list[JSONObject] = [{"_tool": "files", "path": "/ann"}, {"_tool": "lines", "path": "/ann/letter2.txt"}]
+    calls: list[JSONObject] = [
+        {"_tool": "files", "path": "/ann"},
+        {"_tool": "lines", "path": "/ann/letter2.txt"},
+    ]
     (point,) = left_open(bridge, await by_hand(bridge, *calls))
     assert point.why.endswith('or something else: "letter2.txt" stands inside the result of call 0')
 
 
-# -- constant parts of a text, when the tool is called ----------------------------------------------------------------
+# -- constant parts of a text, when the tool is called ---------------------------------------------
 
 
-async def test_a_constant_part_out_of_a_result_is_assumed_until_three_runs_agree(bridge: Bridge) -> None:
+async def test_a_constant_part_out_of_a_result_is_assumed_until_three_runs_agree(
+    bridge: Bridge,
+) -> None:
     runs: list[str] = []
     for folder in ("/ann", "/bob", "/cid"):
         reading: JSONObject = {"_tool": "lines", "path": f"{folder}/letter2.txt"}
@@ -205,23 +250,35 @@ async def test_a_constant_part_out_of_a_result_is_assumed_until_three_runs_agree
     first = await bridge.publish(runs[0], "second_letter")
     listed = (first.plan or {})["explained"]
     assert isinstance(listed, list)
-    (why,) = [one["why"] for one in listed if isinstance(one, dict) and one["at"] == ["calls", "1", "path"]]
+    (why,) = [
+        one["why"]
+        for one in listed
+        if isinstance(one, dict) and one["at"] == ["calls", "1", "path"]
+    ]
     assert why == COPIED_PART
-    # The folder is the recorded one, so all explanations agree; another file may be the second one now.
-    assert "calls.1.path" in (await answered(bridge, "second_letter", {"files_path": "/ann"})).assumed
+    # The folder is the recorded one, so all explanations agree; another file may be the
+    # second one now.
+    assert (
+        "calls.1.path" in (await answered(bridge, "second_letter", {"files_path": "/ann"})).assumed
+    )
 
     await bridge.publish(runs[0], "second_letter", choices={"runs": list[JSON](runs[1:])})
-    assert "calls.1.path" not in (await answered(bridge, "second_letter", {"files_path": "/dan"})).assumed
+    assert (
+        "calls.1.path"
+        not in (await answered(bridge, "second_letter", {"files_path": "/dan"})).assumed
+    )
 
 
 async def test_a_constant_part_out_of_a_result_asks_before_a_change(bridge: Bridge) -> None:
     call: JSONObject = {"_tool": "store", "key": "/ann/letter2.txt", "value": 700}
-    await bridge.publish(await by_hand(bridge, {"_tool": "files", "path": "/ann"}, call), "keep_letter")
+    await bridge.publish(
+        await by_hand(bridge, {"_tool": "files", "path": "/ann"}, call), "keep_letter"
+    )
     answer = await answered(bridge, "keep_letter", {"path": "/ann"})
     assert any("calls.1.key" in why for why in answer.asked)
 
 
-# -- looking for a part -----------------------------------------------------------------------------------------------
+# -- looking for a part ----------------------------------------------------------------------------
 
 TEXT = st.text(alphabet="ab_- .", max_size=12)
 
@@ -235,7 +292,9 @@ def test_exactly_the_texts_with_a_part_are_found(texts: list[str], part: str) ->
     list(looked.roots_with(part))
     for number, text in enumerate(texts[half:], half):
         looked.add(str(number), text)
-    expected = [str(number) for number, text in enumerate(texts) if len(text) > 2 and stands_in(part, text)]
+    expected = [
+        str(number) for number, text in enumerate(texts) if len(text) > 2 and stands_in(part, text)
+    ]
     assert list(looked.roots_with(part)) == expected
 
 

@@ -1,4 +1,6 @@
-"""Whatever a mind carries out by hand: the tool made of it gives what the program gives, or says what it assumes."""
+"""Whatever a mind carries out by hand: the tool made of it gives what the program gives, or says
+what it assumes.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +27,16 @@ from tests.lifting.runs import approved, turn
 ANY: JSONObject = {"type": ["string", "number", "object", "array", "boolean"]}
 
 
-def calls_of(program: Program, places: Sequence[int], taken: JSONObject, results: list[JSON]) -> list[JSON]:
+def calls_of(
+    program: Program, places: Sequence[int], taken: JSONObject, results: list[JSON]
+) -> list[JSON]:
     return [
         {
             "_tool": program.steps[place].named(taken, results),
-            **{key: one.written(taken, results) for key, one in program.steps[place].parameters.items()},
+            **{
+                key: one.written(taken, results)
+                for key, one in program.steps[place].parameters.items()
+            },
         }
         for place in places
     ]
@@ -53,17 +60,24 @@ def right(program: Program, taken: JSONObject) -> JSON:
     """What the program gives."""
     results: list[JSON] = []
     for step in program.steps:
-        parameters: JSONObject = {key: one.value(taken, results) for key, one in step.parameters.items()}
+        parameters: JSONObject = {
+            key: one.value(taken, results) for key, one in step.parameters.items()
+        }
         results.append(CODE[step.named(taken, results)](**parameters))
     return program.given_output(taken, results, written=False)
 
 
 def beyond(program: Program) -> bool:
-    """Whether the program does something that no listed kind of explanation is: it branches, or takes the first member
-    of an object.
+    """Whether the program does something that no listed kind of explanation is: it branches, or
+    takes the first member of an object.
     """
-    parts = [*program.outputs.values(), *(one for step in program.steps for one in step.parameters.values())]
-    return any(one.flag is not None for one in (*parts, *program.steps)) or any(one.how == "any" for one in parts)
+    parts = [
+        *program.outputs.values(),
+        *(one for step in program.steps for one in step.parameters.values()),
+    ]
+    return any(one.flag is not None for one in (*parts, *program.steps)) or any(
+        one.how == "any" for one in parts
+    )
 
 
 @dataclass
@@ -71,7 +85,8 @@ class Answers:
     """What a tool made of runs answers to new inputs.
 
     Attributes:
-        counts: by `right` or `wrong`, and `sure`, `assumed` or `asked`; also `failed`, `unpublished`.
+        counts: by `right` or `wrong`, and `sure`, `assumed` or `asked`; also
+            `failed`, `unpublished`.
         silent: one text for each answer that is wrong without saying that it assumes something.
     """
 
@@ -80,7 +95,9 @@ class Answers:
 
 
 def known(program: Program, inputs: Sequence[JSONObject]) -> list[tuple[JSONObject, JSON]]:
-    """The inputs that the program has an answer to, without the members that it does not read, and the answers."""
+    """The inputs that the program has an answer to, without the members that it does not read,
+    and the answers.
+    """
     found: list[tuple[JSONObject, JSON]] = []
     for one in inputs:
         taken = {key: value for key, value in one.items() if key in program.takes()}
@@ -89,7 +106,9 @@ def known(program: Program, inputs: Sequence[JSONObject]) -> list[tuple[JSONObje
     return found
 
 
-async def answers(program: Program, seen: Sequence[JSONObject], fresh: Sequence[JSONObject]) -> Answers:
+async def answers(
+    program: Program, seen: Sequence[JSONObject], fresh: Sequence[JSONObject]
+) -> Answers:
     """What the tool made of runs answers to new inputs."""
     found = Answers()
     known_inputs = known(program, seen)
@@ -97,11 +116,16 @@ async def answers(program: Program, seen: Sequence[JSONObject], fresh: Sequence[
         return found
     async with Bridge(ASKS, toolbox=TOOLS) as bridge:
         first, *others = runs = [await carried_out(bridge, program, one) for one, _ in known_inputs]
-        if not all(same(run.given(), answer) for run, (_, answer) in zip(runs, known_inputs, strict=True)):
-            # Text that holds JSON, written as an output that may be an object, is read as that object.
+        if not all(
+            same(run.given(), answer) for run, (_, answer) in zip(runs, known_inputs, strict=True)
+        ):
+            # Text that holds JSON, written as an output that may be an object, is read
+            # as that object.
             return found
         try:
-            published = await bridge.publish(first.id, "program", choices={"runs": [one.id for one in others]})
+            published = await bridge.publish(
+                first.id, "program", choices={"runs": [one.id for one in others]}
+            )
         except PublicationError:
             # The named runs had the same data, or made other calls.
             published = await bridge.publish(first.id, "program")
@@ -129,13 +153,19 @@ async def answers(program: Program, seen: Sequence[JSONObject], fresh: Sequence[
         return found
 
 
-def silent_answers(program: Program, seen: Sequence[JSONObject], fresh: Sequence[JSONObject]) -> list[str]:
+def silent_answers(
+    program: Program, seen: Sequence[JSONObject], fresh: Sequence[JSONObject]
+) -> list[str]:
     return anyio.run(partial(answers, program, seen, fresh)).silent
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
 @given(
-    programs(), st.lists(inputs(), min_size=1, max_size=3, unique_by=str), st.lists(inputs(), min_size=3, max_size=3)
+    programs(),
+    st.lists(inputs(), min_size=1, max_size=3, unique_by=str),
+    st.lists(inputs(), min_size=3, max_size=3),
 )
 def test_no_answer_of_a_random_program_is_silently_wrong(
     program: Program, seen: list[JSONObject], fresh: list[JSONObject]
@@ -144,9 +174,16 @@ def test_no_answer_of_a_random_program_is_silently_wrong(
 
 
 @pytest.mark.long
-@settings(max_examples=5_000, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=5_000,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 @given(
-    programs(), st.lists(inputs(), min_size=1, max_size=3, unique_by=str), st.lists(inputs(), min_size=3, max_size=3)
+    programs(),
+    st.lists(inputs(), min_size=1, max_size=3, unique_by=str),
+    st.lists(inputs(), min_size=3, max_size=3),
 )
 def test_no_answer_of_many_random_programs_is_silently_wrong(
     program: Program, seen: list[JSONObject], fresh: list[JSONObject]

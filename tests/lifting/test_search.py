@@ -1,4 +1,6 @@
-"""The search for explanations: what it returns has the value, and it finds the function that made a literal."""
+"""The search for explanations: what it returns has the value, and it finds the function that
+made a literal.
+"""
 
 from __future__ import annotations
 
@@ -40,22 +42,44 @@ def shown(value: JSON) -> str:
     return json.dumps(value, sort_keys=True, ensure_ascii=False)
 
 
-# -- any documents --------------------------------------------------------------------------------------------------
+# -- any documents ---------------------------------------------------------------------------------
 
-WORDS = ["ann", "Ann", " bob", "5", "5.0", "7", "", "a.b", "2026-11-22", "22.11.2026", "Id: 7 (open)", "x=ann, y=bob"]
-SCALARS = st.sampled_from([*WORDS, None, True, False, 0, 1, 5, 5.0, 7, 10, -3, 2.5]) | st.text(max_size=4)
+WORDS = [
+    "ann",
+    "Ann",
+    " bob",
+    "5",
+    "5.0",
+    "7",
+    "",
+    "a.b",
+    "2026-11-22",
+    "22.11.2026",
+    "Id: 7 (open)",
+    "x=ann, y=bob",
+]
+SCALARS = st.sampled_from([*WORDS, None, True, False, 0, 1, 5, 5.0, 7, 10, -3, 2.5]) | st.text(
+    max_size=4
+)
 NAMES = st.sampled_from(["id", "name", "n", "a b", "0", "items"])
 ANYTHING = st.recursive(
-    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3), max_leaves=12
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3),
+    max_leaves=12,
 )
 DOCUMENT = ANYTHING | ANYTHING.map(json.dumps)
 
 
 @given(
-    st.fixed_dictionaries({"†input": st.dictionaries(NAMES, DOCUMENT, max_size=3), "†results.0": DOCUMENT}), ANYTHING
+    st.fixed_dictionaries(
+        {"†input": st.dictionaries(NAMES, DOCUMENT, max_size=3), "†results.0": DOCUMENT}
+    ),
+    ANYTHING,
 )
 @settings(max_examples=150, deadline=None)
-def test_every_explanation_has_the_value_and_a_form_that_can_be_read(documents: Documents, value: JSON) -> None:
+def test_every_explanation_has_the_value_and_a_form_that_can_be_read(
+    documents: Documents, value: JSON
+) -> None:
     made_of: JSON = f"by {value}" if isinstance(value, str) else [value]
     literals: list[JSON] = [value, *WORDS, 5, made_of]
     values = Values(documents)
@@ -70,7 +94,7 @@ def test_every_explanation_has_the_value_and_a_form_that_can_be_read(documents: 
             assert same(made, literal), one
 
 
-# -- the functions that a mind carries out by hand ------------------------------------------------------------------
+# -- the functions that a mind carries out by hand -------------------------------------------------
 
 FUNCTIONS: dict[str, JSON] = {
     "input path": "†input.city",
@@ -81,7 +105,11 @@ FUNCTIONS: dict[str, JSON] = {
     "lower case": {"convert": "†input.city", "by": ["lower"]},
     "upper case": {"convert": "†input.city", "by": ["upper"]},
     "without spaces": {"convert": "†results.0.padded", "by": ["strip"]},
-    "item by an explained value": {"item_of": "†results.0.rows", "where": {"name": "†input.person"}, "take": ["id"]},
+    "item by an explained value": {
+        "item_of": "†results.0.rows",
+        "where": {"name": "†input.person"},
+        "take": ["id"],
+    },
     "item by a member of a member": {
         "item_of": "†results.0.rows",
         "where": {"user.mail": "†input.mail"},
@@ -106,7 +134,10 @@ def worlds(draw: st.DrawFn) -> Documents:
     ids = draw(st.lists(IDS, min_size=3 * size + 3, max_size=3 * size + 3, unique=True))
     sizes = draw(st.lists(st.integers(200, 9_000), min_size=size, max_size=size, unique=True))
     days = draw(st.lists(DAYS, min_size=size, max_size=size, unique=True))
-    states = [*draw(st.lists(st.sampled_from(["open", "closed"]), min_size=size - 1, max_size=size - 1)), "open"]
+    states = [
+        *draw(st.lists(st.sampled_from(["open", "closed"]), min_size=size - 1, max_size=size - 1)),
+        "open",
+    ]
     rows: list[JSON] = [
         {
             "id": ids[n],
@@ -152,8 +183,14 @@ def worlds(draw: st.DrawFn) -> Documents:
 
 def values_made(documents: Documents) -> dict[str, JSON]:
     """The value that each function makes. An empty one could be anything."""
-    found = {kind: read_explanation(form).value(reader(documents)) for kind, form in FUNCTIONS.items()}
-    return {kind: value for kind, value in found.items() if not isinstance(value, Missing) and value not in ("", [])}
+    found = {
+        kind: read_explanation(form).value(reader(documents)) for kind, form in FUNCTIONS.items()
+    }
+    return {
+        kind: value
+        for kind, value in found.items()
+        if not isinstance(value, Missing) and value not in ("", [])
+    }
 
 
 @given(worlds())
@@ -167,7 +204,9 @@ def test_the_function_that_made_a_literal_is_found_in_one_run(documents: Documen
 
 @given(worlds(), worlds())
 @settings(max_examples=6, deadline=None)
-def test_the_function_that_made_a_literal_survives_a_second_run(first: Documents, second: Documents) -> None:
+def test_the_function_that_made_a_literal_survives_a_second_run(
+    first: Documents, second: Documents
+) -> None:
     values = Values(first)
     there = values_made(second)
     for kind, value in values_made(first).items():
@@ -183,6 +222,9 @@ def test_the_function_that_made_a_literal_survives_a_second_run(first: Documents
 
 def test_a_key_that_is_data_costs_as_much_as_a_position() -> None:
     prices: JSONObject = {"K17": {"price": 731.5}, "K18": {"price": 12.25}}
-    documents: Documents = {"†results.0": {"by_id": prices}, "†results.1": {"last": {"price": 731.5}}}
+    documents: Documents = {
+        "†results.0": {"by_id": prices},
+        "†results.1": {"last": {"price": 731.5}},
+    }
     found = explain(731.5, Values(documents))
     assert forms(found)[:2] == ["†results.1.last.price", "†results.0.by_id.K17.price"]

@@ -1,4 +1,6 @@
-"""The acceptance table of lifting: tasks by scripted minds over real servers, and what their tools answer."""
+"""The acceptance table of lifting: tasks by scripted minds over real servers, and what
+their tools answer.
+"""
 
 from __future__ import annotations
 
@@ -35,13 +37,17 @@ ANY: JSONObject = {"type": ["string", "number", "object", "array"]}
 
 @dataclass
 class Outcome:
-    """What one, two and three runs make of a task: the cells of its row, and its silently wrong answers."""
+    """What one, two and three runs make of a task: the cells of its row, and its
+    silently wrong answers.
+    """
 
     cells: list[str] = field(default_factory=list[str])
     silent: list[str] = field(default_factory=list[str])
 
 
-async def look_at(bridge: Bridge, worlds: list[World], number: int, task: Task, most: int) -> Outcome:
+async def look_at(
+    bridge: Bridge, worlds: list[World], number: int, task: Task, most: int
+) -> Outcome:
     """Publish a task from one run, from two, ..., and call each tool with three new inputs."""
     outcome = Outcome()
     runs: list[str] = []
@@ -62,8 +68,12 @@ async def look_at(bridge: Bridge, worlds: list[World], number: int, task: Task, 
     return outcome
 
 
-async def replayed(bridge: Bridge, name: str, task: Task, fresh: list[World], outcome: Outcome) -> str:
-    """The cell for one published plan: how many answers were right, and whether they said what they assumed."""
+async def replayed(
+    bridge: Bridge, name: str, task: Task, fresh: list[World], outcome: Outcome
+) -> str:
+    """The cell for one published plan: how many answers were right, and whether they said
+    what they assumed.
+    """
     tally: Counter[str] = Counter()
     asked = False
     for world in fresh:
@@ -78,7 +88,9 @@ async def replayed(bridge: Bridge, name: str, task: Task, fresh: list[World], ou
         asked = asked or bool(answer.asked)
         correct = same(answer.value, right)
         if not correct and answer.is_sure:
-            outcome.silent.append(f"{name} {task.name} in {world.word}: {answer.value!r} instead of {right!r}")
+            outcome.silent.append(
+                f"{name} {task.name} in {world.word}: {answer.value!r} instead of {right!r}"
+            )
         tally[f"{'right' if correct else 'wrong'}{'' if answer.is_sure else ', assumed'}"] += 1
     cell = "; ".join(f"{count} {what}" for what, count in sorted(tally.items()))
     return f"{cell}; asked" if asked else cell
@@ -87,15 +99,20 @@ async def replayed(bridge: Bridge, name: str, task: Task, fresh: list[World], ou
 async def work(bridge: Bridge, task: Task, world: World) -> Run:
     """What the mind, and the people about it, do of a task in a world."""
     given = task.given(world)
-    return await solved(bridge, task.name, given, task.turns, ANY, person=task.person, context=task.context)
+    return await solved(
+        bridge, task.name, given, task.turns, ANY, person=task.person, context=task.context
+    )
 
 
 def restored(worlds: list[World]) -> None:
     """Take back what a task has done to the repositories and papers."""
     make_papers(worlds)
     for world in worlds:
-        # The files of the repository are read: starting git thousands of times takes longer than all else here.
-        if tip_of(world.path) != (world.path / f".git/refs/heads/topic-{world.word}").read_text(encoding="utf-8"):
+        # The files of the repository are read: starting git thousands of times takes longer
+        # than all else here.
+        if tip_of(world.path) != (world.path / f".git/refs/heads/topic-{world.word}").read_text(
+            encoding="utf-8"
+        ):
             git(world.repo, "reset", "-q", "--hard", f"topic-{world.word}")
         notes = world.path / "notes.txt"
         if world.dirty:
@@ -125,7 +142,9 @@ def npm_servers(folder: Path) -> JSONObject:
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the table: tasks over the same servers. `shown`: the rows that a test must find again."""
+    """A part of the table: tasks over the same servers. `shown`: the rows that a test
+    must find again.
+    """
 
     name: str
     tasks: list[Task]
@@ -138,10 +157,17 @@ class Part:
 
     @property
     def shown(self) -> list[str]:
-        return [line for line in self.table.read_text(encoding="utf-8").splitlines() if line.startswith("|")]
+        return [
+            line
+            for line in self.table.read_text(encoding="utf-8").splitlines()
+            if line.startswith("|")
+        ]
 
 
-PARTS = [Part("table", TASKS, toolbox, python_servers), Part("table_files", FILES, file_toolbox, npm_servers)]
+PARTS = [
+    Part("table", TASKS, toolbox, python_servers),
+    Part("table_files", FILES, file_toolbox, npm_servers),
+]
 
 
 def looked_at(part: Part, most: int) -> dict[str, Outcome]:
@@ -152,11 +178,18 @@ def looked_at(part: Part, most: int) -> dict[str, Outcome]:
 async def look_at_all(folder: Path, part: Part, most: int) -> dict[str, Outcome]:
     worlds = make_worlds(folder)
     restored(worlds)
-    raw: JSONObject = {"mcpServers": part.servers(folder), "store": ":memory:", "approval": {"default": "read_only"}}
+    raw: JSONObject = {
+        "mcpServers": part.servers(folder),
+        "store": ":memory:",
+        "approval": {"default": "read_only"},
+    }
     configuration = parse_configuration(raw, project=folder)
     async with Bridge(configuration, toolbox=part.tools(), mind=Shortener()) as bridge:
         await bridge.modules.settled(30)
-        return {task.name: await look_at(bridge, worlds, number, task, most) for number, task in enumerate(part.tasks)}
+        return {
+            task.name: await look_at(bridge, worlds, number, task, most)
+            for number, task in enumerate(part.tasks)
+        }
 
 
 _PARTS = [PARTS[0], pytest.param(PARTS[1], marks=needs("@modelcontextprotocol/server-filesystem"))]
@@ -183,7 +216,10 @@ HEAD = ["| task | trap | one run | two runs | three runs |", "|---|---|---|---|-
 
 
 def rows(part: Part, outcomes: dict[str, Outcome]) -> list[str]:
-    return [f"| {task.name} | {task.trap} | {' | '.join(outcomes[task.name].cells)} |" for task in part.tasks]
+    return [
+        f"| {task.name} | {task.trap} | {' | '.join(outcomes[task.name].cells)} |"
+        for task in part.tasks
+    ]
 
 
 def test_there_are_enough_tasks_and_traps() -> None:
@@ -203,6 +239,8 @@ def test_what_one_and_two_runs_make_of_each_task_is_what_the_table_says(
 
 
 @pytest.mark.long
-def test_what_three_runs_make_of_each_task_is_what_the_table_says(part: Part, all_outcomes: dict[str, Outcome]) -> None:
+def test_what_three_runs_make_of_each_task_is_what_the_table_says(
+    part: Part, all_outcomes: dict[str, Outcome]
+) -> None:
     assert part.shown == [*HEAD, *rows(part, all_outcomes)]
     assert [text for one in all_outcomes.values() for text in one.silent] == []

@@ -32,7 +32,9 @@ def test_columns_are_aligned() -> None:
 
 
 def test_long_cells_are_wrapped_in_their_column() -> None:
-    rows = [("owner", '"anvil@example.org"', "taken from owner of result 0 (get_issue); or the same")]
+    rows = [
+        ("owner", '"anvil@example.org"', "taken from owner of result 0 (get_issue); or the same")
+    ]
 
     assert lines_of(rows, 60) == [
         "parameter  example              if it is left out",

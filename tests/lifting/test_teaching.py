@@ -20,7 +20,10 @@ pytestmark = pytest.mark.anyio
 @tool(read_only=True)
 def person(name: str) -> JSONObject:
     """A person."""
-    return {"email": f"{name}@example.org", "login": f"{name}@example.org" if name == "ann" else f"x-{name}"}
+    return {
+        "email": f"{name}@example.org",
+        "login": f"{name}@example.org" if name == "ann" else f"x-{name}",
+    }
 
 
 @tool(read_only=False)
@@ -89,7 +92,8 @@ async def test_an_import_claims_no_evidence() -> None:
 
 
 @pytest.mark.parametrize(
-    "claim", [{}, {"runs": 99}, {"why": None}, {"runs": 99, "why": None}, {"why": ""}, {"why": "checked"}]
+    "claim",
+    [{}, {"runs": 99}, {"why": None}, {"runs": 99, "why": None}, {"why": ""}, {"why": "checked"}],
 )
 async def test_a_document_cannot_claim_that_its_values_are_determined(claim: JSONObject) -> None:
     async with Bridge(ASKS, toolbox=Toolbox(person, send)) as bridge:
@@ -101,7 +105,9 @@ async def test_a_document_cannot_claim_that_its_values_are_determined(claim: JSO
     plan = published["plan"]
     assert isinstance(plan, dict)
     explained: list[JSON] = [{"at": ["calls", "1", "to"], "by": ["†results.0.email"], **claim}]
-    forged = sealed({**document, "publication": {**published, "plan": {**plan, "explained": explained}}})
+    forged = sealed(
+        {**document, "publication": {**published, "plan": {**plan, "explained": explained}}}
+    )
     async with Bridge(ASKS, toolbox=Toolbox(person, send)) as elsewhere:
         await elsewhere.import_idea(forged, publish=True)
         replay = await elsewhere.start_idea("letter", {"name": "bob"})

@@ -1,4 +1,6 @@
-"""Ways in which a plan is wrong for a new input although every run that made it agrees: each answer says so."""
+"""Ways in which a plan is wrong for a new input although every run that made it agrees: each
+answer says so.
+"""
 
 from __future__ import annotations
 
@@ -71,11 +73,17 @@ def said(**members: JSON) -> JSONObject:
 
 
 async def answer_of(
-    bridge: Bridge, turns: list[Turn], fresh: JSONObject, *inputs: JSONObject, schema: JSONObject = TEXT
+    bridge: Bridge,
+    turns: list[Turn],
+    fresh: JSONObject,
+    *inputs: JSONObject,
+    schema: JSONObject = TEXT,
 ) -> Answer:
     """What a tool made of runs on these inputs answers for a new one."""
     runs = [await solved(bridge, "x", given, turns, schema) for given in inputs]
-    await bridge.publish(runs[0].id, "made", answer="plan", choices={"runs": [one.id for one in runs[1:]]})
+    await bridge.publish(
+        runs[0].id, "made", answer="plan", choices={"runs": [one.id for one in runs[1:]]}
+    )
     return await answered(bridge, "made", fresh)
 
 
@@ -88,22 +96,33 @@ def loud(member: str) -> list[Turn]:
     ]
 
 
-async def test_an_equal_input_beside_an_item_of_a_list_is_said_however_many_runs_agree(bridge: Bridge) -> None:
+async def test_an_equal_input_beside_an_item_of_a_list_is_said_however_many_runs_agree(
+    bridge: Bridge,
+) -> None:
     turns: list[Turn] = [
         lambda _: turn({"_tool": "both", "pair": "†input.hits"}),
-        lambda s: turn({"_tool": "shout", "text": max(s.result(0), key=lambda one: one["score"])["title"]}),  # type: ignore[arg-type, call-overload, index, return-value]
+        lambda s: turn(
+            {"_tool": "shout", "text": max(s.result(0), key=lambda one: one["score"])["title"]}
+        ),  # type: ignore[arg-type, call-overload, index, return-value]
         lambda _: turn(output="†results.1"),
     ]
 
     def given(query: str, best: str) -> JSONObject:
-        return {"query": query, "hits": [{"title": f"{query}!", "score": 1}, {"title": best, "score": 2}]}
+        return {
+            "query": query,
+            "hits": [{"title": f"{query}!", "score": 1}, {"title": best, "score": 2}],
+        }
 
-    answer = await answer_of(bridge, turns, given("cat", "other"), given("ann", "ann"), given("bob", "bob"))
+    answer = await answer_of(
+        bridge, turns, given("cat", "other"), given("ann", "ann"), given("bob", "bob")
+    )
     assert answer.value == "CAT"
     assert "calls.1.text" in answer.assumed
 
 
-async def test_an_equal_input_beside_an_item_that_no_condition_explains_is_said(bridge: Bridge) -> None:
+async def test_an_equal_input_beside_an_item_that_no_condition_explains_is_said(
+    bridge: Bridge,
+) -> None:
     turns: list[Turn] = [
         lambda _: turn({"_tool": "both", "pair": "†input.names"}),
         lambda s: turn({"_tool": "shout", "text": s.result(0, 1)}),
@@ -113,7 +132,9 @@ async def test_an_equal_input_beside_an_item_that_no_condition_explains_is_said(
     def given(query: str, second: str) -> JSONObject:
         return {"query": query, "names": ["a", second, "z"]}
 
-    answer = await answer_of(bridge, turns, given("ooo", "ppp"), given("mmm", "mmm"), given("nnn", "nnn"))
+    answer = await answer_of(
+        bridge, turns, given("ooo", "ppp"), given("mmm", "mmm"), given("nnn", "nnn")
+    )
     assert "calls.1.text" in answer.assumed
 
 
@@ -147,12 +168,16 @@ async def test_what_was_seen_beside_what_is_read_may_have_decided_it(bridge: Bri
     def card(letter: str, verified: bool) -> JSONObject:
         return said(email=f"{letter}@x", phone=f"phone {letter}", verified=verified)
 
-    answer = await answer_of(bridge, loud("email"), card("c", False), card("a", True), card("b", True))
+    answer = await answer_of(
+        bridge, loud("email"), card("c", False), card("a", True), card("b", True)
+    )
     assert answer.value == "C@X"
     assert answer.noted == ["†results.0.verified"]
 
 
-async def test_the_result_of_a_tool_that_may_do_more_than_read_decides_as_any_other(bridge: Bridge) -> None:
+async def test_the_result_of_a_tool_that_may_do_more_than_read_decides_as_any_other(
+    bridge: Bridge,
+) -> None:
     turns: list[Turn] = [
         lambda _: turn({"_tool": "create", "name": "†input.name"}),
         lambda _: turn({"_tool": "shout", "text": "†results.0.owner"}),
@@ -170,7 +195,9 @@ async def test_a_member_that_only_the_first_of_two_runs_had_may_be_absent(
     def person(letter: str, card: str) -> JSONObject:
         return said(email=f"{letter}@x", cards={card: {"limit": 5}})
 
-    answer = await answer_of(bridge, loud("email"), person("c", "c1"), person("a", "a1"), person("b", known))
+    answer = await answer_of(
+        bridge, loud("email"), person("c", "c1"), person("a", "a1"), person("b", known)
+    )
     assert answer.value == "C@X"
     assert (answer.noted == []) == is_nothing_new
     assert (answer.assumed == []) == is_nothing_new
@@ -186,7 +213,9 @@ def look_after_change(*, key: str, reads: str = "look") -> list[Turn]:
 
 
 @pytest.mark.parametrize("runs", [1, 2])
-async def test_two_runs_show_that_a_call_looks_at_what_an_earlier_one_changed(bridge: Bridge, runs: int) -> None:
+async def test_two_runs_show_that_a_call_looks_at_what_an_earlier_one_changed(
+    bridge: Bridge, runs: int
+) -> None:
     inputs = [said(color="red"), said(color="blue")][:runs]
     turns = look_after_change(key="name")
     answer = await answer_of(bridge, turns, said(color="green"), *inputs, schema=ANY)
@@ -194,7 +223,9 @@ async def test_two_runs_show_that_a_call_looks_at_what_an_earlier_one_changed(br
     assert answer.assumed == (["calls.1"] if runs == 1 else [])
 
 
-async def test_a_call_that_looks_at_something_else_after_a_change_may_have_been_a_decision(bridge: Bridge) -> None:
+async def test_a_call_that_looks_at_something_else_after_a_change_may_have_been_a_decision(
+    bridge: Bridge,
+) -> None:
     def given(color: str) -> JSONObject:
         return {**said(color=color), "other": said(color=f"dark {color}")["name"]}
 
@@ -205,12 +236,16 @@ async def test_a_call_that_looks_at_something_else_after_a_change_may_have_been_
 
 async def test_a_second_change_after_a_change_may_have_been_a_decision(bridge: Bridge) -> None:
     turns = look_after_change(key="name", reads="create")
-    answer = await answer_of(bridge, turns, said(color="green"), said(color="red"), said(color="blue"), schema=ANY)
+    answer = await answer_of(
+        bridge, turns, said(color="green"), said(color="red"), said(color="blue"), schema=ANY
+    )
     assert any("calls.1: it was called after results had been seen" in why for why in answer.asked)
 
 
 def issue(**members: JSON) -> JSONObject:
-    """An input of which the tools give these members among so many others that a short text may be equal by chance."""
+    """An input of which the tools give these members among so many others that a short text may be
+    equal by chance.
+    """
     others: dict[str, JSON] = {f"note{number}": f"note {number}" for number in range(40)}
     return said(**members, **others)
 
@@ -247,12 +282,16 @@ async def test_a_negative_amount_asks_before_it_is_sent() -> None:
         return f"{amount} to {to}"
 
     turns: list[Turn] = [
-        lambda _: turn({"_tool": "transfer", "to": "†input.to", "amount": "†input.amount"}, output="†results.0")
+        lambda _: turn(
+            {"_tool": "transfer", "to": "†input.to", "amount": "†input.amount"}, output="†results.0"
+        )
     ]
     async with Bridge(toolbox=Toolbox(transfer)) as here:
         for amount in (5, -5, 500):
             sent.clear()
-            answer = await answer_of(here, turns, {"to": "x", "amount": amount}, {"to": "ann", "amount": 7})
+            answer = await answer_of(
+                here, turns, {"to": "x", "amount": amount}, {"to": "ann", "amount": 7}
+            )
             assert sent == [7, amount]
             asks = any("a negative number" in why for why in answer.asked)
             assert asks == (amount < 0)
@@ -260,7 +299,9 @@ async def test_a_negative_amount_asks_before_it_is_sent() -> None:
 
 async def test_keys_that_hold_dots_are_no_paths(bridge: Bridge) -> None:
     turns: list[Turn] = [
-        lambda s: turn({"_tool": "both", "pair": {"a.b": s.x, "a": {"b": 7, "c": True}}}, output="†results.0"),
+        lambda s: turn(
+            {"_tool": "both", "pair": {"a.b": s.x, "a": {"b": 7, "c": True}}}, output="†results.0"
+        ),
     ]
     run = await solved(bridge, "x", {"x": "ppp"}, turns, ANY)
     draft = bridge.lift(run.id)
@@ -270,7 +311,10 @@ async def test_keys_that_hold_dots_are_no_paths(bridge: Bridge) -> None:
         ("c", ("pair", "a", "c")),
     ]
     await bridge.publish(run.id, "paired")
-    assert await called(bridge, "paired", {"x": "qqq", "b": 8}) == {"a.b": "qqq", "a": {"b": 8, "c": True}}
+    assert await called(bridge, "paired", {"x": "qqq", "b": 8}) == {
+        "a.b": "qqq",
+        "a": {"b": 8, "c": True},
+    }
 
 
 async def test_an_item_of_a_text_that_holds_json_is_found_by_a_condition() -> None:
@@ -281,10 +325,16 @@ async def test_an_item_of_a_text_that_holds_json_is_found_by_a_condition() -> No
 
     turns: list[Turn] = [
         lambda _: turn({"_tool": "report", "name": "†input.name"}),
-        lambda s: turn(output=next(one for one in json.loads(str(s.result(0))) if one["size"] == s.size)["title"]),
+        lambda s: turn(
+            output=next(one for one in json.loads(str(s.result(0))) if one["size"] == s.size)[
+                "title"
+            ]
+        ),
     ]
     async with Bridge(toolbox=Toolbox(report)) as here:
-        runs: list[JSONObject] = [{"name": name, "size": size} for name, size in (("ann", 303), ("al", 0), ("bo", 101))]
+        runs: list[JSONObject] = [
+            {"name": name, "size": size} for name, size in (("ann", 303), ("al", 0), ("bo", 101))
+        ]
         answer = await answer_of(here, turns, {"name": "ba", "size": 202}, *runs)
         assert answer.value == "ba2"
 
@@ -301,7 +351,10 @@ async def test_a_replay_of_a_publication_confirms_nothing(bridge: Bridge) -> Non
 
 
 async def test_runs_that_had_no_choice_show_nothing_about_a_position() -> None:
-    one, two = {of: [f"{of}-one"] for of in "abc"}, {of: [f"{of}-one", f"{of}-two"] for of in "defg"}
+    one, two = (
+        {of: [f"{of}-one"] for of in "abc"},
+        {of: [f"{of}-one", f"{of}-two"] for of in "defg"},
+    )
     lists = {**one, **two}
 
     @tool(read_only=True)

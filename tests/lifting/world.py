@@ -1,4 +1,6 @@
-"""Worlds: what the tasks are run on: real repositories, time zones, words; and the tools over them."""
+"""Worlds: what the tasks are run on: real repositories, time zones, words; and the
+tools over them.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ from ideabridge.tools.toolbox import Toolbox
 
 @dataclass(frozen=True)
 class World:
-    """One: `commits` has (author, subject), oldest first; `dirty`: a file is changed and not committed."""
+    """One: `commits` has (author, subject), oldest first; `dirty`: a file is changed
+    and not committed.
+    """
 
     word: str
     repo: str
@@ -52,8 +56,8 @@ _SPECS = (
 
 @contextmanager
 def lettered_folder() -> Generator[Path]:
-    """A folder whose path has no digits. The 2 in `/tmp/pytest-2/worlds` explains an answer 2, and a row of the tables
-    changes with it.
+    """A folder whose path has no digits. The 2 in `/tmp/pytest-2/worlds` explains an answer 2, and
+    a row of the tables changes with it.
     """
     letters = "".join(random.SystemRandom().choices(string.ascii_lowercase, k=16))
     parents = (os.environ.get("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir()), "/tmp")
@@ -71,7 +75,9 @@ def make_worlds(folder: Path) -> list[World]:
     return [_make(folder, number, *spec) for number, spec in enumerate(_SPECS)]
 
 
-def _make(folder: Path, number: int, word: str, n: int, zone: str, clock: str, count: int, dirty: bool) -> World:
+def _make(
+    folder: Path, number: int, word: str, n: int, zone: str, clock: str, count: int, dirty: bool
+) -> World:
     repo = folder / f"repo-{word}"
     repo.mkdir()
     git(repo, "init", "-q", "-b", "main")
@@ -103,7 +109,9 @@ def git(repo: Path | str, *words: str, env: dict[str, str] | None = None) -> str
     """What git itself says."""
     base = {"PATH": "/usr/bin:/bin:/usr/local/bin", "HOME": str(repo), "GIT_CONFIG_NOSYSTEM": "1"}
     command = ["git", "-C", str(repo), *words]
-    return subprocess.run(command, check=True, capture_output=True, text=True, env={**base, **(env or {})}).stdout
+    return subprocess.run(
+        command, check=True, capture_output=True, text=True, env={**base, **(env or {})}
+    ).stdout
 
 
 def sha(world: World, back: int = 0) -> str:
@@ -115,7 +123,9 @@ def converted(world: World, target: str) -> datetime:
     """Today's clock of a world, told in another zone."""
     hour, minute = map(int, world.clock.split(":"))
     now = datetime.now(ZoneInfo(world.zone))
-    return now.replace(hour=hour, minute=minute, second=0, microsecond=0).astimezone(ZoneInfo(target))
+    return now.replace(hour=hour, minute=minute, second=0, microsecond=0).astimezone(
+        ZoneInfo(target)
+    )
 
 
 def shelf_of(word: str) -> list[JSONObject]:
@@ -196,13 +206,21 @@ def echo(value: JSON) -> JSON:
 @tool(read_only=True)
 def subjects(log: str) -> list[str]:
     """The subjects of what git_log tells, newest first."""
-    return [line.removeprefix("Message: ").strip() for line in log.splitlines() if line.startswith("Message: ")]
+    return [
+        line.removeprefix("Message: ").strip()
+        for line in log.splitlines()
+        if line.startswith("Message: ")
+    ]
 
 
 @tool(read_only=True)
 def authors(log: str) -> dict[str, int]:
     """How many commits of what git_log tells each author made."""
-    names = [line.removeprefix("Author: ").strip() for line in log.splitlines() if line.startswith("Author: ")]
+    names = [
+        line.removeprefix("Author: ").strip()
+        for line in log.splitlines()
+        if line.startswith("Author: ")
+    ]
     return {name: names.count(name) for name in dict.fromkeys(names)}
 
 
@@ -232,7 +250,8 @@ def picky(name: str) -> str:
 
 
 BUSY: list[str] = []
-"""Whom the clerk sends away the next time: a mind's first attempt fails, and the same call works afterwards."""
+"""Whom the clerk sends away the next time: a mind's first attempt fails, and the same call
+works afterwards."""
 
 
 @tool(read_only=True)
@@ -254,5 +273,17 @@ def write_file(path: str, text: str) -> str:
 def toolbox() -> Toolbox:
     """All of them."""
     return Toolbox(
-        books, card, owner_of, price, length, repeat, echo, subjects, authors, history, picky, clerk, write_file
+        books,
+        card,
+        owner_of,
+        price,
+        length,
+        repeat,
+        echo,
+        subjects,
+        authors,
+        history,
+        picky,
+        clerk,
+        write_file,
     )

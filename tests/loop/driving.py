@@ -7,7 +7,16 @@ from collections.abc import Callable
 from typing import Any
 
 from ideabridge.bridge.loop.catalogue import Catalogue
-from ideabridge.bridge.loop.effect import Allow, AskApproval, AskMind, AskPlan, Cancel, Commit, Execute, Finish
+from ideabridge.bridge.loop.effect import (
+    Allow,
+    AskApproval,
+    AskMind,
+    AskPlan,
+    Cancel,
+    Commit,
+    Execute,
+    Finish,
+)
 from ideabridge.bridge.loop.event import (
     ApprovalAsked,
     CallDecided,
@@ -32,7 +41,11 @@ from ideabridge.bridge.loop.settings import Settings
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode
 from ideabridge.tools.tool import Annotations, Tool
 
-ANY_PARAMETERS: JSONObject = {"type": "object", "properties": {"x": {}, "y": {}}, "additionalProperties": False}
+ANY_PARAMETERS: JSONObject = {
+    "type": "object",
+    "properties": {"x": {}, "y": {}},
+    "additionalProperties": False,
+}
 READ_ONLY = Annotations(read_only=True, idempotent=True)
 EFFECTS = Annotations(read_only=False, idempotent=True)
 
@@ -98,7 +111,13 @@ class Driven:
                     return
                 case Allow():
                     self.post(
-                        CallDecided(effect.call.index, effect.digest, "approve", effect.by, granted=effect.granted)
+                        CallDecided(
+                            effect.call.index,
+                            effect.digest,
+                            "approve",
+                            effect.by,
+                            granted=effect.granted,
+                        )
                     )
                     return
                 case AskPlan():
@@ -169,7 +188,9 @@ class Driven:
             call = progress.call
             assert call.tool is not None
             item = progress.items[number or 0]
-            driven.running.append(Execute(call, call.tool, number, item.parameters, item.latent, call.has_latent))
+            driven.running.append(
+                Execute(call, call.tool, number, item.parameters, item.latent, call.has_latent)
+            )
         driven.perform()
         return driven
 

@@ -1,7 +1,9 @@
-"""A naive sequential interpreter of plans, written without the machine: the oracle of the property tests.
+"""A naive sequential interpreter of plans, written without the machine: the oracle of the
+property tests.
 
-It holds for plans in which no two calls write overlapping paths. Each call is worked out when somebody first asks
-for it, after the calls that the order of effects puts before it; what it reads are copies of plain dictionaries.
+It holds for plans in which no two calls write overlapping paths. Each call is worked out when
+somebody first asks for it, after the calls that the order of effects puts before it; what it reads
+are copies of plain dictionaries.
 """
 
 from __future__ import annotations
@@ -76,14 +78,20 @@ class Interpreter:
             for start in count:
                 if through in reach[start]:
                     reach[start] |= reach[through]
-        return [{other for other in count if other in reach[index] and index in reach[other]} for index in count]
+        return [
+            {other for other in count if other in reach[index] and index in reach[other]}
+            for index in count
+        ]
 
-    # -- the order of effects ----------------------------------------------------------------------------------
+    # -- the order of effects ----------------------------------------------------------------------
 
     def order(self, lanes: list[tuple[str, bool]]) -> list[set[int]]:
         """What each call waits for because of the order of effects alone."""
         count = range(len(self.calls))
-        listed = [{j for j in range(i) if lanes[i][0] == lanes[j][0] and (lanes[i][1] or lanes[j][1])} for i in count]
+        listed = [
+            {j for j in range(i) if lanes[i][0] == lanes[j][0] and (lanes[i][1] or lanes[j][1])}
+            for i in count
+        ]
         data = [self.data(i) for i in count]
         reach = [data[i] | listed[i] for i in count]
         for through in count:
@@ -106,13 +114,17 @@ class Interpreter:
             for member in sorted(circle[index]):
                 walk(member, circle[index])
 
-        # Calls that wait for each other by data alone keep their order as far as nobody needs the later one first.
+        # Calls that wait for each other by data alone keep their order as far as nobody needs the
+        # later one first.
         flow = [{*one} for one in data]
         for through in count:
             for start in count:
                 if through in flow[start]:
                     flow[start] |= flow[through]
-        rank = [(max(place.get(j, 0) for j in count if j == i or (j in flow[i] and i in flow[j])), i) for i in count]
+        rank = [
+            (max(place.get(j, 0) for j in count if j == i or (j in flow[i] and i in flow[j])), i)
+            for i in count
+        ]
 
         def before(j: int, i: int) -> bool:
             return rank[j] < rank[i] if j in circle[i] else j < i
@@ -120,7 +132,9 @@ class Interpreter:
         pairs = [(lanes[i], lanes[j]) for i in count for j in count]
         conflict = [(one[0] == two[0] and (one[1] or two[1])) for one, two in pairs]
         size = len(self.calls)
-        return [{j for j in count if j != i and conflict[i * size + j] and before(j, i)} for i in count]
+        return [
+            {j for j in count if j != i and conflict[i * size + j] and before(j, i)} for i in count
+        ]
 
     def data(self, index: int) -> set[int]:
         """The calls that a call waits for by what it reads and by `_after`."""
@@ -135,11 +149,13 @@ class Interpreter:
                 paths = [split(operand.strip()) for operand in alternative.split("&&")]
                 bound = [self.bound(path, index) for path in paths]
                 found.update(i for writers in bound for i in writers)
-                if not any(bound) and all(path[0] != "item" and get(self.base, path)[0] == "value" for path in paths):
+                if not any(bound) and all(
+                    path[0] != "item" and get(self.base, path)[0] == "value" for path in paths
+                ):
                     break
         return found
 
-    # -- one call ----------------------------------------------------------------------------------------------
+    # -- one call ----------------------------------------------------------------------------------
 
     def targets(self, index: int) -> list[tuple[str, ...]]:
         path = self.calls[index].get("_outputPath")
@@ -156,7 +172,9 @@ class Interpreter:
             return adding
         if path[0] not in ("state", "results"):
             return []
-        writers = [i for i in range(len(self.calls)) if any(overlap(t, path) for t in self.targets(i))]
+        writers = [
+            i for i in range(len(self.calls)) if any(overlap(t, path) for t in self.targets(i))
+        ]
         earlier = [i for i in writers if i < reader]
         if earlier or get(self.base, path)[0] == "value":
             return earlier
@@ -245,7 +263,9 @@ class Interpreter:
                         self.work(writer)
                         self.circular = self.circular or self.done[writer] == "working"
         level = [text for text in texts if not ("_each" in call and "†item" in text)]
-        reasons = [kind for kind in (self.expression(text, index)[0] for text in level) if kind != "value"]
+        reasons = [
+            kind for kind in (self.expression(text, index)[0] for text in level) if kind != "value"
+        ]
         if not self.judged(index, reasons):
             return
         if "_each" in call:
@@ -292,7 +312,8 @@ class Interpreter:
 
     def fail(self, index: int) -> None:
         if "||" in str(self.calls[index].get("_outputPath")):
-            # What exactly a caught failure says is the machine's affair; that it stands there is the rule.
+            # What exactly a caught failure says is the machine's affair; that it stands
+            # there is the rule.
             self.wrote[index] = [(self.targets(index)[1], CAUGHT)]
             self.done[index] = "caught"
         else:

@@ -1,4 +1,6 @@
-"""Solutions as no mind should write them: valid ones, damaged in their structure or in their text."""
+"""Solutions as no mind should write them: valid ones, damaged in their structure or in their
+text.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,11 @@ import random
 
 from ideabridge.tools.encoding import JSON, JSONObject
 
-INPUT: JSONObject = {"n": 1, "items": [{"v": 1}, {"v": "†state.a"}, 3], "text": "†state.a is only text"}
+INPUT: JSONObject = {
+    "n": 1,
+    "items": [{"v": 1}, {"v": "†state.a"}, 3],
+    "text": "†state.a is only text",
+}
 CONTEXT: list[JSON] = [
     {"type": "input", "input": INPUT},
     {"type": "state", "state": {"old": {"v": "before"}, "list": [1, {"x": "[1, 2]"}]}},
@@ -19,7 +25,12 @@ CLOSED: list[JSON] = [
         "state": {"old": {"v": "before"}},
         "schema": {
             "type": "object",
-            "properties": {"a": {"type": "integer"}, "b": {}, "old": {"type": "object"}, "rows": {"type": "array"}},
+            "properties": {
+                "a": {"type": "integer"},
+                "b": {},
+                "old": {"type": "object"},
+                "rows": {"type": "array"},
+            },
             "required": ["a"],
         },
     },
@@ -34,14 +45,23 @@ SOLUTIONS: list[JSONObject] = [
         "calls": [
             {"_tool": "echo", "x": "†input.n", "_outputPath": "a"},
             {"_tool": "echo", "x": "†state.a", "y": "†state.old.v", "_outputPath": "b || failed"},
-            {"_tool": "write", "x": {"deep": ["†state.b || †state.failed", "plain"]}, "_outputPath": "c.d"},
+            {
+                "_tool": "write",
+                "x": {"deep": ["†state.b || †state.failed", "plain"]},
+                "_outputPath": "c.d",
+            },
         ],
         "output": {"all": "†state.c.d"},
     },
     {
         "calls": [
             {"_tool": "echo", "_each": "†input.items", "x": "†item.v", "_outputPath": "rows"},
-            {"_tool": "echo", "_each": "†state.rows", "x": "†item || †input.n", "y": "†state.rows.0"},
+            {
+                "_tool": "echo",
+                "_each": "†state.rows",
+                "x": "†item || †input.n",
+                "y": "†state.rows.0",
+            },
             {"_tool": "write", "x": "†results.1", "_outputPath": "list", "_outputMethod": "push"},
             {"_tool": "write", "x": {"k": 1}, "_outputPath": "old", "_outputMethod": "merge"},
         ],
@@ -51,8 +71,19 @@ SOLUTIONS: list[JSONObject] = [
         "calls": [
             {"_tool": "write", "x": 1, "_id": "one"},
             {"_tool": "write", "x": 2, "_id": "two", "_after": ["one"], "_outputPath": "p && q"},
-            {"_tool": "typed", "number": 3, "names": ["†input.text", "b"], "_after": "two", "_outputPath": "t"},
-            {"_tool": "judge", "text": "†state.t", "_output": {"mood": "good"}, "_imports": ["input", "†state.old"]},
+            {
+                "_tool": "typed",
+                "number": 3,
+                "names": ["†input.text", "b"],
+                "_after": "two",
+                "_outputPath": "t",
+            },
+            {
+                "_tool": "judge",
+                "text": "†state.t",
+                "_output": {"mood": "good"},
+                "_imports": ["input", "†state.old"],
+            },
         ],
         "output": ["†state.t && †state.p", "††literal", 7],
     },
@@ -112,7 +143,20 @@ def odd(random: random.Random) -> JSON:
     if kind < 5:
         return random.choice(WORDS)
     if kind < 9:
-        numbers: tuple[JSON, ...] = (0, -1, 1.5, -0.0, 1e308, 5e-324, 2**63, -(2**64), 10**400, True, False, None)
+        numbers: tuple[JSON, ...] = (
+            0,
+            -1,
+            1.5,
+            -0.0,
+            1e308,
+            5e-324,
+            2**63,
+            -(2**64),
+            10**400,
+            True,
+            False,
+            None,
+        )
         return random.choice(numbers)
     if kind == 9:
         return [odd(random) for _ in range(random.randrange(4))]
@@ -190,7 +234,11 @@ class Mutator:
             place = chosen.randrange(len(value))
             letter = chosen.choice("†.|&[]\"' \x00é0_\u202e😀")
             return chosen.choice(
-                (value[:place] + value[place + 1 :], value[:place] + letter + value[place:], value[:place])
+                (
+                    value[:place] + value[place + 1 :],
+                    value[:place] + letter + value[place:],
+                    value[:place],
+                )
             )
         if chosen.random() < 0.2:
             return [value] if chosen.random() < 0.5 else {"value": value}
@@ -212,7 +260,9 @@ class Mutator:
     def text(self, solution: JSONObject) -> bytes:
         """Its text with some bytes damaged: cut, flipped, doubled, wrapped."""
         chosen = self.random
-        data = json.dumps(solution, ensure_ascii=chosen.random() < 0.3, indent=chosen.choice((None, None, 1))).encode()
+        data = json.dumps(
+            solution, ensure_ascii=chosen.random() < 0.3, indent=chosen.choice((None, None, 1))
+        ).encode()
         for _ in range(chosen.choice((1, 1, 2, 3))):
             data = self._damage_text(data)
         return data
@@ -227,14 +277,32 @@ class Mutator:
             case 0:
                 return data[:place]
             case 1:
-                return data[:place] + bytes([data[place] ^ (1 << chosen.randrange(8))]) + data[place + 1 :]
+                return (
+                    data[:place]
+                    + bytes([data[place] ^ (1 << chosen.randrange(8))])
+                    + data[place + 1 :]
+                )
             case 2:
                 return data[:place] + data[end:]
             case 3:
                 return data[:end] + data[place:]
             case 4:
                 token = chosen.choice(
-                    (b'"', b"{", b"}", b"[", b"]", b",", b":", b"\\", b"\x00", b"\xff", b"\\ud800", b"NaN", b"-")
+                    (
+                        b'"',
+                        b"{",
+                        b"}",
+                        b"[",
+                        b"]",
+                        b",",
+                        b":",
+                        b"\\",
+                        b"\x00",
+                        b"\xff",
+                        b"\\ud800",
+                        b"NaN",
+                        b"-",
+                    )
                 )
                 return data[:place] + token + data[place:]
             case 5:
@@ -245,7 +313,11 @@ class Mutator:
                 return b"Here it is {as asked}:\n```json\n" + data + b'\n```\nDone {"x": 1}'
             case 8:
                 return data.replace(
-                    b'"x"', b'"x": ' + chosen.choice((b"[" * 150, b"1" * 5000, b"1e999", b"-", b"tru")) + b', "x"', 1
+                    b'"x"',
+                    b'"x": '
+                    + chosen.choice((b"[" * 150, b"1" * 5000, b"1e999", b"-", b"tru"))
+                    + b', "x"',
+                    1,
                 )
             case _:
                 return data + chosen.choice((b"}", data, b"\n\n", b"]", b"{}"))

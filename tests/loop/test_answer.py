@@ -43,7 +43,9 @@ VALUES: st.SearchStrategy[JSON] = st.recursive(
     | st.integers(-(2**80), 2**80)
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(max_size=12),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3)
+    ),
     max_leaves=10,
 )
 
@@ -57,13 +59,20 @@ VALUES: st.SearchStrategy[JSON] = st.recursive(
     st.sampled_from([("", ""), ("```json\n", "\n```"), ("Sure {here}: ", " Done. {}")]),
 )
 def test_cut_anywhere_it_reads_the_same(
-    listed: list[JSON], output: JSON, cuts: int, as_bytes: bool, indent: int | None, around: tuple[str, str]
+    listed: list[JSON],
+    output: JSON,
+    cuts: int,
+    as_bytes: bool,
+    indent: int | None,
+    around: tuple[str, str],
 ) -> None:
     document = {"thought_process": "so {that}", "calls": listed, "output": output}
     text = around[0] + json.dumps(document, ensure_ascii=False, indent=indent) + around[1]
     pieces = read(text.encode() if as_bytes else text, cuts)
     assert calls(pieces) == listed
-    assert [piece.output for piece in pieces if isinstance(piece, OutputPiece)] == ([] if output is None else [output])
+    assert [piece.output for piece in pieces if isinstance(piece, OutputPiece)] == (
+        [] if output is None else [output]
+    )
     assert end(pieces) == EndPiece(None, {"thought_process": "so {that}"})
 
 
@@ -104,7 +113,9 @@ def test_what_breaks_off_keeps_its_prefix_and_says_so(cut: int) -> None:
         (b'{"calls": [{"_tool": "a"}, "\xff"]}', 0, "not UTF-8"),
     ],
 )
-def test_what_is_invalid_late_keeps_what_came_before(text: str | bytes, taken: int, says: str) -> None:
+def test_what_is_invalid_late_keeps_what_came_before(
+    text: str | bytes, taken: int, says: str
+) -> None:
     pieces = read(text)
     assert len(calls(pieces)) == taken
     assert says in str(end(pieces).broken)
@@ -130,7 +141,10 @@ def test_what_models_write_now_and_then(text: str, listed: list[JSON]) -> None:
 @pytest.mark.parametrize(
     "given",
     [
-        {"calls": [{"_tool": "a"}, '{"_tool": "b"}', "{no call", 5, None, {"tool": "c"}], "output": None},
+        {
+            "calls": [{"_tool": "a"}, '{"_tool": "b"}', "{no call", 5, None, {"tool": "c"}],
+            "output": None,
+        },
         {"calls": '```json\n[{"_tool": "a"}]\n```', "output": '{"a": 1}'},
         {"calls": 'Here: [{"_tool": "a"}]', "output": "see {this}"},
         {"calls": "", "output": ["{}"]},
@@ -156,7 +170,9 @@ def test_the_cost_is_linear_whatever_the_pieces() -> None:
 
 
 @given(st.text(max_size=60), st.integers(0, 40), st.booleans())
-def test_a_program_is_given_once_its_answer_is_complete(program: str, cuts: int, has_empty_calls: bool) -> None:
+def test_a_program_is_given_once_its_answer_is_complete(
+    program: str, cuts: int, has_empty_calls: bool
+) -> None:
     answer: dict[str, JSON] = {"thought_process": "hm", "program": f"1{program}"}
     if has_empty_calls:
         # Endpoints that enforce the schema require these members.
@@ -174,15 +190,27 @@ def test_an_empty_program_is_none(program: JSON) -> None:
 
 
 def test_a_markdown_fence_is_no_part_of_a_program() -> None:
-    assert end(read(json.dumps({"program": "```python\nx = '```'\nx\n```\n"}))).program == "x = '```'\nx\n"
-    assert end(read(json.dumps({"program": "x = '''\n```\na\n```\n'''"}))).program == "x = '''\n```\na\n```\n'''"
+    assert (
+        end(read(json.dumps({"program": "```python\nx = '```'\nx\n```\n"}))).program
+        == "x = '```'\nx\n"
+    )
+    assert (
+        end(read(json.dumps({"program": "x = '''\n```\na\n```\n'''"}))).program
+        == "x = '''\n```\na\n```\n'''"
+    )
 
 
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        ('{"program": "1", "calls": [{"_tool": "a"}], "output": null}', "leave calls and output out"),
-        ('{"calls": [{"_tool": "a"}], "output": null, "program": "1"}', "leave calls and output out"),
+        (
+            '{"program": "1", "calls": [{"_tool": "a"}], "output": null}',
+            "leave calls and output out",
+        ),
+        (
+            '{"calls": [{"_tool": "a"}], "output": null, "program": "1"}',
+            "leave calls and output out",
+        ),
         ('{"program": "1", "output": 2}', "leave calls and output out"),
         ('{"program": 5}', "program: found 5, expected text"),
         ('{"program": ["1"]}', "expected text"),

@@ -1,4 +1,6 @@
-"""Plans with explained literals: which values run, what a run says that it assumed, and when it asks."""
+"""Plans with explained literals: which values run, what a run says that it assumed,
+and when it asks.
+"""
 
 from __future__ import annotations
 
@@ -63,15 +65,24 @@ def driven(
     instances: tuple[str, ...] = (),
     **more: JSON,
 ) -> Driven:
-    """A run of a plan with these explained literals; `more` are other members of `Plan.explained`."""
+    """A run of a plan with these explained literals; `more` are other members of
+    `Plan.explained`.
+    """
     context: list[JSON] = [{"type": "input", "input": given_input or {}}]
     for one in instances:
         context.append({"type": "state", "state": {"n": one}, "_instance": one})
     settings = Settings(approval=approval, output_by_instance=bool(instances))
     run = Driven()
-    run.post(replace(started(context, tools=[*TOOLS, COUNT, THINK], settings=settings), latent=[[None, "think"]]))
+    run.post(
+        replace(
+            started(context, tools=[*TOOLS, COUNT, THINK], settings=settings),
+            latent=[[None, "think"]],
+        )
+    )
     listed, places = spread(calls, instances)
-    run.post(SolutionProposed(listed, output, None, places, explained={"values": list(literals), **more}))
+    run.post(
+        SolutionProposed(listed, output, None, places, explained={"values": list(literals), **more})
+    )
     return run
 
 
@@ -99,14 +110,16 @@ def why(run: Driven, call: int) -> str:
     return asked.why if asked is not None else ""
 
 
-def decide(run: Driven, call: int, decision: Any, x: JSON = None, by: str | Decider = "Ann") -> None:
+def decide(
+    run: Driven, call: int, decision: Any, x: JSON = None, by: str | Decider = "Ann"
+) -> None:
     asked = call_question(run.machine.history[call])
     assert asked is not None
     edited = {**asked.shown, "x": x} if decision == "edit" else None
     run.post(CallDecided(call, asked.digest, decision, decider_of(by), edited=edited))
 
 
-# -- reads ---------------------------------------------------------------------------------------------------------
+# -- reads -----------------------------------------------------------------------------------------
 
 
 def test_a_value_on_which_all_explanations_agree_is_determined() -> None:
@@ -122,7 +135,11 @@ def test_a_value_on_which_all_explanations_agree_is_determined() -> None:
 
 
 def test_a_read_runs_with_the_cheapest_value_and_says_so() -> None:
-    run = driven([echo(5)], literal("calls.0.x", "†input.n", "†input.m", constant(5)), given_input={"n": 6, "m": 7})
+    run = driven(
+        [echo(5)],
+        literal("calls.0.x", "†input.n", "†input.m", constant(5)),
+        given_input={"n": 6, "m": 7},
+    )
     run.finish_all()
     assert ran(run) == [6]
     [assumed] = run.machine.doubts.assumed
@@ -135,7 +152,9 @@ def test_a_read_runs_with_the_cheapest_value_and_says_so() -> None:
     }
 
 
-@pytest.mark.parametrize(("items", "runs", "assumed"), [(1, 1, False), (2, 1, True), (2, 2, True), (2, 3, False)])
+@pytest.mark.parametrize(
+    ("items", "runs", "assumed"), [(1, 1, False), (2, 1, True), (2, 2, True), (2, 3, False)]
+)
 def test_a_position_in_a_list_of_several_items_is_assumed_until_three_runs_agree(
     items: int, runs: int, assumed: bool
 ) -> None:
@@ -161,14 +180,23 @@ def test_words_that_were_recorded_are_assumed_and_the_bound_of_a_search_is_noted
 
 
 @pytest.mark.parametrize(
-    ("results", "runs", "assumed"), [("aa", 1, False), ("ab", 1, True), ("ab", 2, True), ("ab", 3, False)]
+    ("results", "runs", "assumed"),
+    [("aa", 1, False), ("ab", 1, True), ("ab", 2, True), ("ab", 3, False)],
 )
-def test_one_of_several_calls_of_a_tool_is_a_position(results: str, runs: int, assumed: bool) -> None:
-    calls: list[JSON] = [*(echo({"id": one}) for one in results), {"_tool": "think", "x": {"id": "c"}}, write("?")]
+def test_one_of_several_calls_of_a_tool_is_a_position(
+    results: str, runs: int, assumed: bool
+) -> None:
+    calls: list[JSON] = [
+        *(echo({"id": one}) for one in results),
+        {"_tool": "think", "x": {"id": "c"}},
+        write("?"),
+    ]
     run = driven(calls, literal("calls.3.x", "†results.1.id", runs=runs))
     while run.running:
         run.finish_one()
-    asked = 'calls.3.x is "b" (†results.1.id): it is taken from one of several calls of the same tool'
+    asked = (
+        'calls.3.x is "b" (†results.1.id): it is taken from one of several calls of the same tool'
+    )
     assert why(run, 3) == (asked if assumed else "")
 
 
@@ -180,9 +208,17 @@ def test_a_passed_value_is_taken_and_one_that_belongs_to_the_replaced_is_assumed
         literal("calls.2.x", "†results.0.mail", given="†input.also.mail"),
         literal("calls.3.x", "†results.0.city.zip", given="†input.zip"),
     ]
-    given_inputs: list[JSONObject] = [{}, {"name": "bob"}, {"name": "bob", "also": {"mail": "bob@x"}}]
+    given_inputs: list[JSONObject] = [
+        {},
+        {"name": "bob"},
+        {"name": "bob", "also": {"mail": "bob@x"}},
+    ]
     found = [driven(calls, *literals, given_input=one).finish_all() for one in given_inputs]
-    assert [ran(one)[1:] for one in found] == [["ann", "ann@x", 1], ["bob", "ann@x", 1], ["bob", "bob@x", 1]]
+    assert [ran(one)[1:] for one in found] == [
+        ["ann", "ann@x", 1],
+        ["bob", "ann@x", 1],
+        ["bob", "bob@x", 1],
+    ]
     assert [told(one) for one in found] == [[("calls.1.x", "ann")], [("calls.2.x", "ann@x")], []]
     assert found[1].machine.doubts.assumed[0]["why"] == (
         "†input.name was passed, and this value belongs to the one that was replaced"
@@ -193,7 +229,9 @@ def test_a_passed_value_is_taken_and_one_that_belongs_to_the_replaced_is_assumed
 def test_a_key_that_may_be_data_is_a_choice_where_other_keys_have_such_a_value(
     keys: tuple[str, ...], assumed: bool
 ) -> None:
-    maybe = literal("calls.1.x", "†results.0.ann.color", runs=9, why="its path has a key that may be data")
+    maybe = literal(
+        "calls.1.x", "†results.0.ann.color", runs=9, why="its path has a key that may be data"
+    )
     run = driven([echo({key: {"color": key} for key in keys}), echo("?")], maybe).finish_all()
     assert ran(run)[1] == "ann"
     assert told(run) == ([("calls.1.x", "ann")] if assumed else [])
@@ -204,7 +242,10 @@ def test_values_are_put_into_lists_nested_objects_and_the_items_of_each() -> Non
     run = driven(
         [
             echo({"rows": [1, {"id": 2, "name": "n"}], "dotted.key": 3}),
-            echo({"who": "†item.name", "limit": 9}, _each=[{"name": "a"}, {"name": "b"}, {"name": "c"}]),
+            echo(
+                {"who": "†item.name", "limit": 9},
+                _each=[{"name": "a"}, {"name": "b"}, {"name": "c"}],
+            ),
             echo("†item", _each=["a", "b"]),
         ],
         literal("calls.0.x.rows.0", "†input.first"),
@@ -238,7 +279,9 @@ def test_each_instance_has_its_own_values_and_its_assumptions_name_it() -> None:
         ("output.got", "b", "b"),
     ]
     assert [one["instance"] for one in doubts.notes] == ["a", "b"]
-    assert read_assumption(doubts.assumed[0]).line.startswith('calls.1.x of b is "b" (†state.found.0.id); it could')
+    assert read_assumption(doubts.assumed[0]).line.startswith(
+        'calls.1.x of b is "b" (†state.found.0.id); it could'
+    )
 
 
 def test_only_an_explanation_of_the_same_kind_stands_in_for_one_without_a_value() -> None:
@@ -254,15 +297,21 @@ def test_only_an_explanation_of_the_same_kind_stands_in_for_one_without_a_value(
         assert run.statuses() == ["failed", "done" if stands_in else "failed"]
         assert told(run) == ([("calls.1.x", 6)] if stands_in else [])
     [assumed] = run.machine.doubts.assumed
-    assert assumed["instead"] == [{"value": 5, "from": "always 5"}, {"from": "†results.0"}, {"from": "†state.gone"}]
+    assert assumed["instead"] == [
+        {"value": 5, "from": "always 5"},
+        {"from": "†results.0"},
+        {"from": "†state.gone"},
+    ]
 
 
 def test_a_literal_without_any_value_fails_plainly() -> None:
-    run = driven([echo([]), write(5), echo("†results.1")], literal("calls.1.x", ITEM, "†input.id")).finish_all()
+    run = driven(
+        [echo([]), write(5), echo("†results.1")], literal("calls.1.x", ITEM, "†input.id")
+    ).finish_all()
     assert run.statuses() == ["done", "failed", "failed"]
     assert run.error_of(1) == (
-        "not run: calls.1.x has no value for these data: nothing is at id of the item of †results.0 with"
-        " name = †input.name; †input.id"
+        "not run: calls.1.x has no value for these data: nothing is at id of the item of "
+        "†results.0 with name = †input.name; †input.id"
     )
     assert run.executions == [(0, None)]
 
@@ -278,31 +327,47 @@ def test_a_call_waits_for_its_sources_and_never_for_a_later_call() -> None:
 
 
 def test_values_are_validated_like_those_of_references() -> None:
-    run = driven([{"_tool": "count", "x": 5}], literal("calls.0.x", "†input.n"), given_input={"n": "five"}).finish_all()
+    run = driven(
+        [{"_tool": "count", "x": 5}], literal("calls.0.x", "†input.n"), given_input={"n": "five"}
+    ).finish_all()
     assert run.error_of(0) == 'not run: parameters: x: found "five", expected an integer'
 
 
-# -- questions -----------------------------------------------------------------------------------------------------
+# -- questions -------------------------------------------------------------------------------------
 
 
-def test_before_a_change_a_person_is_asked_once_with_each_value_whatever_the_policy_allows() -> None:
+def test_before_a_change_a_person_is_asked_once_with_each_value_whatever_the_policy_allows() -> (
+    None
+):
     assert why(driven([write(5)], literal("calls.0.x", constant(5))), 0) == ""
     run = driven([write(5)], literal("calls.0.x", "†input.n", constant(5)), given_input={"n": 6})
-    assert why(run, 0) == "calls.0.x is 6 (†input.n); it could also be 5 (always 5): its explanations differ"
+    assert (
+        why(run, 0)
+        == "calls.0.x is 6 (†input.n); it could also be 5 (always 5): its explanations differ"
+    )
     assert run.running == []
     decide(run, 0, "approve")
     run.finish_all()
     assert ran(run) == [6]
     doubts = run.machine.doubts
     assert (doubts.assumed, doubts.notes) == ([], [])
-    assert [(one["at"], one["taken"], one["approved"]) for one in doubts.approved] == [("calls.0.x", 6, "Ann")]
+    assert [(one["at"], one["taken"], one["approved"]) for one in doubts.approved] == [
+        ("calls.0.x", 6, "Ann")
+    ]
     assert len(run.machine.decisions) == 1
-    both = driven([write(5)], literal("calls.0.x", "†input.n", constant(5)), given_input={"n": 6}, approval="default")
+    both = driven(
+        [write(5)],
+        literal("calls.0.x", "†input.n", constant(5)),
+        given_input={"n": 6},
+        approval="default",
+    )
     assert why(both, 0) == f"tool 'write' says it changes things\n{why_of(6)}"
 
 
 def why_of(value: int) -> str:
-    return f"calls.0.x is {value} (†input.n); it could also be 5 (always 5): its explanations differ"
+    return (
+        f"calls.0.x is {value} (†input.n); it could also be 5 (always 5): its explanations differ"
+    )
 
 
 def test_an_edit_chooses_another_value() -> None:
@@ -321,7 +386,12 @@ def test_what_an_assistant_approves_remains_assumed() -> None:
 
 def test_a_rule_that_denies_is_stronger_than_the_question() -> None:
     approval = {"rules": [{"tool": "write", "then": "deny", "why": "nothing is written"}]}
-    run = driven([write(5)], literal("calls.0.x", "†input.n", constant(5)), given_input={"n": 6}, approval=approval)
+    run = driven(
+        [write(5)],
+        literal("calls.0.x", "†input.n", constant(5)),
+        given_input={"n": 6},
+        approval=approval,
+    )
     assert (run.statuses(), run.error_of(0)) == (["failed"], "denied by policy: nothing is written")
 
 
@@ -349,10 +419,15 @@ def test_a_new_kind_of_value_asks_before_a_change_and_a_number_beyond_the_range_
     n: JSON, asks: bool, unseen: str | None
 ) -> None:
     # Both a reference that somebody wrote and one of an explanation are compared.
-    for calls, literals in (([write("†input.n")], []), ([write(7)], [literal("calls.0.x", "†input.n")])):
+    for calls, literals in (
+        ([write("†input.n")], []),
+        ([write(7)], [literal("calls.0.x", "†input.n")]),
+    ):
         run = driven([*calls, echo("†input.n")], *literals, given_input={"n": n}, seen=SEEN)
         assert why(run, 0) == (f"†input.n: {unseen}" if asks else "")
-        assert [one["what"] for one in run.machine.doubts.notes] == ([] if unseen is None else [unseen])
+        assert [one["what"] for one in run.machine.doubts.notes] == (
+            [] if unseen is None else [unseen]
+        )
 
 
 def test_what_a_person_was_not_told_remains_in_the_report() -> None:
@@ -375,7 +450,13 @@ def test_a_call_that_may_have_been_a_decision_asks_before_it_changes_something()
 def chain(writes: int) -> list[JSON]:
     """A read, and calls that change something, each after the one before."""
     first: list[JSON] = [echo(1), write(0, _id="w0")]
-    return [*first, *(write(number, _id=f"w{number}", _after=[f"w{number - 1}"]) for number in range(1, writes))]
+    return [
+        *first,
+        *(
+            write(number, _id=f"w{number}", _after=[f"w{number - 1}"])
+            for number in range(1, writes)
+        ),
+    ]
 
 
 def named(run: Driven, call: int) -> list[str]:
@@ -394,7 +475,9 @@ def test_a_person_is_asked_once_about_calls_that_may_have_been_decisions(by: str
     assert told(run) == ([] if by == "Ann" else expected)
 
 
-def test_a_call_that_may_have_been_a_decision_asks_itself_if_it_was_not_named_or_the_other_was_denied() -> None:
+def test_a_call_that_may_have_been_a_decision_asks_itself_if_it_was_not_named_or_the_other_was_denied() -> (
+    None
+):
     run = driven(chain(25), decisions=list(range(1, 26))).finish_all()
     assert named(run, 1) == [f"calls.{place}" for place in range(1, 22)]
     decide(run, 1, "approve")
@@ -417,14 +500,17 @@ def test_other_doubts_ask_although_the_decision_was_approved() -> None:
 
 
 @pytest.mark.parametrize(
-    ("runs", "words", "asks"), [(1, "/archive/atlas", True), (2, "/archive/atlas", False), (1, "-1", False)]
+    ("runs", "words", "asks"),
+    [(1, "/archive/atlas", True), (2, "/archive/atlas", False), (1, "-1", False)],
 )
 def test_words_around_a_copied_value_ask_before_a_change_until_two_runs_agree(
     runs: int, words: str, asks: bool
 ) -> None:
     by: list[JSON] = [{"join": ["†input.n", constant(words)]}, constant(f"a{words}")]
     for call in (write("?"), echo("?")):
-        run = driven([call], literal("calls.0.x", *by, runs=runs), given_input={"n": "a"}).finish_all()
+        run = driven(
+            [call], literal("calls.0.x", *by, runs=runs), given_input={"n": "a"}
+        ).finish_all()
         is_asked = asks and call["_tool"] == "write"
         assert why(run, 0) == ('calls.0.x: "/archive/atlas" in it was recorded' if is_asked else "")
         assert told(run) == []
@@ -439,9 +525,16 @@ def test_a_call_that_reads_may_have_been_a_decision_if_something_comes_of_it(is_
 
 
 @pytest.mark.parametrize("call", [echo(5), {"_tool": "think", "x": 5}])
-def test_a_strict_plan_asks_before_a_read_and_before_a_mind_is_given_the_value(call: JSONObject) -> None:
-    assert why(driven([call], literal("calls.0.x", "†input.n", constant(5)), given_input={"n": 6}), 0) == ""
-    run = driven([call], literal("calls.0.x", "†input.n", constant(5)), given_input={"n": 6}, strict=True)
+def test_a_strict_plan_asks_before_a_read_and_before_a_mind_is_given_the_value(
+    call: JSONObject,
+) -> None:
+    assert (
+        why(driven([call], literal("calls.0.x", "†input.n", constant(5)), given_input={"n": 6}), 0)
+        == ""
+    )
+    run = driven(
+        [call], literal("calls.0.x", "†input.n", constant(5)), given_input={"n": 6}, strict=True
+    )
     assert why(run, 0) == why_of(6)
     decide(run, 0, "edit", 5)
     run.finish_all()
@@ -450,11 +543,16 @@ def test_a_strict_plan_asks_before_a_read_and_before_a_mind_is_given_the_value(c
 
 def test_a_read_that_the_policy_asks_about_tells_its_assumptions() -> None:
     approval = {"default": "ask"}
-    run = driven([echo(5)], literal("calls.0.x", "†input.n", constant(5)), given_input={"n": 6}, approval=approval)
+    run = driven(
+        [echo(5)],
+        literal("calls.0.x", "†input.n", constant(5)),
+        given_input={"n": 6},
+        approval=approval,
+    )
     assert why(run, 0).endswith(why_of(6))
 
 
-# -- the output ----------------------------------------------------------------------------------------------------
+# -- the output ------------------------------------------------------------------------------------
 
 
 def test_explained_leaves_of_the_output_are_filled_in_and_reported() -> None:
@@ -469,22 +567,28 @@ def test_explained_leaves_of_the_output_are_filled_in_and_reported() -> None:
     ).finish_all()
     assert run.machine.output == {"id": 1, "rows": ["a", -3], "note": "fine"}
     assert told(run) == [("output.rows.1", -3), ("output.note", "fine")]
-    assert [one["what"] for one in run.machine.doubts.notes] == ["a negative number, -3, which no run had"]
+    assert [one["what"] for one in run.machine.doubts.notes] == [
+        "a negative number, -3, which no run had"
+    ]
 
 
 def test_an_output_leaf_without_a_value_is_a_fault_of_the_output() -> None:
     run = driven([echo([])], literal("output", "†input.n"), output="?").finish_all()
     assert run.machine.status == "failed"
-    assert "output: output has no value for these data: nothing is at †input.n" in str(run.machine.errors)
+    assert "output: output has no value for these data: nothing is at †input.n" in str(
+        run.machine.errors
+    )
 
 
-# -- rooms ---------------------------------------------------------------------------------------------------------
+# -- rooms -----------------------------------------------------------------------------------------
 
 
 def test_what_the_run_of_a_called_idea_assumed_is_added_with_the_place_of_the_call() -> None:
     run = driven([echo(1), echo(2)])
     doubts: JSONObject = {
-        "assumed": [{"at": "calls.3.limit", "taken": 5, "from": "†input.n", "instead": [], "why": "cut"}],
+        "assumed": [
+            {"at": "calls.3.limit", "taken": 5, "from": "†input.n", "instead": [], "why": "cut"}
+        ],
         "unseen": [{"at": "†input.n", "what": "zero"}],
     }
     run.post(CallFinished(1, value=2, doubts=doubts))
@@ -493,7 +597,7 @@ def test_what_the_run_of_a_called_idea_assumed_is_added_with_the_place_of_the_ca
     assert run.machine.doubts.notes == [{"at": "calls.1: †input.n", "what": "zero"}]
 
 
-# -- malformed plans -----------------------------------------------------------------------------------------------
+# -- malformed plans -------------------------------------------------------------------------------
 
 
 def long_list(length: int) -> list[JSON]:
@@ -512,17 +616,31 @@ def long_list(length: int) -> list[JSON]:
         ({"values": [literal("calls.0.x", "†input.a || †input.b")]}, "without || and &&"),
         ({"values": [literal("calls.0.y", constant(1))]}, "explained: the call has no y"),
         ({"values": [literal("calls.0.x.text", constant(1))]}, "explained: the call has no x.text"),
-        ({"values": [literal("calls.0._outputPath", constant("b"))]}, "_outputPath is no parameter"),
+        (
+            {"values": [literal("calls.0._outputPath", constant("b"))]},
+            "_outputPath is no parameter",
+        ),
         ({"values": [literal("calls.7.x", constant(1))]}, "the plan has 1 calls"),
-        ({"values": [literal(f"calls.{'9' * 5000}.x", constant(1))]}, 'expected ["calls", place, key...]'),
+        (
+            {"values": [literal(f"calls.{'9' * 5000}.x", constant(1))]},
+            'expected ["calls", place, key...]',
+        ),
         ({"values": [literal("output.b", constant(1))]}, "explained: there is no output.b"),
-        ({"values": [literal("calls.0.x", constant(1)), literal("calls.0.x", constant(2))]}, "explained twice"),
-        ({"values": [literal("output", constant(1)), literal("output.a", constant(2))]}, "explained twice"),
+        (
+            {"values": [literal("calls.0.x", constant(1)), literal("calls.0.x", constant(2))]},
+            "explained twice",
+        ),
+        (
+            {"values": [literal("output", constant(1)), literal("output.a", constant(2))]},
+            "explained twice",
+        ),
         ({"values": long_list(900)}, "the explanations have more than 50,000 parts"),
         ({"values": [{"at": ["calls"]}] * 100_000}, "explained.0"),
     ],
 )
-def test_a_malformed_explanation_is_a_structural_problem(explained: JSONObject, problem: str) -> None:
+def test_a_malformed_explanation_is_a_structural_problem(
+    explained: JSONObject, problem: str
+) -> None:
     machine = Machine()
     machine.receive(started())
     calls: list[JSON] = [echo('{"text": 1}', _outputPath="a")]
@@ -536,16 +654,20 @@ def test_a_malformed_explanation_is_a_structural_problem(explained: JSONObject, 
 def test_the_values_that_explanations_read_are_counted_for_each_instance() -> None:
     machine = Machine()
     instances = [f"i{number}" for number in range(1000)]
-    machine.receive(started([{"type": "state", "state": {}, "_instance": one} for one in instances]))
+    machine.receive(
+        started([{"type": "state", "state": {}, "_instance": one} for one in instances])
+    )
     calls, places = spread([echo(5)], instances)
     by = [f"†input.n{number}" for number in range(30)]
     errors = machine.check(calls, None, places, explained={"values": [literal("calls.0.x", *by)]})
     assert "its calls read 30,000 values for their explanations; at most 20,000" in str(errors)
 
 
-# -- folding -------------------------------------------------------------------------------------------------------
+# -- folding ---------------------------------------------------------------------------------------
 
-SOURCES = st.sampled_from(["†results.0", "†results.1", "†results.2", "†input.n", "†input.m", "†input.gone"])
+SOURCES = st.sampled_from(
+    ["†results.0", "†results.1", "†results.2", "†input.n", "†input.m", "†input.gone"]
+)
 EXPLANATIONS = st.one_of(
     SOURCES,
     st.integers(0, 2).map(constant),
@@ -558,13 +680,21 @@ PROGRAMS = st.lists(
 )
 
 
-@given(PROGRAMS, st.integers(0, 2), st.integers(0, 2), st.booleans(), st.integers(0, 99), st.randoms())
+@given(
+    PROGRAMS, st.integers(0, 2), st.integers(0, 2), st.booleans(), st.integers(0, 99), st.randoms()
+)
 def test_a_run_cut_anywhere_goes_on_with_the_same_values_and_asks_nothing_twice(
     program: list[tuple[str, list[JSON]]], n: int, m: int, strict: bool, cut: int, chosen: Any
 ) -> None:
     calls: list[JSON] = [{"_tool": name, "x": 0} for name, _ in program]
     literals = [literal(f"calls.{number}.x", *by) for number, (_, by) in enumerate(program)]
-    whole = driven(calls, *literals, given_input={"n": n, "m": m}, seen={"†input.n": SEEN["†input.n"]}, strict=strict)
+    whole = driven(
+        calls,
+        *literals,
+        given_input={"n": n, "m": m},
+        seen={"†input.n": SEEN["†input.n"]},
+        strict=strict,
+    )
 
     def go_on(run: Driven) -> None:
         while run.running or run.machine.waits_for_people:
@@ -577,7 +707,9 @@ def test_a_run_cut_anywhere_goes_on_with_the_same_values_and_asks_nothing_twice(
                 run.finish_one()
 
     go_on(whole)
-    again = Driven.resumed(whole.journal[: 2 + cut % (len(whole.journal) - 1)], whole.execution, seed=cut)
+    again = Driven.resumed(
+        whole.journal[: 2 + cut % (len(whole.journal) - 1)], whole.execution, seed=cut
+    )
     go_on(again)
     assert (again.statuses(), ran(again)) == (whole.statuses(), ran(whole))
     assert again.machine.doubts == whole.machine.doubts
@@ -588,11 +720,15 @@ def test_a_run_cut_anywhere_goes_on_with_the_same_values_and_asks_nothing_twice(
         assert asked == set(decided)
     # What runs without a question is read, or all of its explanations agree.
     for one in whole.machine.history:
-        if one.call.name == "write" and one.status.value == "done" and one.call.index not in decided:
+        if (
+            one.call.name == "write"
+            and one.status.value == "done"
+            and one.call.index not in decided
+        ):
             assert one.doubts.ask is None
 
 
-# -- over the bridge -----------------------------------------------------------------------------------------------
+# -- over the bridge -------------------------------------------------------------------------------
 
 sent_mails: list[str] = []
 
@@ -629,7 +765,9 @@ def mailing(name: str) -> Plan:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(("choice", "sent"), [("approve", "bob@b.c"), ("edit", "ada@b.c"), ("deny", None)])
+@pytest.mark.parametrize(
+    ("choice", "sent"), [("approve", "bob@b.c"), ("edit", "ada@b.c"), ("deny", None)]
+)
 async def test_a_run_that_was_cut_while_it_asked_asks_the_same_and_keeps_the_decision(
     choice: Any, sent: str | None, tmp_path: Path
 ) -> None:
@@ -642,7 +780,11 @@ async def test_a_run_that_was_cut_while_it_asked_asks_the_same_and_keeps_the_dec
     async with Bridge(allowing, toolbox=tools, store=store) as bridge:
         run = await bridge.run(run.id)
         asked = await question(run)
-        assert (asked["approval"], asked["why"], asked["call"]) == (before["approval"], before["why"], before["call"])
+        assert (asked["approval"], asked["why"], asked["call"]) == (
+            before["approval"],
+            before["why"],
+            before["call"],
+        )
         assert asked["call"]["to"] == "bob@b.c"
         assert '"bob@b.c" (mail of the item of' in asked["why"]
         assert 'it could also be "ada@b.c" (†results.0.0.mail)' in asked["why"]
@@ -671,7 +813,9 @@ async def question(run: Run) -> Any:
 
 @pytest.mark.anyio
 async def test_a_malformed_explanation_is_refused_before_anything_is_stored(tmp_path: Path) -> None:
-    async with Bridge(ASKS, toolbox=Toolbox(people, send), store=tmp_path / "ideas.sqlite") as bridge:
+    async with Bridge(
+        ASKS, toolbox=Toolbox(people, send), store=tmp_path / "ideas.sqlite"
+    ) as bridge:
         broken = replace(mailing("Bob"), explained={"values": [literal("calls.1.cc", constant(1))]})
         with pytest.raises(PlanError, match="explained: the call has no cc"):
             await bridge.run_plan(broken)

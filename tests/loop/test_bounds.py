@@ -32,11 +32,15 @@ class Counting(dict[int, Progress]):
 
 def bound(count: int) -> tuple[Memory, Counting, Read]:
     memory = Memory({"": {"state": {}, "results": {}}})
-    progress = Counting({index: Progress(Call(index, index, {}, name="echo")) for index in range(count)})
+    progress = Counting(
+        {index: Progress(Call(index, index, {}, name="echo")) for index in range(count)}
+    )
     return memory, progress, Read(parse_reference("†state.log"), [[tuple(range(count))]])
 
 
-def settle(memory: Memory, progress: Counting, index: int, status: CallStatus = CallStatus.DONE) -> None:
+def settle(
+    memory: Memory, progress: Counting, index: int, status: CallStatus = CallStatus.DONE
+) -> None:
     one = progress[index]
     one.status = status
     if status is CallStatus.DONE:
@@ -97,7 +101,7 @@ def test_a_branch_not_taken_by_many_is_told_briefly() -> None:
     assert len(found.message) < 500
 
 
-# -- listed order ------------------------------------------------------------------------------------------------
+# -- listed order ----------------------------------------------------------------------------------
 
 
 def test_ten_thousand_calls_that_each_read_the_next_run_backwards() -> None:
@@ -105,12 +109,16 @@ def test_ten_thousand_calls_that_each_read_the_next_run_backwards() -> None:
     driven = Driven().whole(started(), [*calls, {"_tool": "write", "x": 7}])
     assert [call for call, _ in driven.executions] == list(range(1_999, -1, -1))
     chain = {n: [n + 1] for n in range(100_000)} | {100_000: []}
-    assert emission(chain, {n: [n - 1] for n in range(1, 100_001)}) == [[n] for n in range(100_000, -1, -1)]
+    assert emission(chain, {n: [n - 1] for n in range(1, 100_001)}) == [
+        [n] for n in range(100_000, -1, -1)
+    ]
 
 
 def test_thousands_of_ordered_calls_and_fans_are_bound_in_one_pass() -> None:
     ordered: list[JSON] = [{"_tool": "write", "x": n} for n in range(1_000)]
-    driven = Driven().whole(started(), [*ordered, {"_tool": "echo", "x": "†results.1001"}, {"_tool": "echo", "x": 1}])
+    driven = Driven().whole(
+        started(), [*ordered, {"_tool": "echo", "x": "†results.1001"}, {"_tool": "echo", "x": 1}]
+    )
     assert [call for call, _ in driven.executions if call < 1_000] == list(range(1_000))
     fan: list[JSON] = [{"_tool": "write", "x": "†results.2000"} for _ in range(2_000)]
     driven = Driven().whole(started(), [*fan, {"_tool": "write", "x": 5}])
@@ -120,7 +128,8 @@ def test_thousands_of_ordered_calls_and_fans_are_bound_in_one_pass() -> None:
 @pytest.mark.parametrize(
     ("data", "groups", "order"),
     [
-        # An independent call of another group keeps its listed place before one that is needed early.
+        # An independent call of another group keeps its listed place before one that
+        # is needed early.
         ({0: [2], 1: [], 2: []}, [[0], [1, 2]], [[1], [2], [0]]),
         # Nothing moves a later call before one that waits for data of another group.
         ({0: [2], 1: [], 2: []}, [[0, 1], [2]], [[2], [0], [1]]),
@@ -154,7 +163,7 @@ def test_ordered_calls_in_a_circle_through_a_later_alternative_still_run() -> No
     assert Driven().streamed(started(), calls).statuses() == ["done"] * 4
 
 
-# -- what is told ------------------------------------------------------------------------------------------------
+# -- what is told ----------------------------------------------------------------------------------
 
 
 def problems(calls: list[JSON]) -> list[str]:
@@ -185,11 +194,15 @@ def test_messages_never_give_a_long_text_back(call: JSON) -> None:
 
 def test_a_long_cycle_and_thousands_of_missing_values_are_told_briefly() -> None:
     count = 3_000
-    circle: list[JSON] = [{"_tool": "echo", "x": f"†results.{(n + 1) % count}"} for n in range(count)]
+    circle: list[JSON] = [
+        {"_tool": "echo", "x": f"†results.{(n + 1) % count}"} for n in range(count)
+    ]
     found = problems(circle)
     assert len(found) == count
     assert max(map(len, found)) < 1_000
-    missing = problems([{"_tool": "echo", "x": f"†state.none{n}", "_outputPath": f"p{n}"} for n in range(count)])
+    missing = problems(
+        [{"_tool": "echo", "x": f"†state.none{n}", "_outputPath": f"p{n}"} for n in range(count)]
+    )
     assert len(missing) == count
     assert all("nothing supplies" in text for text in missing)
 
@@ -216,25 +229,35 @@ def test_a_plan_is_bounded_and_its_instances_can_be_named() -> None:
         (None, True),
     ],
 )
-def test_an_output_is_a_map_by_instance_where_it_reads_inside_one(output: JSON, by_instance: bool) -> None:
+def test_an_output_is_a_map_by_instance_where_it_reads_inside_one(
+    output: JSON, by_instance: bool
+) -> None:
     plan: dict[str, JSON] = {"calls": [], "instances": {"a": {}, "b": {}}, "output": output}
     assert read_plan(plan).output_by_instance is by_instance
     assert read_plan({**plan, "instances": {}}).output_by_instance is False
 
 
-# -- outputs by instance -----------------------------------------------------------------------------------------
+# -- outputs by instance ---------------------------------------------------------------------------
 
 
-def by_instance(output: JSON, schema: dict[str, JSON] | None = None, failing: tuple[int, ...] = (1,)) -> Driven:
+def by_instance(
+    output: JSON, schema: dict[str, JSON] | None = None, failing: tuple[int, ...] = (1,)
+) -> Driven:
     """A plan over instances a and b; `failing` calls fail."""
-    context: list[JSON] = [{"type": "state", "state": {"n": n}, "_instance": one} for n, one in enumerate("ab")]
-    calls: list[JSON] = [{"_tool": "echo", "_instance": one, "x": "†state.n", "_outputPath": "o"} for one in "ab"]
+    context: list[JSON] = [
+        {"type": "state", "state": {"n": n}, "_instance": one} for n, one in enumerate("ab")
+    ]
+    calls: list[JSON] = [
+        {"_tool": "echo", "_instance": one, "x": "†state.n", "_outputPath": "o"} for one in "ab"
+    ]
     settings = Settings(approval="allow_all", output_by_instance=True)
 
     def execute(effect: Execute) -> tuple[bool, JSON]:
         return (False, "boom") if effect.call.index in failing else (True, effect.parameters["x"])
 
-    return Driven(execute).whole(started(context, settings=settings, output_schema=schema), calls, output)
+    return Driven(execute).whole(
+        started(context, settings=settings, output_schema=schema), calls, output
+    )
 
 
 def test_an_output_that_fails_in_one_instance_is_given_for_the_others() -> None:

@@ -39,7 +39,11 @@ def test_parameters_that_nest_too_deep_fail_their_call_alone() -> None:
     # `echo` of 180 levels would be refused by the executor; asked about, it is refused before.
     wide: list[JSON] = [{"_tool": "write", "x": nested(95, "†state.a")}, {"_tool": "echo", "x": 1}]
     driven = Driven().whole(
-        started([{"type": "state", "state": {"a": nested(90, 1)}}], settings=Settings(approval="default")), wide
+        started(
+            [{"type": "state", "state": {"a": nested(90, 1)}}],
+            settings=Settings(approval="default"),
+        ),
+        wide,
     )
     assert driven.statuses() == ["failed", "done"]
     assert "the resolved call" in driven.error_of(0)
@@ -48,7 +52,9 @@ def test_parameters_that_nest_too_deep_fail_their_call_alone() -> None:
 
 def test_an_output_that_nests_too_deep_is_an_error() -> None:
     state: JSON = {"a": nested(90, 1)}
-    driven = Driven().whole(started([{"type": "state", "state": state}]), [], nested(90, "†state.a"))
+    driven = Driven().whole(
+        started([{"type": "state", "state": state}]), [], nested(90, "†state.a")
+    )
     assert driven.machine.status == "failed"
     (error,) = driven.machine.errors
     assert "nests deeper than the limit" in str(error["error"])

@@ -1,4 +1,6 @@
-"""Runs of plans of earlier versions: their journals fold as they were written, and what waits goes on."""
+"""Runs of plans of earlier versions: their journals fold as they were written, and
+what waits goes on.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +15,17 @@ from tests.loop.driving import TOOLS, Driven, started
 from tests.loop.test_assumptions import constant, decide, echo, literal, ran, told, why, write
 
 
-def earlier(calls: list[JSON], *literals: JSON, output: JSON = None, given: JSONObject, **more: JSON) -> Driven:
+def earlier(
+    calls: list[JSON], *literals: JSON, output: JSON = None, given: JSONObject, **more: JSON
+) -> Driven:
     """A run of a plan under the rules of that time."""
     run = Driven()
     settings = Settings(approval="allow_all", rules=1)
     context: list[JSON] = [{"type": "input", "input": given}]
     run.post(started(context, tools=list(TOOLS), settings=settings))
-    run.post(SolutionProposed(calls, output, None, None, explained={"values": list(literals), **more}))
+    run.post(
+        SolutionProposed(calls, output, None, None, explained={"values": list(literals), **more})
+    )
     return run
 
 
@@ -32,11 +38,19 @@ def folded(run: Driven) -> Driven:
 
 
 PEOPLE: JSON = [{"name": "ann", "age": 7}, {"name": "bob", "age": 9}]
-TITLE: JSON = {"join": ["†input.n", {"constant": ": "}, {"item_of": "†results.0", "largest": "age", "take": ["name"]}]}
+TITLE: JSON = {
+    "join": [
+        "†input.n",
+        {"constant": ": "},
+        {"item_of": "†results.0", "largest": "age", "take": ["name"]},
+    ]
+}
 
 
 def test_removed_kinds_have_their_values() -> None:
-    run = earlier([echo(PEOPLE), echo("5: ann")], literal("calls.1.x", TITLE), given={"n": 6}).finish_all()
+    run = earlier(
+        [echo(PEOPLE), echo("5: ann")], literal("calls.1.x", TITLE), given={"n": 6}
+    ).finish_all()
     assert ran(run)[1] == "6: bob"
     assert run.machine.doubts.assumed == []
     folded(run)
@@ -51,7 +65,9 @@ def test_a_call_with_a_test_is_made_or_skipped(n: int, statuses: list[str]) -> N
 
 
 def test_an_explanation_of_any_kind_stood_in_for_one_without_a_value() -> None:
-    run = earlier([echo(5)], literal("calls.0.x", "†input.gone", constant(5)), given={"n": 6}).finish_all()
+    run = earlier(
+        [echo(5)], literal("calls.0.x", "†input.gone", constant(5)), given={"n": 6}
+    ).finish_all()
     assert (ran(run), told(run)) == ([5], [("calls.0.x", 5)])
     folded(run)
 

@@ -1,7 +1,7 @@
 """20,000 damaged Solutions over the machine: nothing escapes, nothing hangs, every fault is told.
 
-`make test` runs a quarter of them, `make test-long` the others. The cases are the same on every run;
-`IDEABRIDGE_FUZZ_SEED` takes others. A failing case names its number.
+`make test` runs a quarter of them, `make test-long` the others. The cases are the same on every
+run; `IDEABRIDGE_FUZZ_SEED` takes others. A failing case names its number.
 """
 
 from __future__ import annotations
@@ -14,7 +14,17 @@ import pytest
 
 from ideabridge.bridge.context.answer import AnswerReader, CallPiece, EndPiece, OutputPiece
 from ideabridge.bridge.loop.catalogue import Catalogue
-from ideabridge.bridge.loop.effect import Allow, AskApproval, AskMind, AskPlan, Cancel, Commit, Effect, Execute, Finish
+from ideabridge.bridge.loop.effect import (
+    Allow,
+    AskApproval,
+    AskMind,
+    AskPlan,
+    Cancel,
+    Commit,
+    Effect,
+    Execute,
+    Finish,
+)
 from ideabridge.bridge.loop.event import (
     AT_TERMINAL,
     ApprovalAsked,
@@ -48,7 +58,16 @@ from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.reading import read_solution
 from ideabridge.tools.tool import Tool
 from tests.loop.driving import EFFECTS, READ_ONLY, TOOLS
-from tests.loop.mutating import CLOSED, CONTEXT, INSTANCES, OVER_INSTANCES, SOLUTIONS, Mutator, deep, odd
+from tests.loop.mutating import (
+    CLOSED,
+    CONTEXT,
+    INSTANCES,
+    OVER_INSTANCES,
+    SOLUTIONS,
+    Mutator,
+    deep,
+    odd,
+)
 
 SEED = int(os.environ.get("IDEABRIDGE_FUZZ_SEED", "1"))
 SOLUTIONS_GIVEN = 20_000
@@ -56,7 +75,10 @@ PARTS = 8
 
 TYPED: JSONObject = {
     "type": "object",
-    "properties": {"number": {"type": "integer"}, "names": {"type": "array", "items": {"type": "string"}}},
+    "properties": {
+        "number": {"type": "integer"},
+        "names": {"type": "array", "items": {"type": "string"}},
+    },
     "required": ["number"],
     "additionalProperties": False,
 }
@@ -137,7 +159,9 @@ def status(machine: Machine) -> JSON:
 
 
 class Fuzzed:
-    """A machine, and beside it one that is folded from the journal; the invariants hold after every event."""
+    """A machine, and beside it one that is folded from the journal; the invariants hold
+    after every event.
+    """
 
     def __init__(self, chosen: random.Random) -> None:
         self.random = chosen
@@ -171,7 +195,8 @@ class Fuzzed:
         assert status(machine) == status(self.folded), "the journal folds to another machine"
         executions = sum(max(1, len(one.items)) for one in machine.history)
         assert len(machine.due()) <= executions + 2
-        # Listing, proposals, approvals and executions: a few events each, so that no run goes on for ever.
+        # Listing, proposals, approvals and executions: a few events each, so that no run
+        # goes on for ever.
         most = 20 + 3 * len(machine.history) + 2 * executions + self.planned + 3 * self.doubted
         assert self.events <= most, "more events than anything needs"
         for index, one in enumerate(machine.history):
@@ -179,7 +204,9 @@ class Fuzzed:
             before = self.settled.get(index)
             # What a group wrote is given up with it; nothing else ever changes.
             withdrawn = now == "cancelled" and self.pattern == "all" and before != "failed"
-            assert before is None or before == now or withdrawn, f"call {index} was {before} and is {now}"
+            assert before is None or before == now or withdrawn, (
+                f"call {index} was {before} and is {now}"
+            )
             if now in SETTLED:
                 self.settled[index] = now
                 assert (one.error is not None) == (now != "done")
@@ -204,8 +231,12 @@ class Fuzzed:
                 case Allow(call, digest, granted, by):
                     self.asking = [one for one in self.asking if one.call.index != call.index]
                     listed = self.machine.history[call.index].items
-                    self.granted[granted] = self.granted.get(granted, 0) + sum(not one.finished for one in listed)
-                    assert self.granted[granted] <= self.most[granted], f"the grant of call {granted} allows too much"
+                    self.granted[granted] = self.granted.get(granted, 0) + sum(
+                        not one.finished for one in listed
+                    )
+                    assert self.granted[granted] <= self.most[granted], (
+                        f"the grant of call {granted} allows too much"
+                    )
                     self.post(CallDecided(call.index, digest, "approve", by, granted=granted))
                 case AskPlan(approval, digest):
                     self.post(PlanAsked(approval, digest))
@@ -213,8 +244,12 @@ class Fuzzed:
                 case AskMind(step):
                     self.post(RequestMade(step, "request"))
                 case Cancel() as effect:
-                    self.running = [one for one in self.running if (one.call.index, one.item) != effect.key]
-                    self.asking = [one for one in self.asking if (one.call.index, None) != effect.key]
+                    self.running = [
+                        one for one in self.running if (one.call.index, one.item) != effect.key
+                    ]
+                    self.asking = [
+                        one for one in self.asking if (one.call.index, None) != effect.key
+                    ]
                     self.post(CallFinished(*effect.key, error=effect.error))
                 case Commit(listed):
                     self.post(GroupCommitted(list(listed)))
@@ -259,7 +294,11 @@ class Fuzzed:
             edit = read_edit(self.machine.history[index], edited, self.machine.catalogue, allow_all)
             if isinstance(edit, Edit):
                 tool = edit.tool.to_json() if edit.tool is not None else None
-                self.post(CallDecided(index, effect.digest, "edit", decider_of("somebody"), None, edit.call, tool))
+                self.post(
+                    CallDecided(
+                        index, effect.digest, "edit", decider_of("somebody"), None, edit.call, tool
+                    )
+                )
                 return
         if kind and self.random.random() < 0.5:
             self.most[index] = self.random.randrange(1, 5)
@@ -268,7 +307,11 @@ class Fuzzed:
                 grant["parameters"] = {"type": "object", "required": ["x"]}
             self.post(CallDecided(index, effect.digest, "approve", AT_TERMINAL, grant=grant))
             return
-        self.post(CallDecided(index, effect.digest, "approve" if kind else "deny", decider_of("somebody"), "why"))
+        self.post(
+            CallDecided(
+                index, effect.digest, "approve" if kind else "deny", decider_of("somebody"), "why"
+            )
+        )
 
     def say(self, asked: OutcomeAsked) -> None:
         """What came of an execution that was not answered."""
@@ -276,7 +319,11 @@ class Fuzzed:
         if decision == "retry":
             self.ran.discard((asked.call, asked.item))
         by = decider_of("somebody")
-        self.post(read_decision(self.machine, asked.approval, Decision(decision, by=by, value=decision), CATALOGUE))
+        self.post(
+            read_decision(
+                self.machine, asked.approval, Decision(decision, by=by, value=decision), CATALOGUE
+            )
+        )
 
     def end(self, effect: Execute) -> None:
         index, item = effect.call.index, effect.item
@@ -303,12 +350,14 @@ class Fuzzed:
             return
         self.post(CallFinished(index, item, value=value))
 
-    # -- the ways a Solution comes -----------------------------------------------------------------------------
+    # -- the ways a Solution comes -----------------------------------------------------------------
 
     def whole(self, raw: JSON | bytes) -> None:
         """Hand a Solution in; a malformed one is told and given up."""
         try:
-            solution, _ = read_solution(raw if isinstance(raw, bytes) else normalise(raw, what="the solution"))
+            solution, _ = read_solution(
+                raw if isinstance(raw, bytes) else normalise(raw, what="the solution")
+            )
         except IdeabridgeError:
             # Told where it came in: the caller, or the turn, is asked again.
             solution = NOTHING
@@ -423,7 +472,9 @@ def run_case(number: int) -> int:
     return min(given)
 
 
-@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.long) for part in range(1, PARTS))])
+@pytest.mark.parametrize(
+    "part", [0, *(pytest.param(part, marks=pytest.mark.long) for part in range(1, PARTS))]
+)
 def test_damaged_solutions_only_ever_give_errors(part: int) -> None:
     given = 0
     for number in itertools.count(part, PARTS):

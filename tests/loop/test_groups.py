@@ -52,7 +52,11 @@ def random_group(rng: random.Random, pattern: Pattern) -> tuple[list[JSON], set[
     calls: list[JSON] = []
     count = rng.randint(1, 6)
     for number in range(count):
-        call: dict[str, JSON] = {"_tool": rng.choice(["echo", "write"]), "x": number, "_outputPath": f"v{number}"}
+        call: dict[str, JSON] = {
+            "_tool": rng.choice(["echo", "write"]),
+            "x": number,
+            "_outputPath": f"v{number}",
+        }
         if rng.random() < 0.2:
             call |= {"_each": list(range(rng.randint(1, 3)))}
         if pattern == "all" and number and rng.random() < 0.5:
@@ -74,7 +78,9 @@ def test_whatever_ends_first_the_state_is_that_of_the_pattern(pattern: Pattern, 
         driven.finish_one()
         driven.running = [one for one in driven.running if not _ended(driven, one.key)]
         if driven.machine.phase == "solving" and pattern == "all":
-            assert driven.machine.state == before == {"kept": 1}, "a group is seen outside before all of it is there"
+            assert driven.machine.state == before == {"kept": 1}, (
+                "a group is seen outside before all of it is there"
+            )
     assert driven.machine.phase == "asking"
     written = {key for key in driven.machine.state if key != "kept"}
     done = {f"v{one.call.place}" for one in driven.machine.history if one.status.value == "done"}
@@ -93,7 +99,11 @@ def test_whatever_ends_first_the_state_is_that_of_the_pattern(pattern: Pattern, 
     assert folded(driven.journal).documents == driven.documents
     for cut in range(1, len(driven.journal)):
         part = folded(driven.journal[:cut])
-        assert pattern != "all" or "GroupCommitted" in _names(driven.journal[:cut]) or part.state == {"kept": 1}
+        assert (
+            pattern != "all"
+            or "GroupCommitted" in _names(driven.journal[:cut])
+            or part.state == {"kept": 1}
+        )
 
 
 def _names(events: list[Event]) -> set[str]:
@@ -117,9 +127,13 @@ def test_what_ends_in_the_same_moment_as_the_winner_never_writes() -> None:
     assert [one.status.value for one in machine.history] == ["done", "cancelled"]
 
 
-def test_a_group_cut_between_the_last_call_and_its_commit_is_committed_when_it_is_taken_up() -> None:
+def test_a_group_cut_between_the_last_call_and_its_commit_is_committed_when_it_is_taken_up() -> (
+    None
+):
     driven = proposed(Driven(), writing(2), "all").finish_all()
-    cut = next(number for number, event in enumerate(driven.journal) if isinstance(event, GroupCommitted))
+    cut = next(
+        number for number, event in enumerate(driven.journal) if isinstance(event, GroupCommitted)
+    )
     again = Driven.resumed(driven.journal[:cut], driven.execution, 0)
     assert again.machine.state == {"kept": 1, "v0": 0, "v1": 1}
 
@@ -130,7 +144,9 @@ def test_a_group_cut_between_a_failure_and_its_cancellations_runs_nothing_again(
     cut = next(
         number
         for number, event in enumerate(driven.journal)
-        if isinstance(event, CallFinished) and event.error is not None and event.error.get("kind") == "cancelled"
+        if isinstance(event, CallFinished)
+        and event.error is not None
+        and event.error.get("kind") == "cancelled"
     )
     machine = folded(driven.journal[:cut])
     assert [type(effect).__name__ for effect in machine.due()] == ["Cancel", "Cancel"]
@@ -142,7 +158,10 @@ def test_a_solution_is_cancelled_while_it_is_on_its_way_and_only_then() -> None:
     driven.post(SolutionCancelled("enough"))
     assert driven.machine.state == {"kept": 1}
     assert driven.machine.errors == [
-        {"call": None, "error": {"kind": "cancelled", "message": "the solution was cancelled: enough"}}
+        {
+            "call": None,
+            "error": {"kind": "cancelled", "message": "the solution was cancelled: enough"},
+        }
     ]
     with pytest.raises(JournalError, match="not solving"):
         driven.machine.receive(SolutionCancelled("again"))
@@ -161,7 +180,9 @@ def test_a_group_has_no_output() -> None:
 
 
 def test_a_solution_without_a_pattern_is_read_as_before() -> None:
-    event = event_from_json({"event": "solution_proposed", "calls": [{"_tool": "echo", "x": 1}], "output": None})
+    event = event_from_json(
+        {"event": "solution_proposed", "calls": [{"_tool": "echo", "x": 1}], "output": None}
+    )
     assert isinstance(event, SolutionProposed)
     assert event.pattern is None
     assert "pattern" not in event.to_json()

@@ -37,7 +37,9 @@ STRICT = Tool(
 
 def failing(*places: int):
     def execute(effect: Execute) -> tuple[bool, JSON]:
-        return (False, "boom") if effect.call.index in places else (True, effect.parameters.get("x"))
+        return (
+            (False, "boom") if effect.call.index in places else (True, effect.parameters.get("x"))
+        )
 
     return execute
 
@@ -46,7 +48,9 @@ def state(driven: Driven) -> JSON:
     return driven.machine.state_of()
 
 
-def check(calls: list[JSON], output: JSON = None, context: list[JSON] | None = None, **kwargs: Any) -> list[str]:
+def check(
+    calls: list[JSON], output: JSON = None, context: list[JSON] | None = None, **kwargs: Any
+) -> list[str]:
     """The problems of a whole solution, as text."""
     driven = Driven()
     driven.post(started(context, tools=[*TOOLS, STRICT], **kwargs))
@@ -58,7 +62,7 @@ def check(calls: list[JSON], output: JSON = None, context: list[JSON] | None = N
     return found
 
 
-# -- references and binding --------------------------------------------------------------------------------------
+# -- references and binding ------------------------------------------------------------------------
 
 
 def test_a_call_runs_the_moment_its_inputs_exist() -> None:
@@ -108,7 +112,12 @@ def test_a_read_binds_forward_only_where_nothing_stands_before() -> None:
 def test_what_is_put_in_is_a_literal_for_ever() -> None:
     looks_like_one = "†state.secret"
     driven = Driven().whole(
-        started([{"type": "input", "input": {"text": looks_like_one}}, {"type": "state", "state": {"secret": 1}}]),
+        started(
+            [
+                {"type": "input", "input": {"text": looks_like_one}},
+                {"type": "state", "state": {"secret": 1}},
+            ]
+        ),
         [
             {"_tool": "echo", "x": "†input.text", "_outputPath": "copy"},
             {"_tool": "echo", "x": "†state.copy", "_outputPath": "again"},
@@ -127,9 +136,17 @@ def test_the_first_that_exists_and_null_exists() -> None:
     driven = Driven().whole(
         started([{"type": "input", "input": {"none": None, "n": 3}}]),
         [
-            {"_tool": "echo", "x": "†input.missing || †input.none || †input.n", "_outputPath": "or"},
+            {
+                "_tool": "echo",
+                "x": "†input.missing || †input.none || †input.n",
+                "_outputPath": "or",
+            },
             {"_tool": "echo", "x": "†input.none && †input.n", "_outputPath": "and"},
-            {"_tool": "echo", "x": "†input.missing && †input.none || †input.n", "_outputPath": "tight"},
+            {
+                "_tool": "echo",
+                "x": "†input.missing && †input.none || †input.n",
+                "_outputPath": "tight",
+            },
         ],
     )
     assert state(driven) == {"or": None, "and": 3, "tight": 3}
@@ -156,18 +173,24 @@ def test_merge_push_and_both() -> None:
             {"_tool": "write", "x": 9, "_outputPath": 'p && †state["odd key"].q'},
         ],
     )
-    assert state(driven) == {"o": {"a": {"b": 1, "c": 2}}, "list": [1, 2], "p": 9, "odd key": {"q": 9}}
+    assert state(driven) == {
+        "o": {"a": {"b": 1, "c": 2}},
+        "list": [1, 2],
+        "p": 9,
+        "odd key": {"q": 9},
+    }
 
 
 def test_no_writing_through_a_scalar() -> None:
     driven = Driven().whole(
-        started([{"type": "state", "state": {"n": 1}}]), [{"_tool": "echo", "x": 2, "_outputPath": "n.deep"}]
+        started([{"type": "state", "state": {"n": 1}}]),
+        [{"_tool": "echo", "x": 2, "_outputPath": "n.deep"}],
     )
     assert "is a number, not an object" in driven.error_of(0)
     assert state(driven) == {"n": 1}
 
 
-# -- _each, _after, order ----------------------------------------------------------------------------------------
+# -- _each, _after, order --------------------------------------------------------------------------
 
 
 def test_each_runs_bounded_and_keeps_order() -> None:
@@ -178,7 +201,11 @@ def test_each_runs_bounded_and_keeps_order() -> None:
             settings=Settings(approval="allow_all", parallel_calls=4),
         )
     )
-    driven.post(SolutionProposed([{"_tool": "echo", "_each": "†input.items", "x": "†item.id", "_outputPath": "ids"}]))
+    driven.post(
+        SolutionProposed(
+            [{"_tool": "echo", "_each": "†input.items", "x": "†item.id", "_outputPath": "ids"}]
+        )
+    )
     driven.finish_all()
     assert state(driven) == {"ids": list(range(20))}
     assert driven.peak == 4
@@ -228,7 +255,7 @@ def test_after_a_failed_call_nothing_runs_and_after_a_caught_one_it_does() -> No
     assert "call 0 (echo) failed" in driven.error_of(1)
 
 
-# -- errors and branches -----------------------------------------------------------------------------------------
+# -- errors and branches ---------------------------------------------------------------------------
 
 
 def test_a_failure_names_itself_down_the_chain_and_leaves_siblings_alone() -> None:
@@ -297,10 +324,18 @@ def test_structural_problems_are_found_before_anything_runs() -> None:
     assert "nothing supplies †input.nope" in check([{"_tool": "echo", "x": "†input.nope"}])[0]
     assert "a" in check([{"_tool": "add", "a": "x", "b": 1}])[0]
     assert "†item is read only in a call with _each" in check([{"_tool": "echo", "x": "†item"}])[0]
-    assert "call 0 (echo) writes to a" in check([{"_tool": "echo", "_outputPath": "a"}], "†results.0")[0]
+    assert (
+        "call 0 (echo) writes to a"
+        in check([{"_tool": "echo", "_outputPath": "a"}], "†results.0")[0]
+    )
     assert "no call has the _id 'x'" in check([{"_tool": "echo", "_after": ["x"]}])[0]
-    assert "is taken by an earlier call" in check([{"_tool": "echo", "_id": "x"}, {"_tool": "echo", "_id": "x"}])[0]
-    assert "write 'report.title'" in check([{"_tool": "echo", "_outputPath": "state.report.title"}])[0]
+    assert (
+        "is taken by an earlier call"
+        in check([{"_tool": "echo", "_id": "x"}, {"_tool": "echo", "_id": "x"}])[0]
+    )
+    assert (
+        "write 'report.title'" in check([{"_tool": "echo", "_outputPath": "state.report.title"}])[0]
+    )
     assert "only state can be written" in check([{"_tool": "echo", "_outputPath": "†input.x"}])[0]
     assert "every operand starts with †" in check([{"_tool": "echo", "x": "†state.a || b"}])[0]
     assert "write '†state.a'" in check([{"_tool": "echo", "x": "{{state.a}}"}])[0]
@@ -332,7 +367,7 @@ def test_a_cycle_through_a_later_alternative_is_named_when_nothing_moves_any_mor
     assert "a cycle" in driven.error_of(1)
 
 
-# -- state schemas and instances ---------------------------------------------------------------------------------
+# -- state schemas and instances -------------------------------------------------------------------
 
 SENTIMENT: JSON = {
     "type": "object",
@@ -344,9 +379,12 @@ SENTIMENT: JSON = {
 def test_a_state_schema_closes_the_paths_and_checks_values() -> None:
     context: list[JSON] = [{"type": "state", "state": {"text": "good"}, "schema": SENTIMENT}]
     assert (
-        "does not declare †state.sentimant" in check([{"_tool": "echo", "_outputPath": "sentimant"}], None, context)[0]
+        "does not declare †state.sentimant"
+        in check([{"_tool": "echo", "_outputPath": "sentimant"}], None, context)[0]
     )
-    driven = Driven().whole(started(context), [{"_tool": "echo", "x": 5, "_outputPath": "sentiment"}])
+    driven = Driven().whole(
+        started(context), [{"_tool": "echo", "x": 5, "_outputPath": "sentiment"}]
+    )
     assert driven.statuses() == ["failed"]
     errors = [str(error) for error in driven.machine.errors]
     assert len(errors) == 2, "the call, and the state that lacks a required member in the end"
@@ -368,7 +406,9 @@ def test_instances_share_a_request_and_nothing_else() -> None:
         }
         for one in ("①", "②")
     ]
-    driven = Driven().whole(started(context), [*calls, {"_tool": "echo", "_instance": "①", "x": "†②.state.out"}])
+    driven = Driven().whole(
+        started(context), [*calls, {"_tool": "echo", "_instance": "①", "x": "†②.state.out"}]
+    )
     assert driven.machine.state == {
         "①": {"text": "This is wonderful!", "out": ["This is wonderful!", "plain", "en"]},
         "②": {"text": "This is terrible.", "out": ["This is terrible.", "warm", "en"]},
@@ -378,7 +418,7 @@ def test_instances_share_a_request_and_nothing_else() -> None:
     assert "unknown instance '③'" in check([{"_tool": "echo", "_instance": "③"}], None, context)[0]
 
 
-# -- the loop ----------------------------------------------------------------------------------------------------
+# -- the loop --------------------------------------------------------------------------------------
 
 TEXT: dict[str, JSON] = {"type": "string"}
 
@@ -386,12 +426,18 @@ TEXT: dict[str, JSON] = {"type": "string"}
 def test_errors_of_a_tick_come_together_and_the_next_request_follows() -> None:
     driven = Driven(failing(0, 1))
     driven.post(started(mode="solve", output_schema=TEXT))
-    driven.post(SolutionProposed([{"_tool": "echo", "x": 1}, {"_tool": "echo", "x": 2}, {"_tool": "echo", "x": 3}]))
+    driven.post(
+        SolutionProposed(
+            [{"_tool": "echo", "x": 1}, {"_tool": "echo", "x": 2}, {"_tool": "echo", "x": 3}]
+        )
+    )
     driven.finish_all()
     assert driven.machine.awaits_solution
     assert driven.machine.step == 1
     assert [error["place"] for error in driven.machine.errors] == [0, 1]
-    driven.post(SolutionProposed([{"_tool": "echo", "x": "done", "_outputPath": "end"}], "†state.end"))
+    driven.post(
+        SolutionProposed([{"_tool": "echo", "x": "done", "_outputPath": "end"}], "†state.end")
+    )
     driven.finish_all()
     assert driven.machine.status == "done"
     assert driven.machine.output == "done"
@@ -461,9 +507,11 @@ def test_the_limit_of_requests_ends_a_run_with_the_reason() -> None:
     assert "2 requests" in driven.machine.reason
 
 
-# -- people ------------------------------------------------------------------------------------------------------
+# -- people ----------------------------------------------------------------------------------------
 
-DANGER = Tool("danger", parameters=ANY_PARAMETERS, annotations=Annotations(read_only=False, destructive=True))
+DANGER = Tool(
+    "danger", parameters=ANY_PARAMETERS, annotations=Annotations(read_only=False, destructive=True)
+)
 
 
 def asking() -> Driven:
@@ -522,13 +570,20 @@ def test_a_denied_call_fails_with_the_reason_and_the_mind_is_told() -> None:
 def test_an_edit_is_literal() -> None:
     driven = asking()
     driven.post(
-        CallDecided(1, digest(driven), "edit", decider_of("Ann"), "safer", {"_tool": "danger", "x": "†state.what"})
+        CallDecided(
+            1,
+            digest(driven),
+            "edit",
+            decider_of("Ann"),
+            "safer",
+            {"_tool": "danger", "x": "†state.what"},
+        )
     )
     driven.finish_all()
     assert driven.machine.state_of()["done"] == "†state.what", "a person's text is not scanned"
 
 
-# -- events that do not fit --------------------------------------------------------------------------------------
+# -- events that do not fit ------------------------------------------------------------------------
 
 
 def test_events_that_do_not_fit_are_refused() -> None:
@@ -562,19 +617,26 @@ def test_a_long_chain_and_a_wide_fan_do_not_recurse() -> None:
 def test_a_closed_state_takes_no_undeclared_members_however_they_come(method: str) -> None:
     context: list[JSON] = [{"type": "state", "state": {"text": "good"}, "schema": SENTIMENT}]
     write: dict[str, JSON] = {"_tool": "echo", "_outputPath": "†state", "_outputMethod": method}
-    calls: list[JSON] = [{**write, "x": {"text": "a", "extra": 1}}, {**write, "x": {"text": "b", "sentiment": "c"}}]
+    calls: list[JSON] = [
+        {**write, "x": {"text": "a", "extra": 1}},
+        {**write, "x": {"text": "b", "sentiment": "c"}},
+    ]
     driven = Driven().whole(started(context), calls)
     assert driven.statuses() == ["failed", "done"]
     assert driven.machine.state == {"text": "b", "sentiment": "c"}
 
 
-# -- names and notations ------------------------------------------------------------------------------------------
+# -- names and notations ---------------------------------------------------------------------------
 
-LISTED = Tool("listed", parameters={"type": "object", "properties": {"x": {}}}, annotations=READ_ONLY)
+LISTED = Tool(
+    "listed", parameters={"type": "object", "properties": {"x": {}}}, annotations=READ_ONLY
+)
 
 
 def test_a_streamed_call_with_a_misspelt_parameter_fails_alone() -> None:
-    calls: list[JSON] = [{"_tool": "listed", **given} for given in ({"y": 1}, {"x": "a †state.b"}, {"x": 2})]
+    calls: list[JSON] = [
+        {"_tool": "listed", **given} for given in ({"y": 1}, {"x": "a †state.b"}, {"x": 2})
+    ]
     driven = Driven().streamed(started(mode="solve", tools=[LISTED]), calls, "done")
     assert driven.statuses() == ["failed", "failed", "done"]
     assert "y: found 1, expected no parameter of this name; there is 'x'" in driven.error_of(0)

@@ -16,7 +16,10 @@ PATHS = [("state", "log"), ("state", "deep", "log"), ("state", "grid", "0")]
 
 
 @given(
-    writes=st.lists(st.tuples(st.sampled_from(PATHS), st.sampled_from(["push", "push", "push", "set"])), max_size=12),
+    writes=st.lists(
+        st.tuples(st.sampled_from(PATHS), st.sampled_from(["push", "push", "push", "set"])),
+        max_size=12,
+    ),
     wanted=st.sets(st.integers(0, 11)),
     path=st.sampled_from([("state",), *PATHS]),
 )
@@ -32,7 +35,9 @@ def test_a_read_sees_the_writes_it_is_bound_to_one_after_another(
         entry = Write(number, "", where, method, value)
         try:
             changed = memory.try_write([entry])
-            expected = document.write(expected, where, method, value) if number in wanted else expected
+            expected = (
+                document.write(expected, where, method, value) if number in wanted else expected
+            )
         except StateWriteError:
             # Such a call fails, and writes nothing.
             continue
@@ -45,7 +50,9 @@ def test_a_read_sees_the_writes_it_is_bound_to_one_after_another(
     reads=st.lists(st.sampled_from(["results", "documents", "one", "state", "begin"]), max_size=12),
     instances=st.lists(st.sampled_from(["a", "b"]), min_size=12, max_size=12),
 )
-def test_results_that_somebody_has_stay_as_they_are_when_others_follow(reads: list[str], instances: list[str]) -> None:
+def test_results_that_somebody_has_stay_as_they_are_when_others_follow(
+    reads: list[str], instances: list[str]
+) -> None:
     memory = Memory({name: {"state": {}, "results": {}} for name in ("a", "b")})
     memory.begin()
     had: list[tuple[Any, Any]] = [(memory.base, copy.deepcopy(memory.base))]
@@ -73,7 +80,9 @@ def test_results_that_somebody_has_stay_as_they_are_when_others_follow(reads: li
 
     assert all(now == then for now, then in had)
     for instance in ("a", "b"):
-        written = {str(number) for number, name in enumerate(instances[: len(reads)]) if name == instance}
+        written = {
+            str(number) for number, name in enumerate(instances[: len(reads)]) if name == instance
+        }
         results = document.read(memory.documents[instance], ("results",))
         assert isinstance(results, dict)
         assert results.keys() == written

@@ -1,4 +1,6 @@
-"""The order of effects: within one module and instance, changes wait for all earlier calls, reads for the changes."""
+"""The order of effects: within one module and instance, changes wait for all earlier calls, reads
+for the changes.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,13 @@ from typing import Any
 
 import pytest
 
-from ideabridge.bridge.loop.event import CallDecided, CallFinished, Pattern, SolutionProposed, decider_of
+from ideabridge.bridge.loop.event import (
+    CallDecided,
+    CallFinished,
+    Pattern,
+    SolutionProposed,
+    decider_of,
+)
 from ideabridge.bridge.loop.graph import ModuleOrder
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -21,9 +29,19 @@ TOOLS = [
     Tool("look_there", parameters=ANY_PARAMETERS, annotations=READ_ONLY, module="there"),
     Tool("poke_there", parameters=ANY_PARAMETERS, module="there"),
     Tool("both", parameters=ANY_PARAMETERS, module="idea:both", reaches=("", "there")),
-    Tool("report", parameters=ANY_PARAMETERS, module="idea:report", annotations=READ_ONLY, reaches=("", "there")),
+    Tool(
+        "report",
+        parameters=ANY_PARAMETERS,
+        module="idea:report",
+        annotations=READ_ONLY,
+        reaches=("", "there"),
+    ),
     Tool("asked", parameters=ANY_PARAMETERS, module="idea:asked"),
-    Tool("solve", parameters={"type": "object", "properties": {"x": {}, "tools": {}}}, module=ANONYMOUS),
+    Tool(
+        "solve",
+        parameters={"type": "object", "properties": {"x": {}, "tools": {}}},
+        module=ANONYMOUS,
+    ),
     Tool("latent", parameters=ANY_PARAMETERS),
 ]
 
@@ -46,22 +64,32 @@ def calls_of(text: str) -> list[JSON]:
     return found
 
 
-def begun(calls: str | list[JSON], *, context: Any = None, pattern: Pattern | None = None, **settings: Any) -> Driven:
+def begun(
+    calls: str | list[JSON], *, context: Any = None, pattern: Pattern | None = None, **settings: Any
+) -> Driven:
     given: dict[str, Any] = {"approval": "allow_all", **settings}
     chosen = Settings(**given)
     start = started(context, tools=TOOLS, settings=chosen)
     start.latent.append([None, "latent"])
     driven = Driven()
     driven.post(start)
-    driven.post(SolutionProposed(calls_of(calls) if isinstance(calls, str) else calls, None, pattern=pattern))
+    driven.post(
+        SolutionProposed(
+            calls_of(calls) if isinstance(calls, str) else calls, None, pattern=pattern
+        )
+    )
     return driven
 
 
 def waves(driven: Driven) -> str:
-    """What runs at once, as places: `"0 1, 2"`; everything of a wave ends before the next is looked at."""
+    """What runs at once, as places: `"0 1, 2"`; everything of a wave ends before the
+    next is looked at.
+    """
     told: list[str] = []
     while driven.running:
-        told.append(" ".join(str(place) for place in sorted(effect.call.index for effect in driven.running)))
+        told.append(
+            " ".join(str(place) for place in sorted(effect.call.index for effect in driven.running))
+        )
         for _ in range(len(driven.running)):
             driven.finish_one(0)
     assert driven.machine.ended
@@ -112,8 +140,14 @@ def test_effects_happen_in_the_listed_order(calls: str, expected: str) -> None:
     ],
 )
 def test_a_clean_room_is_in_the_order_of_the_tools_it_is_given(tools: JSON, expected: str) -> None:
-    calls: list[JSON] = [*calls_of("poke poke_there"), {**SOLVE, "tools": tools}, *calls_of("look_there poke")]
-    assert waves(begun(calls, context=[{"type": "input", "input": {"tools": ["look"]}}])) == expected
+    calls: list[JSON] = [
+        *calls_of("poke poke_there"),
+        {**SOLVE, "tools": tools},
+        *calls_of("look_there poke"),
+    ]
+    assert (
+        waves(begun(calls, context=[{"type": "input", "input": {"tools": ["look"]}}])) == expected
+    )
 
 
 def test_items_of_a_clean_room_run_at_once_where_its_tools_only_read() -> None:
@@ -149,11 +183,19 @@ def test_reading_data_waits_for_calls_that_may_add_some() -> None:
 
 
 def test_one_module_may_keep_no_order_and_tools_may_be_said_to_only_read() -> None:
-    assert waves(begun("poke_there poke_there poke poke", modules={"there": ModuleOrder(ordered=False)})) == "0 1 2, 3"
+    assert (
+        waves(
+            begun("poke_there poke_there poke poke", modules={"there": ModuleOrder(ordered=False)})
+        )
+        == "0 1 2, 3"
+    )
     reads = {"there": ModuleOrder(reads=("po*_there",))}
     assert waves(begun("poke_there poke_there poke poke", modules=reads)) == "0 1 2, 3"
     # What an idea does in the other module keeps its order.
-    assert waves(begun("both poke poke_there", modules={"there": ModuleOrder(ordered=False)})) == "0 2, 1"
+    assert (
+        waves(begun("both poke poke_there", modules={"there": ModuleOrder(ordered=False)}))
+        == "0 2, 1"
+    )
 
 
 def test_patterns_of_reads_are_for_the_names_that_the_module_uses() -> None:
@@ -212,7 +254,7 @@ def test_a_call_whose_reads_fail_fails_at_once_and_holds_nothing() -> None:
     assert driven.statuses() == ["failed", "done", "failed", "running"]
 
 
-# -- approvals -----------------------------------------------------------------------------------------------
+# -- approvals -------------------------------------------------------------------------------------
 
 
 def approve(driven: Driven, index: int, decision: Any = "approve") -> None:
@@ -246,7 +288,7 @@ def test_a_read_waits_for_an_earlier_change_though_a_later_one_has_been_denied()
     assert driven.statuses() == ["running", "failed", "queued"]
 
 
-# -- items ---------------------------------------------------------------------------------------------------
+# -- items -----------------------------------------------------------------------------------------
 
 
 def items_of(tool: str) -> list[JSON]:
@@ -276,12 +318,14 @@ def test_a_failed_item_does_not_hold_the_next() -> None:
 
 
 def test_items_run_at_once_where_the_module_keeps_no_order() -> None:
-    calls: list[JSON] = [{"_tool": "poke_there", "_module": "there", "x": "†item", "_each": [0, 1, 2]}]
+    calls: list[JSON] = [
+        {"_tool": "poke_there", "_module": "there", "x": "†item", "_each": [0, 1, 2]}
+    ]
     assert len(begun(calls, modules={"there": ModuleOrder(ordered=False)}).running) == 3
     assert len(begun(calls, order="none").running) == 3
 
 
-# -- where data flow backwards --------------------------------------------------------------------------------
+# -- where data flow backwards ---------------------------------------------------------------------
 
 
 def test_data_that_flow_backwards_win_within_their_circle_only() -> None:
@@ -323,12 +367,14 @@ def test_calls_in_a_circle_of_later_alternatives_keep_their_order_as_far_as_they
     driven = begun(calls, context=context)
     driven.running.clear()
     driven.post(CallFinished(0, error={"kind": "runtime", "message": "no"}))
-    assert driven.statuses() == ["caught", "waiting", "running"], "the change needs what the read gives"
+    assert driven.statuses() == ["caught", "waiting", "running"], (
+        "the change needs what the read gives"
+    )
     driven.finish_all()
     assert [index for index, _ in driven.executions] == [2, 1]
 
 
-# -- sizes ---------------------------------------------------------------------------------------------------
+# -- sizes -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("text", ["poke", "look look look poke"])

@@ -1,4 +1,6 @@
-"""Calls whose modules ask, in the machine: they leave their place to others, and end with what they asked."""
+"""Calls whose modules ask, in the machine: they leave their place to others, and end with
+what they asked.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ def test_a_parked_call_leaves_its_place_and_ends_whenever_it_is_answered() -> No
     assert not run.machine.waits_for_people
     run.post(CallFinished(1, value=2))
     assert run.machine.waits_for_people
-    run.post(QuestionAnswered(0, first.digest, "accept", decider_of("Ann"), content={"name": "Ann"}))
+    run.post(
+        QuestionAnswered(0, first.digest, "accept", decider_of("Ann"), content={"name": "Ann"})
+    )
     assert not run.machine.waits_for_people
     second = question(run)
     assert second.digest != first.digest
@@ -139,7 +143,12 @@ def test_the_place_of_a_call_in_doubt_is_taken_at_once() -> None:
 def test_an_item_in_doubt_is_not_caught() -> None:
     run = Driven()
     run.post(started(settings=Settings(approval="allow_all")))
-    call: JSONObject = {"_tool": "echo", "_each": [1, 2], "x": "†item", "_outputPath": "sent || unsent"}
+    call: JSONObject = {
+        "_tool": "echo",
+        "_each": [1, 2],
+        "x": "†item",
+        "_outputPath": "sent || unsent",
+    }
     run.post(SolutionProposed([call], None))
     run.post(CallFinished(0, 0, value=1))
     run.post(CallFinished(0, 1, error={"kind": "unknown", "message": "its module ended"}))

@@ -24,7 +24,10 @@ from tests.loop.driving import ANY_PARAMETERS, READ_ONLY, TOOLS, Driven, started
 
 PEEK = Tool("peek", parameters=ANY_PARAMETERS)
 STORE = Tool("store", parameters=ANY_PARAMETERS, annotations=Annotations(read_only=False))
-RULES: JSON = {"default": "allow", "rules": [{"tool": "peek", "then": "ask"}, {"tool": "ask_*", "then": "ask"}]}
+RULES: JSON = {
+    "default": "allow",
+    "rules": [{"tool": "peek", "then": "ask"}, {"tool": "ask_*", "then": "ask"}],
+}
 
 
 def begun(calls: list[JSON], *, streamed: bool = False, mode: str = "plan", **more: Tool) -> Driven:
@@ -53,7 +56,9 @@ def at_work(driven: Driven) -> list[str]:
 
 
 def end(driven: Driven, x: str) -> None:
-    [number] = [number for number, effect in enumerate(driven.running) if effect.parameters["x"] == x]
+    [number] = [
+        number for number, effect in enumerate(driven.running) if effect.parameters["x"] == x
+    ]
     driven.finish_one(number)
 
 
@@ -79,9 +84,15 @@ def test_what_declares_effects_keeps_the_listed_order_where_the_call_stood() -> 
     assert driven.machine.status == "done"
 
 
-def test_what_began_before_a_change_took_a_read_s_place_goes_on_and_what_follows_waits_for_it() -> None:
+def test_what_began_before_a_change_took_a_read_s_place_goes_on_and_what_follows_waits_for_it() -> (
+    None
+):
     look = Tool("ask_look", parameters=ANY_PARAMETERS, annotations=READ_ONLY)
-    calls: list[JSON] = [{"_tool": "ask_look", "x": "?"}, echo("one"), {"_tool": "echo", "x": "two", "y": "†results.1"}]
+    calls: list[JSON] = [
+        {"_tool": "ask_look", "x": "?"},
+        echo("one"),
+        {"_tool": "echo", "x": "two", "y": "†results.1"},
+    ]
     driven = begun([*calls, write("three")], look=look)
     assert at_work(driven) == ["one"], "reads run beside a read that asks"
     replace(driven, 0, STORE)
@@ -140,7 +151,11 @@ def test_a_read_in_the_place_of_a_change_lets_the_reads_after_it_run() -> None:
 
 def test_order_gives_way_to_data() -> None:
     # The call listed first reads what the replaced one gives: it cannot be waited for.
-    calls: list[JSON] = [write("†state.q"), {"_tool": "peek", "x": "?", "_outputPath": "q"}, write("last")]
+    calls: list[JSON] = [
+        write("†state.q"),
+        {"_tool": "peek", "x": "?", "_outputPath": "q"},
+        write("last"),
+    ]
     driven = begun(calls)
     replace(driven, 1, STORE)
     assert at_work(driven) == ["as store"]
@@ -180,14 +195,18 @@ def test_whatever_is_replaced_whenever_the_run_ends_and_its_journal_folds(seed: 
 
 
 @pytest.mark.parametrize(("tool", "again"), [(TOOLS[0], True), (STORE, False)])
-def test_after_a_crash_the_tool_that_ran_says_whether_it_may_run_again(tool: Tool, again: bool) -> None:
+def test_after_a_crash_the_tool_that_ran_says_whether_it_may_run_again(
+    tool: Tool, again: bool
+) -> None:
     driven = begun([{"_tool": "peek", "x": "?", "_activity": "looking"}], mode="solve")
     replace(driven, 0, tool)
     folded = Machine(Catalogue([PEEK]))
     for event in driven.journal:
         folded.receive(event)
     executions, events = resume_events(folded, 0.0)
-    assert [(one.tool.name, one.activity) for one in executions] == ([(tool.name, None)] if again else [])
+    assert [(one.tool.name, one.activity) for one in executions] == (
+        [(tool.name, None)] if again else []
+    )
     assert [type(event) for event in events] == ([] if again else [CallFinished])
     plan = begun([{"_tool": "peek", "x": "?"}])
     replace(plan, 0, STORE)

@@ -1,4 +1,6 @@
-"""Rules that become stricter while calls wait: no call begins that the rules of the moment do not let run."""
+"""Rules that become stricter while calls wait: no call begins that the rules of the moment
+do not let run.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,13 @@ from ideabridge.bridge.loop.event import (
     SolutionProposed,
 )
 from ideabridge.bridge.loop.machine import Machine, resume_events
-from ideabridge.bridge.loop.policy import ApprovalSetting, approval_parts, only_persons, policy_named, strictest_of
+from ideabridge.bridge.loop.policy import (
+    ApprovalSetting,
+    approval_parts,
+    only_persons,
+    policy_named,
+    strictest_of,
+)
 from ideabridge.bridge.loop.progress import CallStatus
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -84,7 +92,9 @@ def change(driven: Driven, new: ApprovalSetting) -> None:
 
 
 def expect_allowed(driven: Driven) -> None:
-    """Every start in the journal was allowed by the rules that were in force then, read without the machine."""
+    """Every start in the journal was allowed by the rules that were in force then, read
+    without the machine.
+    """
     machine = driven.machine
     began = driven.journal[0]
     assert isinstance(began, RunStarted)
@@ -101,7 +111,9 @@ def expect_allowed(driven: Driven) -> None:
         verdicts = {policy_named(part)(tool, {}).verdict for part in approval_parts(approval)}
         assert "deny" not in verdicts, (event, approval)
         if "ask" in verdicts:
-            decisions = [one for one in before if isinstance(one, CallDecided) and one.call == event.call]
+            decisions = [
+                one for one in before if isinstance(one, CallDecided) and one.call == event.call
+            ]
             assert decisions, (event, approval)
             by = decisions[-1].by
             assert by.kind == "person" or not only_persons(approval), (event, approval)
@@ -127,7 +139,9 @@ def bring_to_end(driven: Driven) -> None:
         if driven.running:
             driven.finish_one(0)
         else:
-            assert any(one.status is CallStatus.ASKING for one in driven.machine.history), driven.statuses()
+            assert any(one.status is CallStatus.ASKING for one in driven.machine.history), (
+                driven.statuses()
+            )
             decide(driven, "deny", 0, PERSON)
 
 
@@ -202,7 +216,9 @@ def test_the_items_that_have_not_begun_end_where_the_rules_deny_or_ask_now() -> 
         error = driven.machine.history[0].error
         assert error is not None
         assert "2 of 3 items failed: item 1: " in str(error["message"])
-        assert ("denied by policy" if then == "deny" else "the rules have changed") in str(error["message"])
+        assert ("denied by policy" if then == "deny" else "the rules have changed") in str(
+            error["message"]
+        )
 
 
 def test_a_retry_is_judged_by_the_rules_of_the_moment() -> None:
@@ -224,7 +240,13 @@ def test_a_retry_is_judged_by_the_rules_of_the_moment() -> None:
 
 
 def test_a_room_in_flight_judges_its_own_calls() -> None:
-    idea = Tool("report", parameters=ANY_PARAMETERS, annotations=READ_ONLY, module="idea:report", remote_name="report")
+    idea = Tool(
+        "report",
+        parameters=ANY_PARAMETERS,
+        annotations=READ_ONLY,
+        module="idea:report",
+        remote_name="report",
+    )
     driven = Driven()
     driven.post(started(tools=[idea]))
     driven.post(SolutionProposed([{"_tool": "report", "_module": "idea:report", "x": 1}]))

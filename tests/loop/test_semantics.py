@@ -1,4 +1,6 @@
-"""A Solution means the same streamed, whole, resumed or replayed, and its effects happen in the listed order."""
+"""A Solution means the same streamed, whole, resumed or replayed, and its effects happen in
+the listed order.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ STATE: dict[str, JSON] = {"a": 10, "old": {"v": "before"}}
 
 
 def plain(value: JSON) -> JSON:
-    """A value without what is no part of its meaning: what a failure says, and the order of members."""
+    """A value without what is no part of its meaning: what a failure says, and the
+    order of members.
+    """
     if isinstance(value, dict):
         if "kind" in value and "message" in value:
             return CAUGHT
@@ -56,7 +60,11 @@ class Scenario:
     def start(self) -> RunStarted:
         # The run of a mind, whose malformed calls fail alone; it is asked once.
         return started(
-            [{"type": "input", "input": INPUT}, {"type": "state", "state": STATE}, {"type": "old", "old": OLD}],
+            [
+                {"type": "input", "input": INPUT},
+                {"type": "state", "state": STATE},
+                {"type": "old", "old": OLD},
+            ],
             mode="solve",
             tools=MODULES,
             settings=Settings(approval="allow_all", requests=1),
@@ -112,7 +120,11 @@ class World:
 
     def run(self, index: int, item: int | None, parameters: JSON) -> tuple[bool, JSON]:
         seen = self.act(index, item)
-        return (False, "it failed") if seen is None else (True, result({"given": parameters, "seen": [*seen]}))
+        return (
+            (False, "it failed")
+            if seen is None
+            else (True, result({"given": parameters, "seen": [*seen]}))
+        )
 
     def execute(self, effect: Execute) -> tuple[bool, JSON]:
         return self.run(effect.call.index, effect.item, effect.parameters)
@@ -120,14 +132,25 @@ class World:
 
 MODULES = [
     *TOOLS,
-    Tool("poke", parameters=ANY_PARAMETERS, annotations=Annotations(idempotent=True), module="other"),
+    Tool(
+        "poke", parameters=ANY_PARAMETERS, annotations=Annotations(idempotent=True), module="other"
+    ),
     Tool("look", parameters=ANY_PARAMETERS, annotations=READ_ONLY, module="other"),
 ]
-BASE = ["†input.n", "†input.items", "†input.text", "†state.a", "†state.old.v", "†state.old", "†input.items.1.v"]
+BASE = [
+    "†input.n",
+    "†input.items",
+    "†input.text",
+    "†state.a",
+    "†state.old.v",
+    "†state.old",
+    "†input.items.1.v",
+]
 ODD = ["†input.none", "†state.never", "†state", "†results.0", "†results.1.v", "†state.a.deep"]
 
 
-# Made once, and of a list a place is drawn: to make a strategy for each of a hundred draws took longer than to draw.
+# Made once, and of a list a place is drawn: to make a strategy for each of a hundred draws took
+# longer than to draw.
 COUNTS = st.integers(1, 8)
 NAMES = st.permutations(["a", "b", "c", "d.x", "d.y", "old.v", "e", "f", "g"])
 TO = [st.integers(0, most) for most in range(32)]
@@ -152,7 +175,11 @@ def scenarios(draw: st.DrawFn) -> Scenario:
     # What each call may be read at: most references go to something that is really written.
     written: list[list[str]] = []
     for index, path in enumerate(paths):
-        roots = [f"†state.{part.strip()}" for part in path.split("||")] if path else [f"†results.{index}"]
+        roots = (
+            [f"†state.{part.strip()}" for part in path.split("||")]
+            if path
+            else [f"†results.{index}"]
+        )
         written.append([root + tail for root in roots for tail in ("", ".v", ".list.0")])
 
     def operand(index: int) -> str:
@@ -173,20 +200,33 @@ def scenarios(draw: st.DrawFn) -> Scenario:
             operator = one([" || ", " && "])
             return operator.join(operand(index) for _ in range(2 + draw(TO[1])))
         if draw(TO[3]) == 0 and index:
-            return one([f"†data.k{one(range(index))}.v", f"†data.k{one(range(index))} || †state.a", "†data.old.v"])
+            return one(
+                [
+                    f"†data.k{one(range(index))}.v",
+                    f"†data.k{one(range(index))} || †state.a",
+                    "†data.old.v",
+                ]
+            )
         shapes: list[JSON] = [7, "††state.a", {"deep": [operand(index), "plain"]}]
         return shapes[shape - 7]
 
     calls: list[JSONObject] = []
     for index in range(count):
-        tool = "ecko" if draw(TO[24]) == 0 else one(["echo", "echo", "write", "tell", "look", "poke"])
+        tool = (
+            "ecko" if draw(TO[24]) == 0 else one(["echo", "echo", "write", "tell", "look", "poke"])
+        )
         call: JSONObject = {"_tool": tool, "x": value(index)}
         if draw(TO[1]):
             call["y"] = value(index)
         if paths[index] is not None:
             call["_outputPath"] = paths[index]
         if draw(TO[4]) == 0:
-            earlier = [f"{root[:-2]}.list" for places in written[:index] for root in places if root.endswith(".v")]
+            earlier = [
+                f"{root[:-2]}.list"
+                for places in written[:index]
+                for root in places
+                if root.endswith(".v")
+            ]
             lists: list[JSON] = ["†input.items", [1, {"v": 3}], [], *earlier]
             call["_each"] = one(lists)
             call["y"] = one(["†item", "†item.v || †state.a", "†item.v"])
@@ -251,7 +291,11 @@ def means_the_same_however_it_runs(scenario: Scenario) -> None:
     event("malformed" if malformed else "well formed")
     if scenario.disjoint:
         base: JSONObject = {"input": INPUT, "state": STATE, "results": {}, "data": {"old": OLD}}
-        oracle = None if malformed else Interpreter(base, scenario.calls, World(scenario).run, scenario.lane)
+        oracle = (
+            None
+            if malformed
+            else Interpreter(base, scenario.calls, World(scenario).run, scenario.lane)
+        )
         statuses, documents = ([], {}) if oracle is None else oracle.interpret()
         if oracle is not None and not oracle.circular:
             event("oracle")
@@ -296,7 +340,12 @@ def test_an_error_says_the_same_however_its_plan_runs() -> None:
         {"_tool": "echo", "x": "†item", "_each": "†input.items"},
         {"_tool": "echo", "x": "†input.n", "_outputPath": "b"},
         {"_tool": "ecko", "x": 7},
-        {"_tool": "echo", "x": "†results.0.v || †state.never", "y": "†item", "_each": "†input.items"},
+        {
+            "_tool": "echo",
+            "x": "†results.0.v || †state.never",
+            "y": "†item",
+            "_each": "†input.items",
+        },
         {"_tool": "echo", "x": "†state.b.v.none", "y": "†data.old.none"},
     ]
     whole = run_whole(Scenario(calls, None, frozenset(), 0))

@@ -1,4 +1,6 @@
-"""A model endpoint on loopback that speaks OpenAI's chat completions, and does what a test tells it to."""
+"""A model endpoint on loopback that speaks OpenAI's chat completions, and does what a
+test tells it to.
+"""
 
 from __future__ import annotations
 
@@ -113,13 +115,23 @@ class FakeEndpoint:
         self.headers.append(dict(request.headers))
         behaviour = self.behaviours.pop(0) if len(self.behaviours) > 1 else self.behaviours[0]
         if isinstance(behaviour, Refuse):
-            behaviour = behaviour.error if self.format_of(body) in behaviour.kinds else behaviour.otherwise
+            behaviour = (
+                behaviour.error if self.format_of(body) in behaviour.kinds else behaviour.otherwise
+            )
         if isinstance(behaviour, Fail):
-            error = {"error": {"message": behaviour.message, "type": "invalid_request_error", "code": None}}
+            error = {
+                "error": {
+                    "message": behaviour.message,
+                    "type": "invalid_request_error",
+                    "code": None,
+                }
+            }
             return JSONResponse(error, behaviour.status, behaviour.headers)
         if isinstance(behaviour, Raw):
             sent = _raw(behaviour)
-            return StreamingResponse(sent, behaviour.status, behaviour.headers, media_type=behaviour.kind)
+            return StreamingResponse(
+                sent, behaviour.status, behaviour.headers, media_type=behaviour.kind
+            )
         if isinstance(behaviour, Hang):
             await anyio.sleep_forever()
             raise AssertionError
@@ -142,13 +154,24 @@ class FakeEndpoint:
         return "\n".join(str(message["content"]) for message in self.bodies[number]["messages"])
 
 
-def _chunk(model: str, delta: dict[str, Any] | None, finish: str | None = None, written: int = 0) -> bytes:
+def _chunk(
+    model: str, delta: dict[str, Any] | None, finish: str | None = None, written: int = 0
+) -> bytes:
     choices = [] if delta is None else [{"index": 0, "delta": delta, "finish_reason": finish}]
-    chunk: dict[str, Any] = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": model}
+    chunk: dict[str, Any] = {
+        "id": "c1",
+        "object": "chat.completion.chunk",
+        "created": 1,
+        "model": model,
+    }
     chunk["choices"] = choices
     if delta is None or written:
         written = written or 34
-        chunk["usage"] = {"prompt_tokens": 1200, "completion_tokens": written, "total_tokens": 1200 + written}
+        chunk["usage"] = {
+            "prompt_tokens": 1200,
+            "completion_tokens": written,
+            "total_tokens": 1200 + written,
+        }
     return f"data: {json.dumps(chunk, ensure_ascii=False)}\n\n".encode()
 
 
@@ -173,7 +196,8 @@ async def _raw(behaviour: Raw) -> AsyncGenerator[bytes]:
 
 async def _stream(behaviour: Say, body: dict[str, Any]) -> AsyncGenerator[bytes]:
     model = str(body["model"])
-    # What vLLM does where it is asked to: each piece comes with what the answer has taken until then.
+    # What vLLM does where it is asked to: each piece comes with what the answer has
+    # taken until then.
     counts = body.get("stream_options", {}).get("continuous_usage_stats") is True
     chunks: list[bytes | Callable[[], Awaitable[None]]] = []
     if behaviour.thought is not None:
@@ -204,7 +228,9 @@ async def endpoint(*behaviours: Behaviour) -> AsyncGenerator[FakeEndpoint]:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         fake = FakeEndpoint(f"http://127.0.0.1:{listening.getsockname()[1]}/v1", *behaviours)
         app = Starlette(routes=[Route("/v1/chat/completions", fake.handle, methods=["POST"])])
-        config = uvicorn.Config(app, log_config=None, log_level="critical", timeout_graceful_shutdown=0, lifespan="off")
+        config = uvicorn.Config(
+            app, log_config=None, log_level="critical", timeout_graceful_shutdown=0, lifespan="off"
+        )
         server = uvicorn.Server(config)
         async with anyio.create_task_group() as group:
             group.start_soon(lambda: server.serve(sockets=[listening]))

@@ -19,7 +19,9 @@ from .fake import FakeEndpoint, endpoint, say
 
 pytestmark = pytest.mark.anyio
 
-DONE = json.dumps({"calls": [{"_tool": "add", "a": 1, "b": 2, "_outputPath": "n"}], "output": "†state.n"})
+DONE = json.dumps(
+    {"calls": [{"_tool": "add", "a": 1, "b": 2, "_outputPath": "n"}], "output": "†state.n"}
+)
 SOLVE: dict[str, Any] = {"task": "Add.", "output_schema": {"type": "integer"}, "tools": ["add"]}
 
 
@@ -69,7 +71,9 @@ async def left_at_work(client: Client, slow: Slow) -> None:
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_a_call_that_a_host_ends_after_its_time_leaves_the_run_at_work(tmp_path: Path, mode: str) -> None:
+async def test_a_call_that_a_host_ends_after_its_time_leaves_the_run_at_work(
+    tmp_path: Path, mode: str
+) -> None:
     slow = Slow()
     async with (
         endpoint(say(slow.wait, DONE)) as fake,
@@ -127,7 +131,8 @@ async def test_a_host_that_is_gone_finds_its_run_when_it_comes_back(tmp_path: Pa
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 async def test_a_person_who_stops_a_call_stops_its_run(tmp_path: Path, transport: str) -> None:
-    # In 2026-07-28 over HTTP a call is stopped by closing its stream, which says nothing of who closed it.
+    # In 2026-07-28 over HTTP a call is stopped by closing its stream, which says nothing
+    # of who closed it.
     slow = Slow()
     async with (
         endpoint(say(slow.wait, DONE)) as fake,

@@ -95,7 +95,11 @@ def test_what_is_too_deep_admits_anything() -> None:
 
 
 def test_only_what_is_closed_all_through_fits_a_strict_mode() -> None:
-    closed: JSONObject = {"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": False}
+    closed: JSONObject = {
+        "type": "object",
+        "properties": {"a": {"type": "string"}},
+        "additionalProperties": False,
+    }
     assert is_closed(closed)
     assert is_closed({"type": "array", "items": {"anyOf": [closed, {"const": 1}]}})
     assert not is_closed({**closed, "properties": {"a": {}}})

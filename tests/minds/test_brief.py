@@ -13,7 +13,10 @@ from ideabridge.tools.encoding import JSON, JSONObject
 
 NODE: JSONObject = {
     "type": "object",
-    "properties": {"name": {"type": "string", "minLength": 1}, "below": {"type": "array", "items": {"$ref": "#"}}},
+    "properties": {
+        "name": {"type": "string", "minLength": 1},
+        "below": {"type": "array", "items": {"$ref": "#"}},
+    },
     "required": ["name"],
     "additionalProperties": False,
 }
@@ -54,7 +57,9 @@ def test_instances_stand_in_the_signature() -> None:
 
 
 def test_without_tools_that_is_said() -> None:
-    assert 'There are no tools: "calls" is [].' in brief(adapt(solution_schema([], {"enum": [1, "x"]})))
+    assert 'There are no tools: "calls" is [].' in brief(
+        adapt(solution_schema([], {"enum": [1, "x"]}))
+    )
 
 
 def test_it_is_much_shorter_than_the_schema() -> None:

@@ -89,7 +89,9 @@ async def test_the_context_of_a_request_is_typed_and_can_be_had_as_json() -> Non
         return DONE
 
     async with Bridge(mind=mind) as bridge:
-        run = await bridge.solve("Do it.", input={"n": 1}, context=[{"type": "order", "order": {"id": 3}}])
+        run = await bridge.solve(
+            "Do it.", input={"n": 1}, context=[{"type": "order", "order": {"id": 3}}]
+        )
         await run.result()
         [step] = bridge.store.ideas.of_run(run.id)
         stored = bridge.store.ideas.get(step.id, caller="local").idea

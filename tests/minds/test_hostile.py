@@ -29,7 +29,7 @@ def line(data: bytes) -> bytes:
     return b"data: " + data + b"\n\n"
 
 
-# -- what it sends ---------------------------------------------------------------------------------------------
+# -- what it sends ---------------------------------------------------------------------------------
 
 GARBAGE = [
     line(b"{not json"),
@@ -49,9 +49,15 @@ async def test_garbage_in_a_stream_is_a_passing_fault(garbage: bytes) -> None:
         assert (len(fake.bodies), len(sleeps.seconds)) == (2, 1)
 
 
-@pytest.mark.parametrize("garbage", [*GARBAGE, line(b'{"error": {"message": "no such model", "code": "401"}}')])
+@pytest.mark.parametrize(
+    "garbage", [*GARBAGE, line(b'{"error": {"message": "no such model", "code": "401"}}')]
+)
 async def test_garbage_after_a_call_breaks_the_answer_off_and_not_the_run(garbage: bytes) -> None:
-    async with asked(say(CALL, garbage), say(solution(output="†state.a"))) as (bridge, fake, sleeps):
+    async with asked(say(CALL, garbage), say(solution(output="†state.a"))) as (
+        bridge,
+        fake,
+        sleeps,
+    ):
         run = await solved(bridge)
         assert len(run.calls()) == 1
         assert (len(fake.bodies), sleeps.seconds) == (2, [])
@@ -59,7 +65,9 @@ async def test_garbage_after_a_call_breaks_the_answer_off_and_not_the_run(garbag
 
 
 @pytest.mark.parametrize("after", [(drop,), ("\nHope this helps! {", drop), (line(b"{not json"),)])
-async def test_what_goes_wrong_behind_a_whole_solution_does_no_harm(after: tuple[Step, ...]) -> None:
+async def test_what_goes_wrong_behind_a_whole_solution_does_no_harm(
+    after: tuple[Step, ...],
+) -> None:
     whole = solution(call("a", "a"), output="†state.a")
     async with asked(say(whole, *after)) as (bridge, fake, _):
         run = await solved(bridge)
@@ -84,7 +92,9 @@ async def test_the_name_of_a_model_is_kept_as_far_as_it_is_one(name: bytes, kept
 
 
 async def test_a_model_that_thinks_is_not_silent() -> None:
-    thought = line(json.dumps({"choices": [{"index": 0, "delta": {"reasoning_content": "hm"}}]}).encode())
+    thought = line(
+        json.dumps({"choices": [{"index": 0, "delta": {"reasoning_content": "hm"}}]}).encode()
+    )
 
     async with asked(say(forever=thought), timeout=1, idle_timeout=0.4) as (bridge, _, _sleeps):
         assert "did not finish within 1 seconds" in await failed(bridge)
@@ -103,9 +113,18 @@ async def test_a_refusal_for_another_reason_is_no_refusal_of_a_schema_that_worke
 
 
 def whole(message: dict[str, JSON], **more: JSON) -> bytes:
-    choice: JSON = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": "stop"}
+    choice: JSON = {
+        "index": 0,
+        "message": {"role": "assistant", **message},
+        "finish_reason": "stop",
+    }
     usage: JSON = {"prompt_tokens": 1200, "completion_tokens": 34, "total_tokens": 1234}
-    head: dict[str, JSON] = {"id": "c1", "object": "chat.completion", "created": 1, "model": "tiny-1"}
+    head: dict[str, JSON] = {
+        "id": "c1",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "tiny-1",
+    }
     return json.dumps({**head, "choices": [choice], "usage": usage, **more}).encode()
 
 
@@ -115,10 +134,19 @@ MORE_THAN = "sent more than "
 @pytest.mark.parametrize(
     ("endless", "told"),
     [
-        (Raw(b"x" * 65_536, "application/json", 500, forever=True), f"{MORE_THAN}1,048,576 bytes in one answer"),
-        (Raw(b"data: " + b"x" * 1_000_000, "text/event-stream", forever=True), " bytes in one line"),
+        (
+            Raw(b"x" * 65_536, "application/json", 500, forever=True),
+            f"{MORE_THAN}1,048,576 bytes in one answer",
+        ),
+        (
+            Raw(b"data: " + b"x" * 1_000_000, "text/event-stream", forever=True),
+            " bytes in one line",
+        ),
         (Raw(b"{" + b"x" * 1_000_000, "application/json", forever=True), " bytes in one "),
-        (Raw(b": " + b"x" * 1_000_000 + b"\n\n", "text/event-stream", forever=True), " bytes in one answer"),
+        (
+            Raw(b": " + b"x" * 1_000_000 + b"\n\n", "text/event-stream", forever=True),
+            " bytes in one answer",
+        ),
     ],
     ids=["error", "line", "object", "comments"],
 )
@@ -169,18 +197,22 @@ async def test_a_stream_told_as_json_is_read_as_the_stream_it_is() -> None:
 async def test_an_endpoint_that_is_down_is_named() -> None:
     async with endpoint(DONE) as fake:
         place = fake.base_url.removeprefix("http://").removesuffix("/v1")
-    model = ModelConfiguration(name="openai:tiny-1", base_url=f"http://{place}/v1?token=hidden", retries=0)
+    model = ModelConfiguration(
+        name="openai:tiny-1", base_url=f"http://{place}/v1?token=hidden", retries=0
+    )
     async with Bridge(Configuration(model=model), toolbox=Toolbox(shout)) as bridge:
         told = await failed(bridge)
         assert f"the model endpoint cannot be reached at {place}: " in told
         assert "hidden" not in told
 
 
-# -- what it learns --------------------------------------------------------------------------------------------
+# -- what it learns --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-async def test_nobody_is_asked_where_an_endpoint_sends_us(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nobody_is_asked_where_an_endpoint_sends_us(
+    status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TINY_KEY", "sk-tiny-0123456789")
     async with endpoint(DONE) as other:
         there = Fail(status, "there", {"Location": f"{other.base_url}/chat/completions"})
@@ -190,18 +222,24 @@ async def test_nobody_is_asked_where_an_endpoint_sends_us(status: int, monkeypat
         assert other.headers == []
 
 
-async def test_no_provider_sends_its_own_key_to_an_address_of_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_provider_sends_its_own_key_to_an_address_of_the_users(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("OLLAMA_API_KEY", "sk-real-0123456789")
     monkeypatch.setenv("OTHER_KEY", "sk-other-0123456789")
     async with endpoint(DONE) as fake:
         for key_env, sent in ((None, "Bearer no-key"), ("OTHER_KEY", "Bearer sk-other-0123456789")):
-            model = ModelConfiguration(name="ollama:tiny-1", base_url=fake.base_url, key_env=key_env)
+            model = ModelConfiguration(
+                name="ollama:tiny-1", base_url=fake.base_url, key_env=key_env
+            )
             async with Bridge(Configuration(model=model), toolbox=Toolbox(shout)) as bridge:
                 await solved(bridge)
             assert fake.headers[-1]["authorization"] == sent
 
 
-async def test_bedrocks_own_token_is_not_sent_to_an_address_of_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_bedrocks_own_token_is_not_sent_to_an_address_of_the_users(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("AWS_BEARER_TOKEN_BEDROCK", "token-real-0123456789")
     model = ModelConfiguration(name="bedrock:anthropic.tiny-1", base_url="http://127.0.0.1:9/")
 
@@ -210,7 +248,9 @@ async def test_bedrocks_own_token_is_not_sent_to_an_address_of_the_users(monkeyp
 
     # Where boto3 is: the provider itself would take the token up.
     monkeypatch.setattr("ideabridge.bridge.minds.endpoint.infer_provider_class", found)
-    with pytest.raises(ModelSetupError, match=r"AWS_BEARER_TOKEN_BEDROCK would be sent to base_url"):
+    with pytest.raises(
+        ModelSetupError, match=r"AWS_BEARER_TOKEN_BEDROCK would be sent to base_url"
+    ):
         ModelMind(model).check()
 
 

@@ -66,7 +66,10 @@ class Sleeps:
 
 @asynccontextmanager
 async def asked(
-    *behaviours: Behaviour, toolbox: Toolbox | None = None, store: Path | None = None, **settings: Any
+    *behaviours: Behaviour,
+    toolbox: Toolbox | None = None,
+    store: Path | None = None,
+    **settings: Any,
 ) -> AsyncGenerator[tuple[Bridge, FakeEndpoint, Sleeps]]:
     """A bridge whose mind is a fake endpoint."""
     async with endpoint(*behaviours) as fake:
@@ -94,7 +97,7 @@ async def failed(bridge: Bridge, status: str = "stalled") -> str:
     return json.dumps(run.answer(), ensure_ascii=False)
 
 
-# -- streaming -------------------------------------------------------------------------------------------------
+# -- streaming -------------------------------------------------------------------------------------
 
 
 async def test_a_call_runs_before_the_endpoint_has_ended_its_answer() -> None:
@@ -106,9 +109,17 @@ async def test_a_call_runs_before_the_endpoint_has_ended_its_answer() -> None:
         ran.set()
         return text
 
-    whole = solution({"_tool": "signal", "text": "a", "_outputPath": "a"}, call("†state.a", "b"), output="†state.b")
+    whole = solution(
+        {"_tool": "signal", "text": "a", "_outputPath": "a"},
+        call("†state.a", "b"),
+        output="†state.b",
+    )
     first, rest = whole[: whole.index("},") + 2], whole[whole.index("},") + 2 :]
-    async with asked(say(first, ran.wait, rest), toolbox=Toolbox(signal, shout)) as (bridge, fake, _):
+    async with asked(say(first, ran.wait, rest), toolbox=Toolbox(signal, shout)) as (
+        bridge,
+        fake,
+        _,
+    ):
         run = await solved(bridge)
         assert len(fake.bodies) == 1
         idea = bridge.store.ideas.get(run.id, caller=SEES_ALL)
@@ -124,9 +135,15 @@ async def test_a_stream_may_be_cut_anywhere(cut: int) -> None:
         await solved(bridge, "† KÄSE 🧀")
 
 
-@pytest.mark.parametrize("pieces", [("<think>", "{}", "</think>"), ("<thi", 'nk>{"calls": [1', "]}</Think", ">\n")])
+@pytest.mark.parametrize(
+    "pieces", [("<think>", "{}", "</think>"), ("<thi", 'nk>{"calls": [1', "]}</Think", ">\n")]
+)
 async def test_what_is_thought_is_no_part_of_the_answer(pieces: tuple[str, ...]) -> None:
-    async with asked(say(*pieces, solution(output="b"), thought='{"calls": [')) as (bridge, fake, _):
+    async with asked(say(*pieces, solution(output="b"), thought='{"calls": [')) as (
+        bridge,
+        fake,
+        _,
+    ):
         await solved(bridge, "b")
         assert len(fake.bodies) == 1
 
@@ -156,9 +173,15 @@ async def test_handlers_may_set_what_the_model_takes() -> None:
     handlers = Handlers()
     handlers.register("cool", cool)
     async with endpoint(DONE) as fake:
-        model = ModelConfiguration(name="openai:tiny-1", base_url=fake.base_url, settings={"max_tokens": 500})
-        async with Bridge(Configuration(model=model), toolbox=Toolbox(shout), handlers=handlers) as bridge:
-            run = await bridge.solve("x", output_schema=TEXT, context=[{"type": "cool", "cool": {}}])
+        model = ModelConfiguration(
+            name="openai:tiny-1", base_url=fake.base_url, settings={"max_tokens": 500}
+        )
+        async with Bridge(
+            Configuration(model=model), toolbox=Toolbox(shout), handlers=handlers
+        ) as bridge:
+            run = await bridge.solve(
+                "x", output_schema=TEXT, context=[{"type": "cool", "cool": {}}]
+            )
             assert await run.wait(20) == "done"
         assert (fake.bodies[0]["model"], fake.bodies[0]["temperature"]) == ("tiny-1", 0.25)
         # Under the name that every server knows: one that does not know it writes without end.
@@ -169,10 +192,14 @@ async def test_handlers_may_set_what_the_model_takes() -> None:
 @pytest.mark.parametrize("wanted", ["large-2", "openai:large-2", "tag:7b"])
 async def test_a_handler_gets_the_model_that_it_sets(wanted: str) -> None:
     handlers = Handlers()
-    handlers.register("hard", lambda message, draft: draft.model.update({"model": str(message.value)}))
+    handlers.register(
+        "hard", lambda message, draft: draft.model.update({"model": str(message.value)})
+    )
     async with endpoint(DONE, DONE) as fake:
         model = ModelConfiguration(name="openai:tiny-1", base_url=fake.base_url)
-        async with Bridge(Configuration(model=model), toolbox=Toolbox(shout), handlers=handlers) as bridge:
+        async with Bridge(
+            Configuration(model=model), toolbox=Toolbox(shout), handlers=handlers
+        ) as bridge:
             for context in ([{"type": "hard", "hard": wanted}], []):
                 run = await bridge.solve("x", output_schema=TEXT, context=context)
                 assert await run.wait(20) == "done"
@@ -184,25 +211,43 @@ async def test_a_handler_that_sets_a_model_which_cannot_be_chosen_gets_an_error(
     handlers.register("hard", lambda message, draft: draft.model.update({"model": message.value}))
     async with endpoint(DONE) as fake:
         model = ModelConfiguration(name="openai:tiny-1", base_url=fake.base_url)
-        async with Bridge(Configuration(model=model), toolbox=Toolbox(shout), handlers=handlers) as bridge:
-            for wanted, told in (("anthropic:claude", "only models of the configured provider"), (3, "as text")):
+        async with Bridge(
+            Configuration(model=model), toolbox=Toolbox(shout), handlers=handlers
+        ) as bridge:
+            for wanted, told in (
+                ("anthropic:claude", "only models of the configured provider"),
+                (3, "as text"),
+            ):
                 run = await bridge.solve("x", context=[{"type": "hard", "hard": wanted}])
                 assert await run.wait(20) == "failed"
                 assert told in str(run.answer()["reason"])
-            turns = await bridge.solve("x", context=[{"type": "hard", "hard": "large-2"}], mind="turns")
+            turns = await bridge.solve(
+                "x", context=[{"type": "hard", "hard": "large-2"}], mind="turns"
+            )
             assert await turns.wait(20) == "interrupted"
-            assert "asks for the model 'large-2', and the run is answered by turns" in str(turns.answer()["reason"])
+            assert "asks for the model 'large-2', and the run is answered by turns" in str(
+                turns.answer()["reason"]
+            )
         assert fake.bodies == []
 
 
 async def test_reasoning_is_asked_for_before_the_calls_by_a_setting() -> None:
-    thinking = {"thought_process": "It is to be loud.", "calls": [call("a", "a")], "output": "†state.a"}
+    thinking = {
+        "thought_process": "It is to be loud.",
+        "calls": [call("a", "a")],
+        "output": "†state.a",
+    }
     async with endpoint(say(json.dumps(thinking))) as fake:
         model = ModelConfiguration(name="openai:tiny-1", base_url=fake.base_url)
-        async with Bridge(Configuration(model=model, thought_process=True), toolbox=Toolbox(shout)) as bridge:
+        async with Bridge(
+            Configuration(model=model, thought_process=True), toolbox=Toolbox(shout)
+        ) as bridge:
             run = await bridge.solve("x", output_schema=TEXT)
             assert await run.result() == "A"
-            assert bridge.store.ideas.get(run.id, caller=SEES_ALL).idea.solution == {**thinking, "output": "†state.a"}
+            assert bridge.store.ideas.get(run.id, caller=SEES_ALL).idea.solution == {
+                **thinking,
+                "output": "†state.a",
+            }
         enforced = fake.bodies[0]["response_format"]["json_schema"]["schema"]
         assert list(enforced["properties"]) == ["thought_process", "calls", "output", "program"]
         assert enforced["required"][0] == "thought_process"
@@ -210,13 +255,22 @@ async def test_reasoning_is_asked_for_before_the_calls_by_a_setting() -> None:
         assert 'Before "calls" comes "thought_process"' in fake.texts(0)
 
 
-# -- forms -----------------------------------------------------------------------------------------------------
+# -- forms -----------------------------------------------------------------------------------------
 
 REFUSALS = [
-    "The compiled grammar is too large, which would cause performance issues. Simplify your tool schemas.",
-    "Invalid schema for response_format 'solution': In context=('properties', 'calls'), 'oneOf' is not permitted.",
+    (
+        "The compiled grammar is too large, which would cause performance issues. "
+        "Simplify your tool schemas."
+    ),
+    (
+        "Invalid schema for response_format 'solution': In context=('properties', 'calls'), "
+        "'oneOf' is not permitted."
+    ),
     "Invalid JSON schema: $ref is not supported",
-    "response_format.json_schema: 'additionalProperties' is required to be supplied and to be false.",
+    (
+        "response_format.json_schema: 'additionalProperties' is required to be "
+        "supplied and to be false."
+    ),
     "Schema nesting depth exceeds the limit of 5",
     "bad request",
 ]
@@ -248,13 +302,26 @@ async def test_an_endpoint_without_any_json_mode_is_asked_in_plain_words() -> No
 @pytest.mark.parametrize(
     ("message", "requests"),
     [
-        # What llama-cpp-python says of json_schema; and a server that does not say what it fell over.
-        ("[{'type': 'literal_error', 'loc': ('body', 'response_format', 'type'), 'msg': 'Input should be ...'}]", 1),
+        # What llama-cpp-python says of json_schema; and a server that does not say
+        # what it fell over.
+        (
+            (
+                "[{'type': 'literal_error', 'loc': ('body', 'response_format', 'type'), "
+                "'msg': 'Input should be ...'}]"
+            ),
+            1,
+        ),
         ("Internal Server Error", 2),
     ],
 )
-async def test_a_server_that_falls_over_json_schema_gets_the_schema_in_the_prompt(message: str, requests: int) -> None:
-    async with asked(Refuse(("json_schema",), Fail(500, message), say(solution(output="b")))) as (bridge, fake, _):
+async def test_a_server_that_falls_over_json_schema_gets_the_schema_in_the_prompt(
+    message: str, requests: int
+) -> None:
+    async with asked(Refuse(("json_schema",), Fail(500, message), say(solution(output="b")))) as (
+        bridge,
+        fake,
+        _,
+    ):
         await solved(bridge, "b")
         assert fake.formats == ["json_schema"] * requests + ["json_object"]
         assert "- shout(text: string): Make text loud." in fake.texts(requests)
@@ -271,7 +338,11 @@ async def test_output_may_be_fixed_by_configuration() -> None:
     async with asked(DONE, output="prompted") as (bridge, fake, _):
         await solved(bridge)
         assert fake.formats == ["json_object"]
-    async with asked(Fail(400, "json_schema is not supported"), output="native") as (bridge, fake, _):
+    async with asked(Fail(400, "json_schema is not supported"), output="native") as (
+        bridge,
+        fake,
+        _,
+    ):
         assert "json_schema is not supported" in await failed(bridge)
         assert set(fake.formats) == {"json_schema"}
 
@@ -284,13 +355,18 @@ async def test_a_model_that_ignores_the_schema_is_read_leniently() -> None:
 
 
 async def test_a_schema_that_a_server_drops_without_a_word_holds_all_the_same() -> None:
-    ignored: list[JSON] = [{"_tool": "shout", "text": ["a"], "_outputPath": "a"}, {"_tool": "yell", "text": "a"}]
+    ignored: list[JSON] = [
+        {"_tool": "shout", "text": ["a"], "_outputPath": "a"},
+        {"_tool": "yell", "text": "a"},
+    ]
     dropping = say(solution(*ignored, output={"not": "a text"})), DONE
     async with asked(*dropping) as (bridge, fake, _):
         run = await solved(bridge)
         # The server took the schema, and answered as if there were none; nothing of that ran.
         assert fake.formats == ["json_schema"] * 2
-        assert [(one.call.name, one.value) for one in run.calls() if one.status is CallStatus.DONE] == [("shout", "A")]
+        assert [
+            (one.call.name, one.value) for one in run.calls() if one.status is CallStatus.DONE
+        ] == [("shout", "A")]
         assert fake.texts(1).splitlines()[-3:] == [
             (
                 'This failed: call 0 {"_tool": "shout", "text": ["a"], "_outputPath": "a"}:'
@@ -301,13 +377,24 @@ async def test_a_schema_that_a_server_drops_without_a_word_holds_all_the_same() 
         ]
 
 
-# -- repairs ---------------------------------------------------------------------------------------------------
+# -- repairs ---------------------------------------------------------------------------------------
 
 
-async def test_an_answer_that_is_no_json_goes_back_with_the_error_in_the_same_conversation() -> None:
-    async with asked(say("I would call shout."), say('{"calls": [{"_tool": }]}'), DONE) as (bridge, fake, _):
+async def test_an_answer_that_is_no_json_goes_back_with_the_error_in_the_same_conversation() -> (
+    None
+):
+    async with asked(say("I would call shout."), say('{"calls": [{"_tool": }]}'), DONE) as (
+        bridge,
+        fake,
+        _,
+    ):
         run = await solved(bridge)
-        assert [one["role"] for one in fake.bodies[2]["messages"]][-4:] == ["assistant", "user", "assistant", "user"]
+        assert [one["role"] for one in fake.bodies[2]["messages"]][-4:] == [
+            "assistant",
+            "user",
+            "assistant",
+            "user",
+        ]
         assert "I would call shout." in fake.texts(1)
         assert "it holds no JSON object" in fake.texts(1)
         assert "Nothing of it ran" in fake.texts(2)
@@ -331,11 +418,13 @@ async def test_nothing_is_repaired_once_a_call_has_started() -> None:
         assert len(run.calls()) == 1
         assert len(fake.bodies) == 2
         # The examples stand in both; of the spoilt answer nothing is shown again.
-        first, second = ([one["role"] for one in body["messages"]].count("assistant") for body in fake.bodies)
+        first, second = (
+            [one["role"] for one in body["messages"]].count("assistant") for body in fake.bodies
+        )
         assert first == second
 
 
-# -- faults ----------------------------------------------------------------------------------------------------
+# -- faults ----------------------------------------------------------------------------------------
 
 
 async def test_a_busy_endpoint_is_asked_again_when_it_says_so() -> None:
@@ -356,7 +445,9 @@ async def test_an_endpoint_that_stays_down_is_asked_less_and_less_often_and_then
 
 async def test_an_endpoint_that_is_not_there_is_told() -> None:
     async with asked(DONE, retries=0) as (bridge, fake, _):
-        configuration = ModelConfiguration(name="openai:tiny-1", base_url="http://127.0.0.1:9/v1", retries=0)
+        configuration = ModelConfiguration(
+            name="openai:tiny-1", base_url="http://127.0.0.1:9/v1", retries=0
+        )
         async with ModelMind(configuration) as mind, Bridge(mind=mind) as other:
             assert "the model endpoint cannot be reached" in await failed(other)
         assert fake.bodies == []
@@ -370,7 +461,10 @@ async def test_an_answer_without_a_word_is_asked_for_in_the_next_form_and_told_i
         # Where a form has worked, it was not the form.
         fake.behaviours[:] = [Nothing()]
         told = await failed(bridge)
-        assert "ended its answer without a word of it: the Request may be too long for the model's context" in told
+        assert (
+            "ended its answer without a word of it: the Request may be too "
+            "long for the model's context"
+        ) in told
         assert fake.formats[2:] == ["json_object"] * 2
     async with asked(Nothing()) as (bridge, fake, sleeps):
         assert "without a word of it" in await failed(bridge)
@@ -379,7 +473,9 @@ async def test_an_answer_without_a_word_is_asked_for_in_the_next_form_and_told_i
 
 async def test_an_error_may_come_in_the_stream() -> None:
     refused = say(error="failed to parse grammar")
-    broken = say('{"calls": [{"_tool": "shout", "text": "a", "_outputPath": "a"}, ', error="out of memory")
+    broken = say(
+        '{"calls": [{"_tool": "shout", "text": "a", "_outputPath": "a"}, ', error="out of memory"
+    )
     async with asked(refused, broken, say(solution(output="†state.a"))) as (bridge, fake, sleeps):
         await solved(bridge)
         assert fake.formats == ["json_schema", "json_object", "json_object"]
@@ -395,7 +491,9 @@ async def test_an_error_may_come_in_the_stream() -> None:
     ],
 )
 @pytest.mark.parametrize("silent", [Hang(), say('{"calls": [', anyio.sleep_forever)])
-async def test_a_silent_endpoint_is_given_up(settings: dict[str, Any], told: str, silent: Behaviour) -> None:
+async def test_a_silent_endpoint_is_given_up(
+    settings: dict[str, Any], told: str, silent: Behaviour
+) -> None:
     async with asked(silent, **settings) as (bridge, _, _sleeps):
         assert told in await failed(bridge)
 
@@ -403,7 +501,10 @@ async def test_a_silent_endpoint_is_given_up(settings: dict[str, Any], told: str
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
-        (say('{"calls": [{"_tool": "shout", "text": "aaa', finish="length"), "reached the limit of tokens"),
+        (
+            say('{"calls": [{"_tool": "shout", "text": "aaa', finish="length"),
+            "reached the limit of tokens",
+        ),
         (say(finish="stop", refusal="I can't help with that."), "refused.*I can't help with that."),
         (say('{"calls": [', finish="content_filter"), "content filter"),
     ],
@@ -415,7 +516,9 @@ async def test_why_a_model_stopped_is_told_in_words(answer: Say, told: str) -> N
         assert len(fake.bodies) == 2, "the same limit would be reached again"
 
 
-async def test_a_refused_key_is_told_and_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_refused_key_is_told_and_not_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TINY_KEY", "sk-tiny-0123456789")
     store = tmp_path / "ideas.sqlite"
     refused = Fail(401, "Incorrect API key provided: sk-tiny-0123456789")
@@ -430,7 +533,9 @@ async def test_a_refused_key_is_told_and_not_shown(tmp_path: Path, monkeypatch: 
     assert b"sk-tiny-0123456789" not in stored
 
 
-async def test_a_key_meant_for_another_endpoint_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_key_meant_for_another_endpoint_is_not_sent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-real-0123456789")
     async with asked(DONE) as (bridge, fake, _):
         await solved(bridge)
@@ -446,7 +551,9 @@ async def test_a_key_may_lie_in_the_keyring(monkeypatch: pytest.MonkeyPatch) -> 
         assert bridge.secrets.mask("sk-ring-0123456789") == "[secret:TINY_KEY]"
 
 
-async def test_address_and_key_may_come_from_the_environment_together(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_address_and_key_may_come_from_the_environment_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async with endpoint(DONE) as fake:
         monkeypatch.setenv("OPENAI_BASE_URL", fake.base_url)
         monkeypatch.setenv("OPENAI_API_KEY", "sk-local-0123456789")
@@ -474,7 +581,7 @@ async def test_cancelling_a_run_hangs_up() -> None:
         assert run.status == "cancelled"
 
 
-# -- what it took ----------------------------------------------------------------------------------------------
+# -- what it took ----------------------------------------------------------------------------------
 
 
 async def test_what_an_answer_took_is_told_when_it_has_ended() -> None:
@@ -515,7 +622,11 @@ async def test_what_the_answer_of_a_cancelled_run_has_taken_counts(tmp_path: Pat
         await anyio.sleep_forever()
 
     answer = say(solution(call("a", "a"))[:-18], wait)
-    async with asked(answer, store=tmp_path / "ideas.sqlite", settings=COUNTING) as (bridge, _, _sleeps):
+    async with asked(answer, store=tmp_path / "ideas.sqlite", settings=COUNTING) as (
+        bridge,
+        _,
+        _sleeps,
+    ):
         run = await bridge.solve("x")
         with anyio.fail_after(20):
             await begun.wait()
@@ -530,7 +641,9 @@ async def test_what_the_answer_of_a_cancelled_run_has_taken_counts(tmp_path: Pat
         assert (await bridge.run(run_id)).answer()["usage"] == told
 
 
-async def test_a_server_of_ones_own_is_not_billed_at_the_price_of_a_model_it_is_named_after() -> None:
+async def test_a_server_of_ones_own_is_not_billed_at_the_price_of_a_model_it_is_named_after() -> (
+    None
+):
     async with endpoint(DONE) as fake:
         model = ModelConfiguration(name="openai:gpt-4o-mini", base_url=fake.base_url)
         async with Bridge(Configuration(model=model), toolbox=Toolbox(shout)) as bridge:

@@ -1,4 +1,6 @@
-"""An endpoint that is down, wrong or refuses the key: `doctor` says so, and a run's error begins with it."""
+"""An endpoint that is down, wrong or refuses the key: `doctor` says so, and a run's error
+begins with it.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,9 @@ async def test_a_server_says_which_models_it_has(monkeypatch: pytest.MonkeyPatch
         (200, b"<html>", "sent what is no JSON; is base_url right?"),
     ],
 )
-async def test_a_server_that_answers_otherwise_is_told(status: int, body: bytes, message: str) -> None:
+async def test_a_server_that_answers_otherwise_is_told(
+    status: int, body: bytes, message: str
+) -> None:
     with server(status, body) as (url, _), pytest.raises(IdeabridgeError) as error:
         await mind(url).models()
     assert message in str(error.value)
@@ -88,7 +92,9 @@ def nowhere() -> str:
 
 
 async def test_a_server_that_is_down_is_the_headline(nowhere: str) -> None:
-    with pytest.raises(IdeabridgeError, match=r"^the model endpoint at 127\.0\.0\.1:\d+ cannot be reached"):
+    with pytest.raises(
+        IdeabridgeError, match=r"^the model endpoint at 127\.0\.0\.1:\d+ cannot be reached"
+    ):
         await mind(nowhere).models()
     model = ModelConfiguration(name="openai:qwen3", base_url=nowhere, retries=0)
     async with Bridge(Configuration(model=model)) as bridge:
@@ -97,4 +103,6 @@ async def test_a_server_that_is_down_is_the_headline(nowhere: str) -> None:
             await run.result()
         first = str(error.value).split("\n")[0]
         assert f"run {run.id}: stalled: the model endpoint cannot be reached at 127.0.0.1:" in first
-        assert run.answer()["reason"].startswith("the model endpoint cannot be reached at 127.0.0.1:")
+        assert run.answer()["reason"].startswith(
+            "the model endpoint cannot be reached at 127.0.0.1:"
+        )

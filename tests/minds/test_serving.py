@@ -28,13 +28,19 @@ async def test_solve_is_answered_by_the_configured_model(era: str, tmp_path: Pat
     async with endpoint(answer) as fake:
         model = {"name": "openai:tiny-1", "base_url": fake.base_url}
         async with over_stdio(configured(tmp_path, model=model), era) as client:
-            asked: dict[str, Any] = {"task": "Add.", "input": {"a": 1}, "output_schema": {"type": "integer"}}
+            asked: dict[str, Any] = {
+                "task": "Add.",
+                "input": {"a": 1},
+                "output_schema": {"type": "integer"},
+            }
             told = await call(client, "solve", **asked)
             assert (told["status"], told["output"]) == ("done", 3)
             assert told["mind"]["name"] == "model"
             assert told["usage"]["tokens"] == 1234
             assert (await call(client, "solve", **asked, mind="model"))["status"] == "done"
-            assert (await call(client, "solve", **asked, mind="turns"))["status"] == "needs_solution"
+            assert (await call(client, "solve", **asked, mind="turns"))[
+                "status"
+            ] == "needs_solution"
         assert len(fake.bodies) == 2
 
 
@@ -43,16 +49,23 @@ def written(*solutions: dict[str, Any], cut: int) -> list[Say]:
     return [say(json.dumps(solution, ensure_ascii=False), cut=cut) for solution in solutions]
 
 
-@pytest.mark.parametrize("refuses", [(), ("json_schema", "json_object")], ids=["streamed", "refuses"])
-async def test_the_task_of_every_mind_has_the_same_output(refuses: tuple[str, ...], tmp_path: Path) -> None:
-    # A model that streams is not handed its malformed call back: the call fails, and the others have run.
+@pytest.mark.parametrize(
+    "refuses", [(), ("json_schema", "json_object")], ids=["streamed", "refuses"]
+)
+async def test_the_task_of_every_mind_has_the_same_output(
+    refuses: tuple[str, ...], tmp_path: Path
+) -> None:
+    # A model that streams is not handed its malformed call back: the call fails, and the
+    # others have run.
     answers = written(MALFORMED, FIRST, SECOND, cut=11)
     error = Fail(400, "Invalid schema for response_format: compiled grammar is too large")
     # Each refusal takes its turn of what the endpoint does.
     refused = [Refuse(refuses, error, answers[0])] * len(refuses)
     said = [Refuse(refuses, error, answer) for answer in answers]
     async with endpoint(*refused, *said, *said) as fake:
-        configuration, task = prepare(tmp_path, model={"name": "openai:tiny-1", "base_url": fake.base_url})
+        configuration, task = prepare(
+            tmp_path, model={"name": "openai:tiny-1", "base_url": fake.base_url}
+        )
         with http_process(configuration) as url:
             for number, era in enumerate(ERAS, 1):
                 async with Client(url, mode=era, read_timeout_seconds=20) as client:
@@ -71,7 +84,13 @@ async def test_the_example_runs(tmp_path: Path) -> None:
     ]
     answer = say(json.dumps({"calls": calls, "output": "†state.text"}, ensure_ascii=False), cut=9)
     async with endpoint(answer) as fake:
-        command = [preloaded.interpreter(tmp_path), EXAMPLE, "--model", "openai:tiny-1", "Count the words."]
+        command = [
+            preloaded.interpreter(tmp_path),
+            EXAMPLE,
+            "--model",
+            "openai:tiny-1",
+            "Count the words.",
+        ]
         environment = {"OPENAI_BASE_URL": fake.base_url, "PYTHONIOENCODING": "utf-8"}
         with anyio.fail_after(60):
             done = await anyio.run_process(command, env=environment, check=False)

@@ -1,4 +1,6 @@
-"""What a mind sees: what it was given whole, results up to a budget, and the rest announced and readable."""
+"""What a mind sees: what it was given whole, results up to a budget, and the rest
+announced and readable.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ class Scripted:
     async def answer(self, request: Request) -> AsyncIterator[str]:
         self.requests.append(request)
         answer = self.answers.pop(0)
-        yield json.dumps(answer if isinstance(answer, dict) else answer(request), ensure_ascii=False)
+        yield json.dumps(
+            answer if isinstance(answer, dict) else answer(request), ensure_ascii=False
+        )
 
     def text(self, number: int) -> str:
         return "\n".join(str(one["content"]) for one in self.requests[number].texts)
@@ -85,7 +89,7 @@ def _exported(idea: Idea) -> JSONObject:
     return {"context": idea.context, "schema": idea.schema, "shown": idea.shown}
 
 
-# -- what the author wrote -------------------------------------------------------------------------------------------
+# -- what the author wrote -------------------------------------------------------------------------
 
 
 async def test_an_endpoint_is_sent_what_the_budget_admits_and_told_of_the_rest() -> None:
@@ -97,7 +101,9 @@ async def test_an_endpoint_is_sent_what_the_budget_admits_and_told_of_the_rest()
         say(json.dumps(calls(output="done"))),
     )
     async with asked(*script, toolbox=Toolbox(fetch)) as (bridge, fake, _):
-        run = await bridge.solve("Summarise the letter.", input={"letter": letter}, output_schema=TEXT)
+        run = await bridge.solve(
+            "Summarise the letter.", input={"letter": letter}, output_schema=TEXT
+        )
         assert await run.wait(60) == "done", run.answer()
         assert letter in fake.texts(0)
         assert letter in fake.texts(1)
@@ -112,12 +118,19 @@ async def test_an_endpoint_is_sent_what_the_budget_admits_and_told_of_the_rest()
 
 async def test_each_instance_sees_its_own_state_and_the_rest_is_announced_by_instance() -> None:
     context: list[JSON] = [
-        {"type": "state", "state": {"letter": name * 3000}, "_instance": name} for name in ("a", "b", "c")
+        {"type": "state", "state": {"letter": name * 3000}, "_instance": name}
+        for name in ("a", "b", "c")
     ]
     mind = Scripted(
         calls(
-            *(fetched(number, 20_000, _instance=name, _outputPath="page") for number, name in enumerate("abc")),
-            *(fetched(number, 300, _instance=name, _outputPath="note") for number, name in enumerate("abc", 10)),
+            *(
+                fetched(number, 20_000, _instance=name, _outputPath="page")
+                for number, name in enumerate("abc")
+            ),
+            *(
+                fetched(number, 300, _instance=name, _outputPath="note")
+                for number, name in enumerate("abc", 10)
+            ),
         ),
         calls({"_tool": "read", "_instance": "b", "reference": "†b.state.page", "find": "end1"}),
         calls(output="done"),
@@ -128,27 +141,33 @@ async def test_each_instance_sees_its_own_state_and_the_rest_is_announced_by_ins
         for number, name in enumerate("abc"):
             assert name * 3000 in mind.text(1), "the author wrote it"
             assert f"end{number + 10}" in mind.text(1)
-            assert f"1 value is shortened here to a preview: †{name}.state.page; call read" in mind.text(1)
+            assert (
+                f"1 value is shortened here to a preview: †{name}.state.page; call read"
+                in mind.text(1)
+            )
         assert 'end1\\"' in mind.text(2) or 'end1"' in mind.text(2)
         assert_made_again(bridge, run, mind.requests)
 
 
 async def test_an_initial_state_is_shown_whole_until_a_call_replaces_it() -> None:
     mind = Scripted(
-        calls(fetched(1, 50_000, _outputPath="new"), fetched(2, 50_000, _outputPath="old")), calls(output="x")
+        calls(fetched(1, 50_000, _outputPath="new"), fetched(2, 50_000, _outputPath="old")),
+        calls(output="x"),
     )
     async with Bridge(toolbox=Toolbox(fetch), mind=mind) as bridge:
         state: JSON = {"old": "o" * 9000, "kept": "k" * 40_000}
-        run = await bridge.solve("Go.", context=[{"type": "state", "state": state}], output_schema=TEXT)
+        run = await bridge.solve(
+            "Go.", context=[{"type": "state", "state": state}], output_schema=TEXT
+        )
         assert await run.wait(20) == "done"
         assert "k" * 40_000 in mind.text(1)
-        assert "2 values are shortened here to a preview: †state.old, †state.new;" in mind.text(1) or (
-            "2 values are shortened here to a preview: †state.new, †state.old;" in mind.text(1)
-        )
+        assert "2 values are shortened here to a preview: †state.old, †state.new;" in mind.text(
+            1
+        ) or ("2 values are shortened here to a preview: †state.new, †state.old;" in mind.text(1))
         assert_made_again(bridge, run, mind.requests)
 
 
-# -- the budget ------------------------------------------------------------------------------------------------------
+# -- the budget ------------------------------------------------------------------------------------
 
 
 async def test_newest_results_are_shown_first_and_earlier_calls_are_counted() -> None:
@@ -166,7 +185,8 @@ async def test_newest_results_are_shown_first_and_earlier_calls_are_counted() ->
 
 
 async def test_what_was_read_last_is_shown_before_newer_results() -> None:
-    # A page of 15,000 bytes is read in parts; each part stays in sight although newer results fill the budget.
+    # A page of 15,000 bytes is read in parts; each part stays in sight although newer results
+    # fill the budget.
     def reading(start: int) -> JSONObject:
         others = [fetched(100 + start + number, 3500) for number in range(12)]
         return calls({"_tool": "read", "reference": "†results.0", "from": start}, *others)
@@ -215,7 +235,7 @@ async def test_limits_that_make_no_sense_are_refused() -> None:
                 await bridge.solve("Go.", shown=limits)  # pyright: ignore[reportArgumentType]
 
 
-# -- reading ---------------------------------------------------------------------------------------------------------
+# -- reading ---------------------------------------------------------------------------------------
 
 
 async def test_read_gives_parts_of_texts_lists_and_objects_by_references_of_any_form() -> None:
@@ -265,7 +285,9 @@ async def test_read_gives_parts_of_texts_lists_and_objects_by_references_of_any_
         assert made[3].value == {"reference": "†results.1.leaf7", "value": "x" * 40}
         assert made[4].value == {"reference": "†state.rows.5", "value": {"id": 5, "square": 25}}
         assert "behind the end; the value has 2,000 items" in mind.text(2)
-        assert 'reference: found "the rows", expected a reference such as †state.log' in mind.text(2)
+        assert 'reference: found "the rows", expected a reference such as †state.log' in mind.text(
+            2
+        )
         assert_made_again(bridge, run, mind.requests)
 
 
@@ -276,7 +298,9 @@ async def test_read_is_offered_where_something_is_shortened_and_needs_no_approva
         calls({"_tool": "read", "reference": "†results.1", "find": "end2"}),
         calls(output="x"),
     )
-    rules = ApprovalRules.model_validate({"rules": ({"tool": "fetch", "then": "allow"},), "default": "deny"})
+    rules = ApprovalRules.model_validate(
+        {"rules": ({"tool": "fetch", "then": "allow"},), "default": "deny"}
+    )
     async with Bridge(Configuration(approval=rules), toolbox=Toolbox(fetch), mind=mind) as bridge:
         run = await bridge.solve("Go.", output_schema=TEXT)
         assert await run.wait(20) == "done", run.answer()
@@ -326,13 +350,15 @@ async def test_a_run_that_was_read_is_resumed_with_the_same_requests(tmp_path: o
         assert again.runner.request is not None
         assert again.runner.request.id == before.id
         assert again.runner.request.texts == before.texts
-        again.submit(2, calls({"_tool": "read", "reference": "†results.0"}, output="†results.2.text"))
+        again.submit(
+            2, calls({"_tool": "read", "reference": "†results.0"}, output="†results.2.text")
+        )
         assert await again.wait(10) == "done", again.answer()
         fork = await bridge.fork(run.id, 5)
         assert fork.machine.shown.value == 1000
 
 
-# -- rooms -----------------------------------------------------------------------------------------------------------
+# -- rooms -----------------------------------------------------------------------------------------
 
 
 async def test_a_clean_room_sees_the_whole_value_that_it_imports() -> None:
@@ -375,7 +401,11 @@ async def test_a_latent_call_sees_the_results_before_it_and_can_read_them() -> N
         "tool": {
             "name": "title",
             "description": "Give a title.",
-            "parameters": {"type": "object", "properties": {"page": {"type": "string"}}, "required": ["page"]},
+            "parameters": {
+                "type": "object",
+                "properties": {"page": {"type": "string"}},
+                "required": ["page"],
+            },
         },
     }
     async with Bridge(toolbox=Toolbox(fetch), mind=mind) as bridge:
@@ -388,7 +418,7 @@ def test_the_tool_is_defined_once() -> None:
     assert READ.parameters["required"] == ["reference"]
 
 
-# -- publishing ------------------------------------------------------------------------------------------------------
+# -- publishing ------------------------------------------------------------------------------------
 
 
 async def test_a_published_plan_has_no_calls_that_only_showed_a_value() -> None:
@@ -420,7 +450,8 @@ async def test_what_was_passed_on_from_a_read_value_is_passed_on_from_its_place(
     mind = Scripted(
         calls(fetched(1, 20_000, _outputPath="page"), fetched(2, 200, _outputPath="small")),
         calls(
-            {"_tool": "read", "reference": "†state.small"}, {"_tool": "read", "reference": "†state.page", "length": 6}
+            {"_tool": "read", "reference": "†state.small"},
+            {"_tool": "read", "reference": "†state.page", "length": 6},
         ),
         calls({"_tool": "join", "items": ["†results.2.value", "†results.3.text"]}),
         calls(output="†results.4"),
@@ -438,21 +469,38 @@ async def test_what_was_passed_on_from_a_read_value_is_passed_on_from_its_place(
         assert await replay.run.result() == run.answer()["output"]
 
 
-# -- what a Request costs --------------------------------------------------------------------------------------------
+# -- what a Request costs --------------------------------------------------------------------------
 
 TOO_LARGE = [
-    (400, "This model's maximum context length is 8192 tokens. However, your messages resulted in 75012 tokens."),
-    (400, "Your input exceeds the context window of this model. Please adjust your input and try again."),
+    (
+        400,
+        (
+            "This model's maximum context length is 8192 tokens. However, your messages "
+            "resulted in 75012 tokens."
+        ),
+    ),
+    (
+        400,
+        (
+            "Your input exceeds the context window of this model. Please adjust "
+            "your input and try again."
+        ),
+    ),
     (400, "prompt is too long: 213462 tokens > 200000 maximum"),
     (400, "the request exceeds the available context size (4096 tokens), try increasing it"),
-    (400, "The input token count (1196265) exceeds the maximum number of tokens allowed (1048575)."),
+    (
+        400,
+        "The input token count (1196265) exceeds the maximum number of tokens allowed (1048575).",
+    ),
     (500, "input exceeds context length"),
     (413, "request_too_large: Request exceeds the maximum size"),
 ]
 
 
 @pytest.mark.parametrize(("status", "message"), TOO_LARGE)
-async def test_a_context_too_large_for_its_model_is_an_error_that_names_the_message(status: int, message: str) -> None:
+async def test_a_context_too_large_for_its_model_is_an_error_that_names_the_message(
+    status: int, message: str
+) -> None:
     async with asked(Fail(status, message), toolbox=Toolbox(fetch)) as (bridge, fake, _):
         given: JSONObject = {"letter": "word " * 60_000, "title": "t"}
         run = await bridge.solve("Summarise.", input=given, output_schema=TEXT)
@@ -475,7 +523,9 @@ async def test_a_limit_on_tokens_holds_for_a_mind_that_reports_no_usage() -> Non
         return {"calls": [{"_tool": "count", "items": "x", "_outputPath": "n"}], "output": None}
 
     async with Bridge(mind=look_again) as bridge:
-        run = await bridge.solve("Go.", input={"letter": "word " * 20_000}, limits={"tokens": 40_000})
+        run = await bridge.solve(
+            "Go.", input={"letter": "word " * 20_000}, limits={"tokens": 40_000}
+        )
         assert await run.wait(20) == "limit"
         # Each Request has about 12,500 tokens at least.
         assert asked == 3
@@ -491,7 +541,9 @@ async def test_a_limit_on_tokens_holds_before_a_request_is_sent() -> None:
         run = await bridge.solve("Go.", input=given, output_schema=TEXT, limits={"tokens": 10_000})
         assert await run.wait(20) == "limit"
         reason = str(run.answer()["reason"])
-        assert re.search(r"has at least 3\d,\d{3} tokens \(an estimate from 3\d\d,\d{3} bytes of text\)", reason)
+        assert re.search(
+            r"has at least 3\d,\d{3} tokens \(an estimate from 3\d\d,\d{3} bytes of text\)", reason
+        )
         assert "10,000 of 10,000 are left" in reason
         assert "†input.letter" in reason
         assert mind.requests == []

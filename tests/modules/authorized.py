@@ -1,4 +1,6 @@
-"""A server over HTTP that wants tokens, and its authorization server: both of the SDK, in the process of the tests."""
+"""A server over HTTP that wants tokens, and its authorization server: both of the SDK, in the
+process of the tests.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +78,9 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
         # Whoever registers may ask for every scope.
         self.clients[client_info.client_id] = client_info.model_copy(update={"scope": "read write"})
 
-    async def authorize(self, client: OAuthClientInformationFull, params: AuthorizationParams) -> str:
+    async def authorize(
+        self, client: OAuthClientInformationFull, params: AuthorizationParams
+    ) -> str:
         code = secrets.token_urlsafe(24)
         self.asked.append(params.scopes or [])
         self.codes[code] = AuthorizationCode(
@@ -96,7 +100,9 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
     ) -> AuthorizationCode | None:
         return self.codes.get(authorization_code)
 
-    def issue(self, client: str, scopes: list[str], resource: str | None, person: str = "") -> OAuthToken:
+    def issue(
+        self, client: str, scopes: list[str], resource: str | None, person: str = ""
+    ) -> OAuthToken:
         access, refresh = f"access-{secrets.token_hex(16)}", f"refresh-{secrets.token_hex(16)}"
         self.persons |= {access: person, refresh: person}
         ends = int(time.time()) + self.expires_in
@@ -105,16 +111,23 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
         )
         self.refreshing[refresh] = RefreshToken(token=refresh, client_id=client, scopes=scopes)
         return OAuthToken(
-            access_token=access, expires_in=self.expires_in, scope=" ".join(scopes), refresh_token=refresh
+            access_token=access,
+            expires_in=self.expires_in,
+            scope=" ".join(scopes),
+            refresh_token=refresh,
         )
 
     async def exchange_authorization_code(
         self, client: OAuthClientInformationFull, authorization_code: AuthorizationCode
     ) -> OAuthToken:
         del self.codes[authorization_code.code]
-        return self.issue(client.client_id, authorization_code.scopes, authorization_code.resource, self.person)
+        return self.issue(
+            client.client_id, authorization_code.scopes, authorization_code.resource, self.person
+        )
 
-    async def load_refresh_token(self, client: OAuthClientInformationFull, refresh_token: str) -> RefreshToken | None:
+    async def load_refresh_token(
+        self, client: OAuthClientInformationFull, refresh_token: str
+    ) -> RefreshToken | None:
         return self.refreshing.get(refresh_token)
 
     async def exchange_refresh_token(
@@ -125,7 +138,9 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
         self.refreshed += 1
         self.renewing.set()
         await self.may_renew.wait()
-        return self.issue(client.client_id, refresh_token.scopes, None, self.persons[refresh_token.token])
+        return self.issue(
+            client.client_id, refresh_token.scopes, None, self.persons[refresh_token.token]
+        )
 
     async def load_access_token(self, token: str) -> AccessToken | None:
         return None if self.refuses else self.access.get(token)
@@ -136,8 +151,8 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
 
 
 class Steps:
-    """In front of the server: every request is noted, calls of `write` need the scope `write`, and there are tokens for
-    clients with credentials.
+    """In front of the server: every request is noted, calls of `write` need the scope `write`, and
+    there are tokens for clients with credentials.
     """
 
     def __init__(self, app: ASGIApp, server: Authorized) -> None:
@@ -162,11 +177,16 @@ class Steps:
         if scope["path"].startswith(self._server.missing):
             await self._refuse(send, 404, "")
             return
-        if scope["path"].startswith("/.well-known/oauth-protected-resource") and self._server.metadata is not None:
+        if (
+            scope["path"].startswith("/.well-known/oauth-protected-resource")
+            and self._server.metadata is not None
+        ):
             await self._answer(send, orjson.dumps(self._server.metadata))
             return
         devices = self._server.devices
-        taken = ("/mcp", "/token") if devices is None else ("/mcp", "/token", "/register", "/device")
+        taken = (
+            ("/mcp", "/token") if devices is None else ("/mcp", "/token", "/register", "/device")
+        )
         if devices is not None and scope["method"] == "GET":
             found = devices.get(scope["path"], parse_qs(scope["query_string"].decode()))
             if found is not None:
@@ -207,26 +227,39 @@ class Steps:
         if self._server.is_open and asked.get("method") != "tools/call" and not token:
             # As if this request needed no token.
             passed = self._server.provider.issue("anybody", ["read"], None).access_token
-            scope = {**scope, "headers": [*scope["headers"], (b"authorization", f"Bearer {passed}".encode())]}
+            scope = {
+                **scope,
+                "headers": [*scope["headers"], (b"authorization", f"Bearer {passed}".encode())],
+            }
         await self._app(scope, _again(body, receive), send)
 
     async def _give(self, send: Send, headers: dict[str, str], fields: dict[str, str]) -> None:
-        """Tokens for the client `reports`, by its secret in the header or the body, or by its signature."""
+        """Tokens for the client `reports`, by its secret in the header or the body, or
+        by its signature.
+        """
         assertion = fields.get("client_assertion")
         if assertion is not None:
             told = jwt.decode(
-                assertion, self._server.public_key, algorithms=["ES256"], audience=f"{self._server.base}/"
+                assertion,
+                self._server.public_key,
+                algorithms=["ES256"],
+                audience=f"{self._server.base}/",
             )
             known = told["sub"] == "reports"
         else:
             basic = headers.get("authorization", "").removeprefix("Basic ")
-            secret = base64.b64decode(basic).decode() or f"{fields.get('client_id')}:{fields.get('client_secret')}"
+            secret = (
+                base64.b64decode(basic).decode()
+                or f"{fields.get('client_id')}:{fields.get('client_secret')}"
+            )
             known = secret == "reports:the-secret-of-reports"
         if not known:
             await self._refuse(send, 401, "")
             return
         self._server.given.append(sorted(fields))
-        tokens = self._server.provider.issue("reports", fields.get("scope", "").split(), fields.get("resource"))
+        tokens = self._server.provider.issue(
+            "reports", fields.get("scope", "").split(), fields.get("resource")
+        )
         tokens.refresh_token = None
         await self._answer(send, tokens.model_dump_json(exclude_none=True).encode())
 
@@ -290,10 +323,11 @@ class Devices:
 
     Attributes:
         metadata: fields of the server's metadata that differ.
-        offered: fields of the answer to a device authorization request that differ; None: the field is missing.
+        offered: fields of the answer to a device authorization request that differ; None: the
+            field is missing.
         refusal: the error with which device authorization requests are refused.
-        answers: how the next requests for tokens are answered, whether or not the code was entered: an error, a status,
-            or a whole answer.
+        answers: how the next requests for tokens are answered, whether or not the code was entered:
+            an error, a status, or a whole answer.
         status: the status of errors.
         registered: the grant types of each client that was registered.
         begun: the fields of each device authorization request.
@@ -315,7 +349,9 @@ class Devices:
     def get(self, path: str, query: dict[str, list[str]]) -> bytes | None:
         """The metadata of the server, or the page at which a code is entered."""
         if path.startswith(_METADATA):
-            addresses = {f"{name}_endpoint": f"{self._base}/{path}" for name, path in _ENDPOINTS.items()}
+            addresses = {
+                f"{name}_endpoint": f"{self._base}/{path}" for name, path in _ENDPOINTS.items()
+            }
             return orjson.dumps({"issuer": f"{self._base}/", **addresses, **self.metadata})
         if path == "/activate":
             self._entered |= set(query["user_code"])
@@ -331,7 +367,10 @@ class Devices:
             return None
         client = self._provider.clients.get(fields["client_id"])
         basic = base64.b64decode(headers.get("authorization", "").removeprefix("Basic ")).decode()
-        if client is None or client.client_secret not in (fields.get("client_secret"), basic.partition(":")[2]):
+        if client is None or client.client_secret not in (
+            fields.get("client_secret"),
+            basic.partition(":")[2],
+        ):
             return 401, orjson.dumps({"error": "invalid_client"})
         return self._begin(fields) if path == "/device" else self._give(fields)
 
@@ -339,7 +378,11 @@ class Devices:
         self.registered.append(asked["grant_types"])
         if DEVICE_GRANT not in asked["grant_types"]:
             return None
-        given = {"client_id": secrets.token_hex(8), "client_secret": secrets.token_hex(8), "scope": "read write"}
+        given = {
+            "client_id": secrets.token_hex(8),
+            "client_secret": secrets.token_hex(8),
+            "scope": "read write",
+        }
         method = {"token_endpoint_auth_method": "client_secret_post"}
         client = OAuthClientInformationFull.model_validate({**asked, **given, **method})
         self._provider.clients[client.client_id] = client
@@ -372,7 +415,9 @@ class Devices:
             return self.status, orjson.dumps({"error": "authorization_pending"})
         begun, provider = self.begun[number - 1], self._provider
         scopes = begun.get("scope", "").split()
-        tokens = provider.issue(fields["client_id"], scopes, fields.get("resource"), provider.person)
+        tokens = provider.issue(
+            fields["client_id"], scopes, fields.get("resource"), provider.person
+        )
         return 200, tokens.model_dump_json(exclude_none=True).encode()
 
 
@@ -463,7 +508,9 @@ class Authorized:
             """The tickets of whoever has signed in."""
             return await whoami()
 
-        self.app = Steps(server.sse_app() if sse else server.streamable_http_app(json_response=True), self)
+        self.app = Steps(
+            server.sse_app() if sse else server.streamable_http_app(json_response=True), self
+        )
 
     def offer_devices(self) -> Devices:
         """Offer the device grant."""
@@ -487,7 +534,9 @@ async def authorized(*, sse: bool = False) -> AsyncGenerator[Authorized]:
     """A server that serves while the block runs: over streamable HTTP, or over the older SSE."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         served = Authorized(f"http://127.0.0.1:{listening.getsockname()[1]}", sse=sse)
-        config = uvicorn.Config(served.app, log_config=None, log_level="critical", timeout_graceful_shutdown=0)
+        config = uvicorn.Config(
+            served.app, log_config=None, log_level="critical", timeout_graceful_shutdown=0
+        )
         server = uvicorn.Server(config)
         async with anyio.create_task_group() as group:
             group.start_soon(lambda: server.serve(sockets=[listening]))
@@ -523,10 +572,12 @@ class Browser:
 
 
 class Phone:
-    """A person with a browser on another device, who agrees at once or later. Its waits take no time.
+    """A person with a browser on another device, who agrees at once or later. Its
+    waits take no time.
 
     Args:
-        agrees_at: the wait after a code is shown in which the person enters it; 0: the person does not.
+        agrees_at: the wait after a code is shown in which the person enters it; 0: the
+            person does not.
         on_wait: called in each wait.
 
     Attributes:

@@ -55,7 +55,9 @@ def configure(modules: dict[str, Any], **top: Any) -> Configuration:
     return parse_configuration({"mcpServers": modules, **top}, project=Path(__file__).parent)
 
 
-def modules_of(modules: dict[str, Any], on_change: Callable[[str], None] | None = None, **top: Any) -> Modules:
+def modules_of(
+    modules: dict[str, Any], on_change: Callable[[str], None] | None = None, **top: Any
+) -> Modules:
     return Modules(configure(modules, **top), on_change=on_change)
 
 

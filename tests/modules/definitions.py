@@ -1,12 +1,17 @@
-"""Definitions of tools as servers send them, and the digests that they have had since tools are pinned.
+"""Definitions of tools as servers send them, and the digests that they have had since
+tools are pinned.
 
-`DIGESTS` was made by the code before odd members were repaired. A pinned tool blocks when its digest
-changes, so no change of the reader may change one.
+`DIGESTS` was made by the code before odd members were repaired. A pinned tool blocks when its
+digest changes, so no change of the reader may change one.
 """
 
 from typing import Any
 
-_OBJECT: dict[str, Any] = {"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]}
+_OBJECT: dict[str, Any] = {
+    "type": "object",
+    "properties": {"q": {"type": "string"}},
+    "required": ["q"],
+}
 
 
 def _tool(**members: Any) -> dict[str, Any]:
@@ -20,7 +25,13 @@ DEFINITIONS: dict[str, dict[str, Any]] = {
     "no type, empty": _tool(inputSchema={}),
     "null properties": _tool(inputSchema={"type": "object", "properties": None}),
     "null members": _tool(
-        title=None, description=None, annotations=None, outputSchema=None, icons=None, _meta=None, execution=None
+        title=None,
+        description=None,
+        annotations=None,
+        outputSchema=None,
+        icons=None,
+        _meta=None,
+        execution=None,
     ),
     "unknown members": _tool(version=5, tags=["a"], strict=True),
     "odd unknown members": _tool(read_only=True, annotation={"readOnlyHint": True}),
@@ -39,9 +50,13 @@ DEFINITIONS: dict[str, dict[str, Any]] = {
     "null hints": _tool(annotations={"readOnlyHint": None, "destructiveHint": None}),
     "unknown hints": _tool(annotations={"readOnly": True, "dangerous": "yes"}),
     "hint in words": _tool(annotations={"readOnlyHint": "true", "destructiveHint": "no"}),
-    "hint in numbers": _tool(annotations={"readOnlyHint": 1, "idempotentHint": 0, "openWorldHint": 1.0}),
+    "hint in numbers": _tool(
+        annotations={"readOnlyHint": 1, "idempotentHint": 0, "openWorldHint": 1.0}
+    ),
     "capital hint": _tool(annotations={"readOnlyHint": "True"}),
-    "output": _tool(outputSchema={"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}),
+    "output": _tool(
+        outputSchema={"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    ),
     "wrapped output": _tool(
         outputSchema={
             "type": "object",
@@ -50,8 +65,12 @@ DEFINITIONS: dict[str, dict[str, Any]] = {
             "title": "searchOutput",
         }
     ),
-    "broken output": _tool(outputSchema={"type": "object", "properties": {"n": {"type": "strange"}}}),
-    "remote output": _tool(outputSchema={"type": "object", "properties": {"n": {"$ref": "https://x.example/s"}}}),
+    "broken output": _tool(
+        outputSchema={"type": "object", "properties": {"n": {"type": "strange"}}}
+    ),
+    "remote output": _tool(
+        outputSchema={"type": "object", "properties": {"n": {"$ref": "https://x.example/s"}}}
+    ),
     "icons": _tool(icons=[{"src": "https://x.example/i.png", "sizes": ["48x48"], "theme": "dark"}]),
     "task": _tool(execution={"taskSupport": "optional"}),
     "_meta": _tool(_meta={"ui": {"resourceUri": "ui://a"}, "x": [1, None]}),
@@ -63,7 +82,10 @@ DEFINITIONS: dict[str, dict[str, Any]] = {
         }
     ),
     "any of": _tool(
-        inputSchema={"type": "object", "properties": {"a": {"anyOf": [{"type": "string"}, {"type": "null"}]}}}
+        inputSchema={
+            "type": "object",
+            "properties": {"a": {"anyOf": [{"type": "string"}, {"type": "null"}]}},
+        }
     ),
     "constraints": _tool(
         inputSchema={
@@ -78,13 +100,21 @@ DEFINITIONS: dict[str, dict[str, Any]] = {
         }
     ),
     "draft 7": _tool(inputSchema={**_OBJECT, "$schema": "http://json-schema.org/draft-07/schema#"}),
-    "keywords of nobody": _tool(inputSchema={**_OBJECT, "x-order": ["q"], "nullable": True, "strict": False}),
-    "boolean properties": _tool(inputSchema={"type": "object", "properties": {"a": True, "b": False}}),
-    "meta-parameters": _tool(inputSchema={"type": "object", "properties": {"_id": {}, "q": {}}, "required": ["_id"]}),
+    "keywords of nobody": _tool(
+        inputSchema={**_OBJECT, "x-order": ["q"], "nullable": True, "strict": False}
+    ),
+    "boolean properties": _tool(
+        inputSchema={"type": "object", "properties": {"a": True, "b": False}}
+    ),
+    "meta-parameters": _tool(
+        inputSchema={"type": "object", "properties": {"_id": {}, "q": {}}, "required": ["_id"]}
+    ),
     "name with spaces": _tool(name="find all things"),
     "name of unicode": _tool(name="поиск"),
     "long description": _tool(description="x" * 20_000),
-    "one of at the root": _tool(inputSchema={**_OBJECT, "oneOf": [{"required": ["q"]}, {"required": []}]}),
+    "one of at the root": _tool(
+        inputSchema={**_OBJECT, "oneOf": [{"required": ["q"]}, {"required": []}]}
+    ),
 }
 """One tool each, by what it shows."""
 
@@ -226,4 +256,5 @@ DIGESTS: dict[str, tuple[str, str]] = {
         "de7fd1fd994b650a53a85e79aef3b973192da2c9d678716207c0e52a64ffc0e2",
     ),
 }
-"""The digest and the prose digest of each definition as the only tool of module `m`; none if it was left out."""
+"""The digest and the prose digest of each definition as the only tool of module `m`; none if
+it was left out."""

@@ -37,14 +37,18 @@ MEDIA = st.one_of(
 )
 ODD = st.one_of(
     st.sampled_from(["ui://x", "text/html", "no base64", None, 5, "{}"]).map(_image),
-    st.sampled_from(["UI://ideabridge/run", " ui:x"]).map(lambda uri: _resource(uri=uri, text="<script>")),
+    st.sampled_from(["UI://ideabridge/run", " ui:x"]).map(
+        lambda uri: _resource(uri=uri, text="<script>")
+    ),
     MEDIA.map(lambda block: {**block, "more": 1}),
     st.just({"type": ["image"], "mimeType": "image/png"}),
 )
 LEAVES = st.one_of(st.none(), st.booleans(), st.integers(-9, 9), st.text(max_size=5), MEDIA, ODD)
 VALUES: st.SearchStrategy[Any] = st.recursive(
     LEAVES,
-    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(st.text(max_size=4), inner, max_size=4)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4), st.dictionaries(st.text(max_size=4), inner, max_size=4)
+    ),
 )
 
 
@@ -84,7 +88,10 @@ def test_blocks_keep_to_their_room_and_say_what_has_none(value: JSON, room: int)
     assert sum(len(encode(block)) for block in blocks) <= room
     text = encode(shown).decode()
     listed = len(taken.placeholders)
-    assert text.count("too large") + text.count("of this answer") + text.count('"resource_link"') >= listed
+    assert (
+        text.count("too large") + text.count("of this answer") + text.count('"resource_link"')
+        >= listed
+    )
 
 
 def test_a_line_end_within_base64_goes_and_a_person_sees_sizes() -> None:
@@ -94,4 +101,7 @@ def test_a_line_end_within_base64_goes_and_a_person_sees_sizes() -> None:
     odd: dict[str, JSON] = {**sound, "resource": 5}
     assert without_payloads(odd) == {**odd, "data": "4,000 characters"}
     shown = without_payloads([{"a": sound}, {"resource": {"blob": "AA"}}])
-    assert shown == [{"a": {**sound, "data": "4,000 characters"}}, {"resource": {"blob": "2 characters"}}]
+    assert shown == [
+        {"a": {**sound, "data": "4,000 characters"}},
+        {"resource": {"blob": "2 characters"}},
+    ]

@@ -23,7 +23,9 @@ from .conftest import BIN, modules_of, raw, sdk
 
 pytestmark = pytest.mark.anyio
 
-ONE: dict[str, Any] = {"raw": raw(env={"API_TOKEN": "sesame-open-now", "PLAIN": "harmless words here"})}
+ONE: dict[str, Any] = {
+    "raw": raw(env={"API_TOKEN": "sesame-open-now", "PLAIN": "harmless words here"})
+}
 
 
 async def test_values_of_every_kind() -> None:
@@ -44,13 +46,20 @@ async def test_garbage_and_bad_bytes_are_survived_and_counted() -> None:
         assert await modules["raw"].call("garbage", {}) == "after garbage"
         assert await modules["raw"].call("latin", {}) == "caf\ufffd"
         notes = modules["raw"].status().notes
-        assert any("not a message, which was skipped, such as" in note and "(4 times)" in note for note in notes), notes
+        assert any(
+            "not a message, which was skipped, such as" in note and "(4 times)" in note
+            for note in notes
+        ), notes
 
 
 @pytest.mark.parametrize(
     ("tool", "kind", "words"),
     [
-        ("wrong", ModuleOutputError, r'its own schema: the result: n: found "three", expected an integer'),
+        (
+            "wrong",
+            ModuleOutputError,
+            r'its own schema: the result: n: found "three", expected an integer',
+        ),
         ("missing", ModuleOutputError, "sent no structured content"),
         ("nan", ModuleOutputError, "NaN|nan"),
         ("deep", LimitExceededError, "deeper"),
@@ -113,7 +122,9 @@ async def test_a_call_is_tried_however_often_the_module_has_crashed() -> None:
 
 async def test_a_line_over_the_limit_without_an_id_ends_the_connection() -> None:
     async with modules_of(ONE) as modules:
-        with pytest.raises(ModuleProtocolError, match="sent a line of 17,825,792 bytes; at most 16,777,216"):
+        with pytest.raises(
+            ModuleProtocolError, match="sent a line of 17,825,792 bytes; at most 16,777,216"
+        ):
             await modules["raw"].call("endless", {})
         assert await modules["raw"].call("echo", {}) == "{}"
 
@@ -180,7 +191,9 @@ async def test_parallel_bounds_calls() -> None:
 
 
 async def test_unknown_names_are_answered_with_the_nearest() -> None:
-    async with modules_of({**ONE, "closed": raw(deny=["*crash*"], allow=["e*", "crash"])}) as modules:
+    async with modules_of(
+        {**ONE, "closed": raw(deny=["*crash*"], allow=["e*", "crash"])}
+    ) as modules:
         await modules.settled()
         with pytest.raises(UnknownModuleError, match="no module 'rwa' is configured; nearest: raw"):
             await modules["rwa"].call("echo", {})
@@ -203,7 +216,11 @@ async def test_a_modern_server_is_cancelled_reports_progress_and_asks_in_vain() 
     async with modules_of({"sdk": sdk()}) as modules:
         await modules["sdk"].ready(10)
         status = modules["sdk"].status()
-        assert (status.era, status.protocol_version, status.server_name) == ("modern", "2026-07-28", "sdk")
+        assert (status.era, status.protocol_version, status.server_name) == (
+            "modern",
+            "2026-07-28",
+            "sdk",
+        )
         async with anyio.create_task_group() as group:
 
             async def slow() -> None:
@@ -214,7 +231,9 @@ async def test_a_modern_server_is_cancelled_reports_progress_and_asks_in_vain() 
                 await started.wait()
             group.cancel_scope.cancel()
         assert await modules["sdk"].call("log", {}) == '["started", "cancelled"]'
-        with pytest.raises(ModuleInputRequiredError, match="asks the user for input, and nobody can be asked"):
+        with pytest.raises(
+            ModuleInputRequiredError, match="asks the user for input, and nobody can be asked"
+        ):
             await modules["sdk"].call("ask", {})
 
 

@@ -35,21 +35,53 @@ def problems(raw: Any) -> list[str]:
 def test_what_hosts_write_is_taken_as_it_is() -> None:
     raw: Any = {
         "mcpServers": {
-            "git": {"command": "uvx", "args": ["mcp-server-git"], "type": "stdio", "autoApprove": ["x"], "timeout": 30},
-            "web": {"type": "streamable-http", "url": "https://x/mcp", "headers": {"A": "${B}"}, "alwaysAllow": []},
-            "gemini": {"httpUrl": "https://x/mcp", "includeTools": ["a"], "excludeTools": ["b"], "trust": True},
+            "git": {
+                "command": "uvx",
+                "args": ["mcp-server-git"],
+                "type": "stdio",
+                "autoApprove": ["x"],
+                "timeout": 30,
+            },
+            "web": {
+                "type": "streamable-http",
+                "url": "https://x/mcp",
+                "headers": {"A": "${B}"},
+                "alwaysAllow": [],
+            },
+            "gemini": {
+                "httpUrl": "https://x/mcp",
+                "includeTools": ["a"],
+                "excludeTools": ["b"],
+                "trust": True,
+            },
             "ours": {
                 "url": "https://x",
-                "oauth": {"enabled": True, "clientId": "a", "callbackPort": 80, "scopes": ["b", "c"]},
+                "oauth": {
+                    "enabled": True,
+                    "clientId": "a",
+                    "callbackPort": 80,
+                    "scopes": ["b", "c"],
+                },
             },
             "theirs": {"url": "https://x", "auth": {"CLIENT_ID": "a", "scopes": []}},
             "old": {"type": "sse", "url": "https://x/sse", "enabled": False, "description": "?"},
         }
     }
     modules = parse(raw).modules
-    assert [module.kind for module in modules.values()] == ["stdio", "http", "http", "http", "http", "sse"]
+    assert [module.kind for module in modules.values()] == [
+        "stdio",
+        "http",
+        "http",
+        "http",
+        "http",
+        "sse",
+    ]
     ours, theirs = modules["ours"].auth, modules["theirs"].auth
-    assert (ours.client_id, ours.scope, ours.redirect_uri) == ("a", "b c", "http://localhost:80/callback")
+    assert (ours.client_id, ours.scope, ours.redirect_uri) == (
+        "a",
+        "b c",
+        "http://localhost:80/callback",
+    )
     assert (theirs.client_id, theirs.scope, theirs.redirect_uri) == ("a", None, None)
     assert modules["git"].timeout == 30
     assert modules["gemini"].url == "https://x/mcp"
@@ -60,7 +92,13 @@ def test_what_hosts_write_is_taken_as_it_is() -> None:
 def test_every_problem_is_told_at_once_with_its_place() -> None:
     raw: Any = {
         "mcpServers": {
-            "git": {"command": "x", "comand": "x", "args": "a", "timeout": 600000, "envFile": ".env"},
+            "git": {
+                "command": "x",
+                "comand": "x",
+                "args": "a",
+                "timeout": 600000,
+                "envFile": ".env",
+            },
             "both": {"command": "x", "url": "http://x", "env": {"TOKEN": 7}},
             "neither": {},
             "mixed": {"type": "http", "command": "x", "headers": {"a": "b"}},
@@ -78,14 +116,23 @@ def test_every_problem_is_told_at_once_with_its_place() -> None:
     for expected in (
         "ideabridge.json: mcpServers.git.comand: unknown key. Did you mean 'command'?",
         "ideabridge.json: mcpServers.git.args: expected a list, found text",
-        "ideabridge.json: mcpServers.git.timeout: is in seconds, at most 3600; if 600000 is in ms, write 600",
+        (
+            "ideabridge.json: mcpServers.git.timeout: is in seconds, at most 3600; if "
+            "600000 is in ms, write 600"
+        ),
         "ideabridge.json: mcpServers.both: has both 'command' and 'url'; expected one of them",
         "ideabridge.json: mcpServers.both.env.TOKEN: expected text, found a number",
-        "ideabridge.json: mcpServers.neither: expected 'command' (a program to start) or 'url' (a server to call)",
+        (
+            "ideabridge.json: mcpServers.neither: expected 'command' (a program to start) or "
+            "'url' (a server to call)"
+        ),
         "ideabridge.json: mcpServers.mixed.type: 'http' goes with url, which is not given",
         "ideabridge.json: mcpServers.mixed.headers: only goes with 'url'",
         "ideabridge.json: mcpServers.list: expected an object, found a list",
-        "ideabridge.json: mcpServers.ftp.url: expected an address that starts with http:// or https://",
+        (
+            "ideabridge.json: mcpServers.ftp.url: expected an address that starts "
+            "with http:// or https://"
+        ),
         "ideabridge.json: mcpServers.ftp.type: expected 'stdio', 'http' or 'sse', found 'ws'",
         "ideabridge.json: mcpServers.ftp.parallel: should be greater than or equal to 1",
         "ideabridge.json: servers: unknown key. Did you mean 'mcpServers'?",
@@ -107,11 +154,20 @@ def test_every_problem_is_told_at_once_with_its_place() -> None:
             {"clientId": "a", "clientSecret": "b"},
             "'client_secret' needs 'client_id' and 'issuer', which say whose it is",
         ),
-        ({"grant": "client_credentials", "client_id": "a", "issuer": "https://x"}, "needs either 'client_secret' or"),
-        ({"client_id": "a", "issuer": "https://x", "private_key": "b"}, 'only goes with "grant": "client_credent'),
+        (
+            {"grant": "client_credentials", "client_id": "a", "issuer": "https://x"},
+            "needs either 'client_secret' or",
+        ),
+        (
+            {"client_id": "a", "issuer": "https://x", "private_key": "b"},
+            'only goes with "grant": "client_credent',
+        ),
         ({"client_id": "a", "client_metadata_url": "https://x/y"}, "goes in place of 'client_id'"),
         ({"issuer": "login.example"}, "'issuer' should be an address"),
-        ({"redirect_uri": "https://elsewhere.example/callback"}, "'redirect_uri' should be on this machine"),
+        (
+            {"redirect_uri": "https://elsewhere.example/callback"},
+            "'redirect_uri' should be on this machine",
+        ),
         ({"client_metadata_url": "https://elsewhere.example"}, "with https:// and a path"),
         ({"tokenUrl": "https://x"}, "unknown key"),
     ],
@@ -141,7 +197,9 @@ def test_what_is_no_configuration_is_refused(raw: Any) -> None:
         (b"[" * 200, "nests deeper|not JSON"),
     ],
 )
-def test_text_that_is_not_json_is_refused_with_its_place(tmp_path: Path, text: bytes, words: str) -> None:
+def test_text_that_is_not_json_is_refused_with_its_place(
+    tmp_path: Path, text: bytes, words: str
+) -> None:
     file = tmp_path / "my.json"
     file.write_bytes(text)
     with pytest.raises(ConfigurationError, match=words) as caught:
@@ -183,7 +241,13 @@ def test_the_fingerprint_changes_with_behaviour_only() -> None:
     assert of(headers={"authorization": "Bearer other"}) == same
     assert of(url="https://me:pass2@x/mcp") == same
     assert of(timeout=5) == same
-    changed = [of(url="https://y/mcp"), of(deny=["a"]), of(allow=[]), of(headers={}), of(disabled=True)]
+    changed = [
+        of(url="https://y/mcp"),
+        of(deny=["a"]),
+        of(allow=[]),
+        of(headers={}),
+        of(disabled=True),
+    ]
     assert len({same, *changed}) == 6
     assert fingerprint(parse({"approval": "allow_all"})) != fingerprint(parse({}))
 
@@ -193,7 +257,10 @@ def test_the_committed_schema_agrees_with_the_code() -> None:
     validator = jsonschema_rs.Draft202012Validator(committed)
     good: JSON = {
         "$schema": "x",
-        "mcpServers": {"a": {"command": "x", "enabled": True, "autoApprove": []}, "b": {"httpUrl": "http://x"}},
+        "mcpServers": {
+            "a": {"command": "x", "enabled": True, "autoApprove": []},
+            "b": {"httpUrl": "http://x"},
+        },
         "limits": {"calls": 3},
     }
     parse(good)
@@ -220,4 +287,7 @@ def test_every_key_is_documented() -> None:
 
 def test_reading_a_configuration_does_not_import_the_sdk() -> None:
     code = "import sys, ideabridge.bridge.configuration; print('mcp' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout.strip() == b"False"
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout.strip()
+        == b"False"
+    )

@@ -23,7 +23,9 @@ from .conftest import SERVERS, Changes, modules_of, raw, sdk
 pytestmark = pytest.mark.anyio
 
 
-async def test_modules_fail_each_on_its_own_with_a_clear_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_modules_fail_each_on_its_own_with_a_clear_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("API_TOKEN", "sesame-open-now")
     monkeypatch.delenv("UNSET_TOKEN", raising=False)
     servers = {
@@ -50,7 +52,9 @@ async def test_modules_fail_each_on_its_own_with_a_clear_reason(monkeypatch: pyt
         assert told["mute"] == "module 'mute' did not answer within 0.3 s"
         assert "there is no command 'no-such-command-anywhere'" in told["gone"]
         assert "its working directory" in told["folder"]
-        assert told["unset"].startswith("mcpServers.unset.env.TOKEN: the variable UNSET_TOKEN is not set")
+        assert told["unset"].startswith(
+            "mcpServers.unset.env.TOKEN: the variable UNSET_TOKEN is not set"
+        )
         assert "the editor's folder is not known here" in told["editor"]
         assert "cannot be reached" in told["refused"]
         # No attempt was made, so no time has passed since one.
@@ -81,7 +85,9 @@ async def test_calls_wait_for_a_module_that_is_connecting() -> None:
 async def test_every_page_is_listed() -> None:
     async with modules_of({"raw": raw("pages")}) as modules:
         await modules["raw"].ready(5)
-        assert [tool.name for tool in modules.tools()] == [f"tool_{page}_{n}" for page in range(5) for n in range(3)]
+        assert [tool.name for tool in modules.tools()] == [
+            f"tool_{page}_{n}" for page in range(5) for n in range(3)
+        ]
         assert modules["raw"].status().tools == 15
 
 
@@ -103,7 +109,10 @@ async def test_odd_tools_stay_with_a_note_and_clashing_parameters_renamed() -> N
             "'meta' has parameters named otherwise here: _id is ",
         ):
             assert words in notes
-        assert modules["raw"].tool("good").annotations.to_json() == {"title": "Good", "readOnlyHint": True}
+        assert modules["raw"].tool("good").annotations.to_json() == {
+            "title": "Good",
+            "readOnlyHint": True,
+        }
         meta = modules["raw"].tool("meta")
         (ours,) = meta.renamed
         assert meta.parameters["required"] == [ours]
@@ -144,7 +153,9 @@ def test_closing_while_children_start_leaves_none_to_a_closed_loop(
     steps: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def close_early() -> None:
-        async with modules_of({f"slow{number}": {"command": "sleep", "args": ["60"]} for number in range(4)}):
+        async with modules_of(
+            {f"slow{number}": {"command": "sleep", "args": ["60"]} for number in range(4)}
+        ):
             for _ in range(steps):
                 await anyio.lowlevel.checkpoint()
 
@@ -161,10 +172,13 @@ async def test_no_child_outlives_us_even_when_we_are_killed(tmp_path: Path) -> N
     os.mkfifo(fifo)
     reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
     parent = await anyio.open_process(
-        [sys.executable, str(SERVERS / "parent.py"), str(SERVERS / "raw.py"), str(fifo)], stdin=None, stdout=None
+        [sys.executable, str(SERVERS / "parent.py"), str(SERVERS / "raw.py"), str(fifo)],
+        stdin=None,
+        stdout=None,
     )
     try:
-        # The child says who it is once we have connected to it, and holds the pipe open for as long as it lives.
+        # The child says who it is once we have connected to it, and holds the pipe open for as
+        # long as it lives.
         with anyio.fail_after(10):
             child = int(await read_pipe(reader))
         assert child != parent.pid

@@ -32,7 +32,10 @@ ODD: list[JSON] = [
     {"type": "object", "properties": {"a": {"$ref": "https://example.com/a.json"}}},
     {"type": "object", "properties": {"a": {"$ref": "#/nowhere"}}},
     {"type": "object", "properties": {"a": {"pattern": "("}}},
-    {"type": "object", "properties": {"a": {"type": "integer", "minimum": 1, "exclusiveMinimum": True}}},
+    {
+        "type": "object",
+        "properties": {"a": {"type": "integer", "minimum": 1, "exclusiveMinimum": True}},
+    },
     {"type": "object", "title": None},
     {"type": "object", "description": "x" * 300_000},
     {"type": "object", "description": "y" * 300_000},
@@ -56,7 +59,9 @@ def listed(tools: list[JSON], version: str = "2025-11-25") -> Listing:
     repairs.sent(types.JSONRPCRequest(jsonrpc="2.0", id=1, method="tools/list"))
     answer = repairs.repaired(types.JSONRPCResponse(jsonrpc="2.0", id=1, result=page), version)
     assert isinstance(answer, types.JSONRPCResponse)
-    return make_listing("m", types.ListToolsResult.model_validate(answer.result).tools, CONFIGURATION)
+    return make_listing(
+        "m", types.ListToolsResult.model_validate(answer.result).tools, CONFIGURATION
+    )
 
 
 def tool_of(schema: JSON, output: JSON = None, version: str = "2025-11-25") -> Tool:
@@ -73,7 +78,9 @@ def digest_before(schema: JSONObject, output: JSONObject | None = None) -> str:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_every_tool_stays_whatever_its_schemas_are(version: str) -> None:
     entries: list[JSON] = [{"name": f"in_{n}", "inputSchema": odd} for n, odd in enumerate(ODD)]
-    entries.extend({"name": f"out_{n}", "inputSchema": USUAL, "outputSchema": odd} for n, odd in enumerate(ODD))
+    entries.extend(
+        {"name": f"out_{n}", "inputSchema": USUAL, "outputSchema": odd} for n, odd in enumerate(ODD)
+    )
     entries.append({"name": "missing"})
     listing = listed(entries, version)
     assert len(listing.tools) == len(entries)
@@ -85,13 +92,17 @@ def test_every_tool_stays_whatever_its_schemas_are(version: str) -> None:
             Validator(tool.output, what="W").compile()
     assert "tool 'missing' has no input schema, and takes any parameters" in listing.notes
     note = next(note for note in listing.notes if "'in_11'" in note)
-    assert note.endswith('(its server judges what is ignored here): properties.a.type: found "str", read as "string"')
+    assert note.endswith(
+        '(its server judges what is ignored here): properties.a.type: found "str", read as "string"'
+    )
 
 
 def test_no_odd_definition_has_the_digest_of_another() -> None:
     tools = [tool_of(odd) for odd in ODD]
     # What they are read as.
-    tools += [Tool("t", parameters=tool.parameters, output=tool.output, module="m") for tool in tools]
+    tools += [
+        Tool("t", parameters=tool.parameters, output=tool.output, module="m") for tool in tools
+    ]
     odd = [tool.digest for tool in tools if tool.sent_parameters]
     valid = {tool.digest for tool in tools if not tool.sent_parameters}
     assert len(set(odd)) == len(odd)
@@ -124,7 +135,9 @@ def test_a_definition_that_was_accepted_keeps_its_digest_when_it_is_converted() 
         "properties": {"a": {"type": "array", "items": [TEXT], "additionalItems": False}},
     }
     assert tool_of(items, items).digest == digest_before(items, items)
-    assert tool_of({"properties": {"a": TEXT}}).digest == digest_before({"type": "object", "properties": {"a": TEXT}})
+    assert tool_of({"properties": {"a": TEXT}}).digest == digest_before(
+        {"type": "object", "properties": {"a": TEXT}}
+    )
 
 
 @settings(max_examples=30, deadline=None)
@@ -138,7 +151,9 @@ def test_a_valid_definition_keeps_its_digest(
     assert tool.sent_output is None
 
 
-JUNK: st.SearchStrategy[JSON] = st.sampled_from([None, 5, "x", "str", EMPTY, {"type": "strange"}, {"pattern": "("}])
+JUNK: st.SearchStrategy[JSON] = st.sampled_from(
+    [None, 5, "x", "str", EMPTY, {"type": "strange"}, {"pattern": "("}]
+)
 
 
 @settings(max_examples=40, deadline=None)
@@ -165,7 +180,9 @@ def test_hints_are_neither_lost_nor_won_by_a_schema() -> None:
     hints: JSONObject = {"readOnlyHint": True, "destructiveHint": False}
     odd = listed([{"name": "t", "inputSchema": {"type": "dict"}, "annotations": hints}]).tools["t"]
     assert odd.annotations.to_json() == hints
-    within = tool_of({"type": "dict", "annotations": hints, "readOnlyHint": True, "x": {"readOnlyHint": True}})
+    within = tool_of(
+        {"type": "dict", "annotations": hints, "readOnlyHint": True, "x": {"readOnlyHint": True}}
+    )
     assert within.annotations.to_json() == {}
 
 
@@ -173,7 +190,9 @@ def test_hints_are_neither_lost_nor_won_by_a_schema() -> None:
 def test_only_a_name_that_cannot_be_used_leaves_a_tool_out(name: str) -> None:
     listing = listed([{"name": name, "inputSchema": USUAL}, {"name": "good", "inputSchema": USUAL}])
     assert list(listing.tools) == ["good"]
-    assert any("its name is empty, over 256 characters or not printable" in note for note in listing.notes)
+    assert any(
+        "its name is empty, over 256 characters or not printable" in note for note in listing.notes
+    )
 
 
 def test_several_tools_with_one_id_have_their_own_definitions() -> None:
@@ -185,7 +204,9 @@ def test_several_tools_with_one_id_have_their_own_definitions() -> None:
             "$defs": {"A": {"type": kind}},
         }
 
-    tools = listed([{"name": kind, "inputSchema": of(kind)} for kind in ("string", "integer")]).tools
+    tools = listed(
+        [{"name": kind, "inputSchema": of(kind)} for kind in ("string", "integer")]
+    ).tools
     assert Validator(tools["string"].parameters, what="W").is_valid({"a": "x"})
     assert Validator(tools["integer"].parameters, what="W").is_valid({"a": 5})
     assert not Validator(tools["integer"].parameters, what="W").is_valid({"a": "x"})
@@ -201,7 +222,8 @@ def test_no_server_can_pretend_that_it_sent_something_else() -> None:
 def test_thousands_of_hostile_schemas_take_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ideabridge.bridge.modules.listing.MAX_REPAIR_SECONDS", 0.0)
     entries: list[JSON] = [
-        {"name": f"t{n}", "inputSchema": {"type": "dict", "properties": {"a": TEXT}}} for n in (1, 2)
+        {"name": f"t{n}", "inputSchema": {"type": "dict", "properties": {"a": TEXT}}}
+        for n in (1, 2)
     ]
     listing = listed(entries)
     assert listing.tools["t1"].parameters == {"type": "object"}

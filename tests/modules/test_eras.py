@@ -64,7 +64,9 @@ async def test_a_server_comes_up_in_the_era_that_it_speaks(
 
 
 def bridge_of(folder: Path, entry: dict[str, Any]) -> Bridge:
-    configuration = parse_configuration({"mcpServers": {"m": entry}, "approval": "allow_all"}, project=folder)
+    configuration = parse_configuration(
+        {"mcpServers": {"m": entry}, "approval": "allow_all"}, project=folder
+    )
     return Bridge(configuration, store=folder / "ideas.sqlite")
 
 
@@ -78,7 +80,9 @@ async def test_what_worked_is_remembered_for_the_next_process(
         async with bridge_of(tmp_path, odd.entry) as bridge:
             await bridge.modules["m"].ready(10)
         heard = odd.heard()
-        assert heard[-1] == ("initialize" if number or mode == "dies_on_discover" else "server/discover")
+        assert heard[-1] == (
+            "initialize" if number or mode == "dies_on_discover" else "server/discover"
+        )
         assert len(heard) == (2 if number == 0 and mode == "dies_on_discover" else 1)
     # Another command is another server.
     other = {**odd.entry, "args": [*odd.entry["args"], "2025-06-18"]}
@@ -139,7 +143,9 @@ async def test_a_server_that_never_comes_up_is_tried_in_both_eras_once(
     monkeypatch.setattr(module, "_FIRST_PAUSE", 0.01)
     odd = Odd(tmp_path, "dies")
     async with modules_of({"m": odd.entry}) as modules:
-        with pytest.raises(ModuleConnectError, match="module 'm' ended with exit code 4 before it was up"):
+        with pytest.raises(
+            ModuleConnectError, match="module 'm' ended with exit code 4 before it was up"
+        ):
             await modules["m"].ready(10)
         assert odd.heard() == ["server/discover", "initialize"]
         # After that, each attempt is one process.
@@ -162,7 +168,9 @@ async def test_a_server_that_never_comes_up_is_tried_in_both_eras_once(
         ("says_versions", (), "2025-03-26", None),
     ],
 )
-async def test_versions(tmp_path: Path, mode: str, arguments: tuple[str, ...], version: str, note: str | None) -> None:
+async def test_versions(
+    tmp_path: Path, mode: str, arguments: tuple[str, ...], version: str, note: str | None
+) -> None:
     odd = Odd(tmp_path, mode, *arguments)
     async with modules_of({"m": odd.entry}) as modules:
         await modules["m"].ready(10)

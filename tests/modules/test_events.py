@@ -13,8 +13,27 @@ from ideabridge.bridge.modules.events import Event, EventReader, LongEvent
 
 LINES = st.sampled_from(
     [
-        *(b"", b":", b": a comment", b"data", b"data:", b"data: one", b"data:two", b"data:  three", b"data: \xc3\xa9"),
-        *(b"event: message", b"event: odd", b"event:", b"id: 7", b"id:", b"id: a\x00b", b"retry: 20", b"retry: soon"),
+        *(
+            b"",
+            b":",
+            b": a comment",
+            b"data",
+            b"data:",
+            b"data: one",
+            b"data:two",
+            b"data:  three",
+            b"data: \xc3\xa9",
+        ),
+        *(
+            b"event: message",
+            b"event: odd",
+            b"event:",
+            b"id: 7",
+            b"id:",
+            b"id: a\x00b",
+            b"retry: 20",
+            b"retry: soon",
+        ),
         *(b"unknown: field", b"DATA: loud", b" data: indented", b"data: \xef\xbb\xbf{}"),
     ]
 )
@@ -50,7 +69,9 @@ def naive(text: bytes) -> tuple[list[Event], str | None, int | None]:
     return events, last_id, retry
 
 
-def read(text: bytes, cuts: list[int], limit: int = 1000) -> tuple[list[Event | LongEvent], EventReader]:
+def read(
+    text: bytes, cuts: list[int], limit: int = 1000
+) -> tuple[list[Event | LongEvent], EventReader]:
     reader = EventReader(limit)
     events: list[Event | LongEvent] = []
     places = sorted({0, *(cut % (len(text) + 1) for cut in cuts), len(text)})
@@ -59,7 +80,9 @@ def read(text: bytes, cuts: list[int], limit: int = 1000) -> tuple[list[Event | 
     return events + reader.end(), reader
 
 
-@given(st.lists(st.tuples(LINES, ENDS)), st.booleans(), st.booleans(), st.lists(st.integers(0, 500)))
+@given(
+    st.lists(st.tuples(LINES, ENDS)), st.booleans(), st.booleans(), st.lists(st.integers(0, 500))
+)
 def test_events_are_those_of_a_naive_reader(
     lines: list[tuple[bytes, bytes]], marked: bool, ended: bool, cuts: list[int]
 ) -> None:
@@ -73,7 +96,9 @@ def test_events_are_those_of_a_naive_reader(
 
 
 @given(st.integers(1, 3000), st.lists(st.integers(0, 5000)), st.booleans())
-def test_of_a_long_event_both_ends_are_kept_and_the_next_is_read(size: int, cuts: list[int], lines: bool) -> None:
+def test_of_a_long_event_both_ends_are_kept_and_the_next_is_read(
+    size: int, cuts: list[int], lines: bool
+) -> None:
     parts = [b'{"id":1,', b"x" * size, b"}"]
     data = b"\ndata: ".join(parts) if lines else b"".join(parts)
     text = b"data: " + data + b"\n\n: comment\ndata: next\n\n"

@@ -36,7 +36,10 @@ def test_a_guard_that_was_killed_is_started_again_with_all_it_watched() -> None:
         process.wait()
         guard.watch(sleepers[1].pid)
         guard.close()
-        assert [sleeper.wait(timeout=5) for sleeper in sleepers] == [-signal.SIGTERM, -signal.SIGTERM]
+        assert [sleeper.wait(timeout=5) for sleeper in sleepers] == [
+            -signal.SIGTERM,
+            -signal.SIGTERM,
+        ]
     finally:
         for sleeper in sleepers:
             sleeper.kill()

@@ -40,7 +40,9 @@ async def served(*options: str) -> AsyncGenerator[tuple[str, Any]]:
 
 
 async def no_longer_served(base: str) -> None:
-    """Wait for the end of a script that is killed, which follows that of the process which started it."""
+    """Wait for the end of a script that is killed, which follows that of the process
+    which started it.
+    """
     with anyio.fail_after(5), suppress(httpx.TransportError):
         while True:
             async with httpx.AsyncClient() as client:
@@ -51,8 +53,16 @@ async def no_longer_served(base: str) -> None:
 async def test_http(legacy: bool, changes: Changes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SESAME", "sesame-open-now")
     async with served(*(["--legacy"] if legacy else [])) as (base, process):
-        entry = {"type": "http", "url": f"{base}/mcp", "headers": {"Authorization": "Bearer ${SESAME}"}}
-        refused = {"type": "http", "url": f"{base}/mcp", "headers": {"Authorization": "Bearer wrong-and-long"}}
+        entry = {
+            "type": "http",
+            "url": f"{base}/mcp",
+            "headers": {"Authorization": "Bearer ${SESAME}"},
+        }
+        refused = {
+            "type": "http",
+            "url": f"{base}/mcp",
+            "headers": {"Authorization": "Bearer wrong-and-long"},
+        }
         async with modules_of({"web": entry, "refused": refused}, changes) as modules:
             await modules.settled(10)
             status = modules["web"].status()
@@ -102,13 +112,22 @@ async def test_what_loses_a_race_is_cancelled_at_its_server(legacy: bool) -> Non
         return "started"
 
     async with served(*(["--legacy"] if legacy else [])) as (base, _process):
-        entry = {"type": "http", "url": f"{base}/mcp", "headers": {"Authorization": "Bearer sesame-open-now"}}
+        entry = {
+            "type": "http",
+            "url": f"{base}/mcp",
+            "headers": {"Authorization": "Bearer sesame-open-now"},
+        }
         configuration = configure({"web": entry}, approval="allow_all")
-        async with Bridge(configuration, toolbox=Toolbox(when_started)) as bridge, bridge.session() as session:
+        async with (
+            Bridge(configuration, toolbox=Toolbox(when_started)) as bridge,
+            bridge.session() as session,
+        ):
             session.underlying.runner.progress_watchers.append(reported)
             with anyio.fail_after(20):
                 assert (
-                    await session.run_any([{"_tool": "slow", "_outputPath": "slow"}, {"_tool": "when_started"}])
+                    await session.run_any(
+                        [{"_tool": "slow", "_outputPath": "slow"}, {"_tool": "when_started"}]
+                    )
                     == "started"
                 )
                 log: JSON = None
@@ -119,7 +138,11 @@ async def test_what_loses_a_race_is_cancelled_at_its_server(legacy: bool) -> Non
 
 async def test_the_older_transport() -> None:
     async with served("--sse") as (base, _process):
-        entry = {"type": "sse", "url": f"{base}/mcp", "headers": {"Authorization": "Bearer sesame-open-now"}}
+        entry = {
+            "type": "sse",
+            "url": f"{base}/mcp",
+            "headers": {"Authorization": "Bearer sesame-open-now"},
+        }
         async with modules_of({"old": entry}) as modules:
             await modules.settled(10)
             status = modules["old"].status()
@@ -129,7 +152,9 @@ async def test_the_older_transport() -> None:
 
 
 class Hasty(BaseHTTPRequestHandler):
-    """Ends the stream of a call at once, asks for it again without a pause, and answers the third time."""
+    """Ends the stream of a call at once, asks for it again without a pause, and answers
+    the third time.
+    """
 
     asked: list[float]
 
@@ -139,7 +164,11 @@ class Hasty(BaseHTTPRequestHandler):
         result: dict[str, Any] | None = None
         if method == "initialize":
             information = {"name": "hasty", "version": "1"}
-            result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": information}
+            result = {
+                "protocolVersion": "2025-11-25",
+                "capabilities": {"tools": {}},
+                "serverInfo": information,
+            }
         elif method == "tools/list":
             result = {"tools": [{"name": "look", "inputSchema": {"type": "object"}}]}
         elif method == "tools/call":
@@ -163,7 +192,11 @@ class Hasty(BaseHTTPRequestHandler):
         if len(self.asked) <= 3:
             self.answer(200, b"id: 1\nretry: 0\ndata:\n\n", "text/event-stream")
             return
-        answer = {"jsonrpc": "2.0", "id": int(self.asked[0]), "result": {"content": [{"type": "text", "text": "seen"}]}}
+        answer = {
+            "jsonrpc": "2.0",
+            "id": int(self.asked[0]),
+            "result": {"content": [{"type": "text", "text": "seen"}]},
+        }
         self.answer(200, b"data: " + json.dumps(answer).encode() + b"\n\n", "text/event-stream")
 
     def do_DELETE(self) -> None:

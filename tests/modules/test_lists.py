@@ -1,4 +1,6 @@
-"""Lists of tools, resources, templates and prompts whose pages are odd: what arrived is there, with a note."""
+"""Lists of tools, resources, templates and prompts whose pages are odd: what arrived is
+there, with a note.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,12 @@ def patience(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     """Short pauses, and little patience only with pages that hang."""
     monkeypatch.setattr(pages, "MAX_PAGES", 200)
     page = 0.3 if "hangs" in request.node.name else 30.0
-    lists = ((connection, "_FIRST_LIST"), (connection, "_LATER_LIST"), (offering, "_ASKED"), (offering, "_BACKGROUND"))
+    lists = (
+        (connection, "_FIRST_LIST"),
+        (connection, "_LATER_LIST"),
+        (offering, "_ASKED"),
+        (offering, "_BACKGROUND"),
+    )
     for where, name in lists:
         monkeypatch.setattr(where, name, Patience(page, whole=60.0))
     for where, name in ((connection, "_LIST_AGAIN_SECONDS"), (offering, "_AGAIN_SECONDS")):
@@ -121,11 +128,17 @@ async def test_a_first_list_that_fails_is_read_again(changes: Changes) -> None:
         await module.ready(10)
         status = module.status()
         assert (status.state, status.tools) == ("up", 0)
-        assert status.error == "its tools could not be listed: the database is locked (-32603); it is asked again"
+        assert (
+            status.error
+            == "its tools could not be listed: the database is locked (-32603); it is asked again"
+        )
         assert status.error in status.notes
         assert not module.listed
         assert [one.name for one in modules.away()] == ["m"]
-        with pytest.raises(ModuleListError, match=r"module 'm' is up, but its tools could not be listed: the database"):
+        with pytest.raises(
+            ModuleListError,
+            match=r"module 'm' is up, but its tools could not be listed: the database",
+        ):
             await module.call("e0", {})
         # What it has besides tools is there.
         assert [entry["name"] for entry in await module.offered("prompts")] == ["e0", "e1"]

@@ -7,19 +7,31 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
+from mcp_types import (
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+)
 
 from ideabridge.bridge.modules.messages import DeepResponse, MessageReader, OddResultError, Replaced
 from ideabridge.bridge.modules.oddities import MAX_ODDITIES, Oddities
 
-ANSWER: dict[str, Any] = {"jsonrpc": "2.0", "id": 3, "result": {"content": [{"type": "text", "text": "ok"}]}}
+ANSWER: dict[str, Any] = {
+    "jsonrpc": "2.0",
+    "id": 3,
+    "result": {"content": [{"type": "text", "text": "ok"}]},
+}
 LINE = json.dumps(ANSWER)
 
 
 def read(data: str | bytes, **options: Any) -> tuple[list[JSONRPCMessage], list[str]]:
     oddities = Oddities()
     reader = MessageReader(oddities, **options)
-    messages = reader.read(data if isinstance(data, bytes) else data.encode("utf-8", "surrogatepass"))
+    messages = reader.read(
+        data if isinstance(data, bytes) else data.encode("utf-8", "surrogatepass")
+    )
     return messages, oddities.lines
 
 
@@ -30,7 +42,11 @@ def only(data: str | bytes | dict[str, Any]) -> JSONRPCMessage:
 
 
 def is_answer(message: JSONRPCMessage) -> bool:
-    return isinstance(message, JSONRPCResponse) and message.id == 3 and message.result == ANSWER["result"]
+    return (
+        isinstance(message, JSONRPCResponse)
+        and message.id == 3
+        and message.result == ANSWER["result"]
+    )
 
 
 def test_a_well_formed_message_is_read_without_a_note() -> None:
@@ -66,12 +82,22 @@ def test_one_byte_order_mark_is_not_worth_a_note() -> None:
 
 def test_several_messages_on_one_line_are_read_in_order() -> None:
     lines = "".join(json.dumps({**ANSWER, "id": number}) for number in (1, 2, 3))
-    assert [message.id for message in read(lines)[0] if isinstance(message, JSONRPCResponse)] == [1, 2, 3]
+    assert [message.id for message in read(lines)[0] if isinstance(message, JSONRPCResponse)] == [
+        1,
+        2,
+        3,
+    ]
     batch = "[" + ",".join(json.dumps({**ANSWER, "id": number}) for number in (1, 2, 3)) + "]"
-    assert [message.id for message in read(batch)[0] if isinstance(message, JSONRPCResponse)] == [1, 2, 3]
+    assert [message.id for message in read(batch)[0] if isinstance(message, JSONRPCResponse)] == [
+        1,
+        2,
+        3,
+    ]
 
 
-@pytest.mark.parametrize("noise", ["", "[DONE]", "{}", "[]", "null", "5", "ping", '{"json": true}', "[1, 2]", "\0\0"])
+@pytest.mark.parametrize(
+    "noise", ["", "[DONE]", "{}", "[]", "null", "5", "ping", '{"json": true}', "[1, 2]", "\0\0"]
+)
 def test_noise_is_no_message(noise: str) -> None:
     assert read(noise)[0] == []
 
@@ -99,7 +125,9 @@ def test_what_is_within_a_malformed_answer_is_no_message_of_its_own() -> None:
         f'{{"jsonrpc": "2.0" "id": 3, "result": {{"structuredContent": {inner}}}}}',
     ):
         messages, _ = read(data)
-        assert [(type(m), m.id) for m in messages if not isinstance(m, JSONRPCNotification)] == [(JSONRPCError, 3)]
+        assert [(type(m), m.id) for m in messages if not isinstance(m, JSONRPCNotification)] == [
+            (JSONRPCError, 3)
+        ]
 
 
 @pytest.mark.parametrize("cut", [10, 25, 40, 60, len(LINE) - 1])
@@ -150,7 +178,7 @@ def test_bytes_that_are_not_utf8_are_replaced() -> None:
     assert len(notes) == 1
 
 
-# -- several lines -----------------------------------------------------------------------------------
+# -- several lines ---------------------------------------------------------------------------------
 
 
 def read_lines(lines: list[str]) -> list[JSONRPCMessage]:
@@ -161,7 +189,9 @@ def read_lines(lines: list[str]) -> list[JSONRPCMessage]:
 
 @pytest.mark.parametrize("indent", [0, 2, "\t"])
 def test_a_message_on_several_lines_is_read_as_one(indent: int | str) -> None:
-    pretty = json.dumps({**ANSWER, "result": {"content": [{"type": "text", "text": 'a { " [ \\ b'}]}}, indent=indent)
+    pretty = json.dumps(
+        {**ANSWER, "result": {"content": [{"type": "text", "text": 'a { " [ \\ b'}]}}, indent=indent
+    )
     messages = read_lines([*pretty.splitlines(), LINE])
     assert isinstance(messages[0], JSONRPCResponse)
     assert messages[0].result["content"][0]["text"] == 'a { " [ \\ b'
@@ -171,7 +201,10 @@ def test_a_message_on_several_lines_is_read_as_one(indent: int | str) -> None:
 
 
 def test_a_line_that_begins_what_never_ends_holds_nothing_up() -> None:
-    assert [is_answer(message) for message in read_lines(["{", LINE, "[", LINE, "}"])] == [True, True]
+    assert [is_answer(message) for message in read_lines(["{", LINE, "[", LINE, "}"])] == [
+        True,
+        True,
+    ]
     messages = read_lines(["{", "  jsonrpc: '2.0',", "  id: 3", "}", LINE])
     assert [is_answer(message) for message in messages] == [True]
 
@@ -184,7 +217,7 @@ def test_an_answer_that_ends_early_is_an_error_at_the_next_message_or_the_end() 
         assert message.id == 3
 
 
-# -- the envelope ------------------------------------------------------------------------------------
+# -- the envelope ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", [None, 2.0, 2, "1.0", "2", [], "absent"])
@@ -222,7 +255,11 @@ def test_an_answer_without_a_usable_id_belongs_to_nobody(number: Any) -> None:
         ({"code": -32001}, -32001, '{"code": -32001}'),
         ({"code": "-32001", "message": "x"}, -32001, "x"),
         ({"code": "ENOENT", "message": "no such city"}, -32603, "no such city (ENOENT)"),
-        ({"code": 5, "message": {"text": "no such city"}}, 5, '{"code": 5, "message": {"text": "no such city"}}'),
+        (
+            {"code": 5, "message": {"text": "no such city"}},
+            5,
+            '{"code": 5, "message": {"text": "no such city"}}',
+        ),
         ({"code": 5.0, "message": "x", "data": [1]}, 5, "x"),
         ({"detail": "no such city"}, -32603, '{"detail": "no such city"}'),
     ],
@@ -280,7 +317,7 @@ def test_a_request_keeps_its_id_as_it_is() -> None:
     assert read('{"jsonrpc": "2.0", "method": 5}')[0] == []
 
 
-# -- bounds ------------------------------------------------------------------------------------------
+# -- bounds ----------------------------------------------------------------------------------------
 
 
 def test_deep_messages_are_read_up_to_a_bound() -> None:
@@ -306,7 +343,14 @@ def test_integers_of_any_size() -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ['{"' * 500_000, '{"a":' * 200_000, '{"a":1}' * 500_000, "{}" * 500_000, '[{"a' * 500_000, "[" * 1_000_000],
+    [
+        '{"' * 500_000,
+        '{"a":' * 200_000,
+        '{"a":1}' * 500_000,
+        "{}" * 500_000,
+        '[{"a' * 500_000,
+        "[" * 1_000_000,
+    ],
     ids=range(6),
 )
 def test_hostile_noise_takes_little_time(line: str) -> None:
@@ -318,7 +362,12 @@ def test_hostile_noise_takes_little_time(line: str) -> None:
 @given(st.binary(max_size=200), st.binary(max_size=200))
 @settings(max_examples=100, deadline=None)
 def test_any_bytes_are_read_without_an_error(before: bytes, after: bytes) -> None:
-    for data in (before, before + LINE.encode(), LINE.encode() + after, LINE.encode()[:40] + before):
+    for data in (
+        before,
+        before + LINE.encode(),
+        LINE.encode() + after,
+        LINE.encode()[:40] + before,
+    ):
         messages, notes = read(data, joins_lines=True)
         for message in messages:
             assert isinstance(message, JSONRPCMessage)
@@ -327,12 +376,18 @@ def test_any_bytes_are_read_without_an_error(before: bytes, after: bytes) -> Non
 
 _JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-    lambda parts: st.lists(parts, max_size=3) | st.dictionaries(st.text(max_size=5), parts, max_size=3),
+    lambda parts: (
+        st.lists(parts, max_size=3) | st.dictionaries(st.text(max_size=5), parts, max_size=3)
+    ),
     max_leaves=5,
 )
 
 
-@given(st.dictionaries(st.sampled_from(["jsonrpc", "id", "method", "params", "result", "error"]), _JSON))
+@given(
+    st.dictionaries(
+        st.sampled_from(["jsonrpc", "id", "method", "params", "result", "error"]), _JSON
+    )
+)
 @settings(max_examples=100, deadline=None)
 def test_a_repair_never_makes_a_success_of_a_failure(members: dict[str, Any]) -> None:
     messages, _ = read(json.dumps(members))
@@ -344,7 +399,7 @@ def test_a_repair_never_makes_a_success_of_a_failure(members: dict[str, Any]) ->
             assert message.id == members["id"]
 
 
-# -- the notes ---------------------------------------------------------------------------------------
+# -- the notes -------------------------------------------------------------------------------------
 
 
 def test_notes_are_counted_bounded_and_escaped() -> None:

@@ -1,4 +1,6 @@
-"""Servers over HTTP that are a little odd: what they mean arrives, and what cannot be meant is said at once."""
+"""Servers over HTTP that are a little odd: what they mean arrives, and what cannot be meant
+is said at once.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,12 @@ import anyio
 import pytest
 
 from ideabridge.bridge.modules import http_transport, streamable_http
-from ideabridge.bridge.modules.errors import ModuleDownError, ModuleError, ModuleProtocolError, ModuleTimeoutError
+from ideabridge.bridge.modules.errors import (
+    ModuleDownError,
+    ModuleError,
+    ModuleProtocolError,
+    ModuleTimeoutError,
+)
 from ideabridge.bridge.modules.module import Module
 
 from .conftest import modules_of
@@ -30,13 +37,15 @@ async def module_at(web: Web, type: str | None = "http", **entry: Any) -> AsyncG
 
 
 @asynccontextmanager
-async def up(on: dict[str, Answerer] | None = None, **entry: Any) -> AsyncGenerator[tuple[Module, Web]]:
+async def up(
+    on: dict[str, Answerer] | None = None, **entry: Any
+) -> AsyncGenerator[tuple[Module, Web]]:
     async with serving(Web(on or {})) as web, module_at(web, **entry) as module:
         assert module.status().error is None
         yield module, web
 
 
-# -- whose answer it is ------------------------------------------------------------------------------------------------
+# -- whose answer it is ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("events", [False, True])
@@ -58,7 +67,10 @@ async def test_two_calls_whose_answers_are_crossed_each_get_their_own(events: bo
             await asked.answer(200, answer)
 
     values: dict[str, Any] = {}
-    async with up({"look": crossed, "other": crossed}) as (module, _web), anyio.create_task_group() as group:
+    async with (
+        up({"look": crossed, "other": crossed}) as (module, _web),
+        anyio.create_task_group() as group,
+    ):
 
         async def call(name: str) -> None:
             values[name] = await module.call(name, {})
@@ -73,7 +85,10 @@ async def test_an_answer_with_a_strange_id_is_said() -> None:
         await asked.answer(200, said(4711, "look"))
 
     async with up({"look": look}) as (module, web):
-        with pytest.raises(ModuleProtocolError, match="module 'web': its answer has the id of no request that waits"):
+        with pytest.raises(
+            ModuleProtocolError,
+            match="module 'web': its answer has the id of no request that waits",
+        ):
             await module.call("look", {})
         assert sum(asked.rpc == "tools/call" for asked in web.asked) == 1
         assert any("never sent" in note for note in module.status().notes)
@@ -97,7 +112,10 @@ async def test_an_answer_may_follow_another_on_a_stream_that_was_answered() -> N
             await asked.write(f"data: {answer}\n\n")
 
     values: list[Any] = []
-    async with up({"look": look, "other": other}) as (module, _web), anyio.create_task_group() as group:
+    async with (
+        up({"look": look, "other": other}) as (module, _web),
+        anyio.create_task_group() as group,
+    ):
 
         async def call(name: str) -> None:
             values.append(await module.call(name, {}, timeout=5))
@@ -127,14 +145,16 @@ async def test_an_id_that_is_a_text_is_the_same_id() -> None:
 
 async def test_an_error_without_an_id_is_that_of_the_request_it_answers() -> None:
     async def look(asked: Asked) -> None:
-        await asked.answer(200, '{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"cannot parse this"}}')
+        await asked.answer(
+            200, '{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"cannot parse this"}}'
+        )
 
     async with up({"look": look}) as (module, _web):
         with pytest.raises(ModuleProtocolError, match="cannot parse this"):
             await module.call("look", {})
 
 
-# -- how it is written -------------------------------------------------------------------------------------------------
+# -- how it is written -----------------------------------------------------------------------------
 
 ODD_BODIES: dict[str, tuple[int, str | None, str]] = {
     "json as text": (200, "text/plain", "ANSWER"),
@@ -156,8 +176,16 @@ ODD_BODIES: dict[str, tuple[int, str | None, str]] = {
     "cr": (200, "text/event-stream", "event: message\rdata: ANSWER\r\r"),
     "crlf": (200, "text/event-stream", "event: message\r\ndata: ANSWER\r\n\r\n"),
     "another name": (200, "text/event-stream", "event: response\ndata: ANSWER\n\n"),
-    "heartbeats": (200, "text/event-stream", ": ping\n\nevent: ping\ndata: {}\n\nevent: heartbeat\n\ndata: ANSWER\n\n"),
-    "noise": (200, "text/event-stream", "data:\n\ndata: {}\n\ndata: hello\n\ndata: ANSWER\n\ndata: [DONE]\n\n"),
+    "heartbeats": (
+        200,
+        "text/event-stream",
+        ": ping\n\nevent: ping\ndata: {}\n\nevent: heartbeat\n\ndata: ANSWER\n\n",
+    ),
+    "noise": (
+        200,
+        "text/event-stream",
+        "data:\n\ndata: {}\n\ndata: hello\n\ndata: ANSWER\n\ndata: [DONE]\n\n",
+    ),
     "accepted": (202, "application/json", "ANSWER"),
     "accepted as events": (202, "text/event-stream", "data: ANSWER\n\n"),
     "created": (201, "application/json", "ANSWER"),
@@ -193,14 +221,25 @@ async def test_an_answer_on_several_data_lines_is_read() -> None:
 
 @pytest.mark.parametrize(
     ("status", "kind", "body"),
-    [(200, None, ""), (202, None, ""), (204, None, ""), (202, "text/plain", "Accepted"), (200, "application/json", "")],
+    [
+        (200, None, ""),
+        (202, None, ""),
+        (204, None, ""),
+        (202, "text/plain", "Accepted"),
+        (200, "application/json", ""),
+    ],
 )
-async def test_a_request_that_is_only_accepted_is_an_error_at_once(status: int, kind: str | None, body: str) -> None:
+async def test_a_request_that_is_only_accepted_is_an_error_at_once(
+    status: int, kind: str | None, body: str
+) -> None:
     async def look(asked: Asked) -> None:
         await asked.answer(status, body, kind)
 
     async with up({"look": look}) as (module, _web):
-        with pytest.raises(ModuleProtocolError, match="its answer has no content"), anyio.fail_after(5):
+        with (
+            pytest.raises(ModuleProtocolError, match="its answer has no content"),
+            anyio.fail_after(5),
+        ):
             await module.call("look", {})
         assert await module.call("other", {}) == "other"
 
@@ -211,7 +250,10 @@ async def test_what_is_neither_json_nor_events_is_an_error_at_once(body: str) ->
         await asked.answer(200, body, "text/html")
 
     async with up({"look": look}) as (module, _web):
-        with pytest.raises(ModuleProtocolError, match="neither JSON nor a stream of events"), anyio.fail_after(5):
+        with (
+            pytest.raises(ModuleProtocolError, match="neither JSON nor a stream of events"),
+            anyio.fail_after(5),
+        ):
             await module.call("look", {})
 
 
@@ -219,7 +261,9 @@ async def test_what_is_neither_json_nor_events_is_an_error_at_once(body: str) ->
 @pytest.mark.parametrize("body", ["", "Accepted", '{"jsonrpc":"2.0","result":{}}', "null", "{}"])
 async def test_what_is_said_to_a_notification_does_not_matter(status: int, body: str) -> None:
     async def notified(asked: Asked) -> None:
-        await asked.answer(status, "" if status == 204 else body, "application/json" if body else None)
+        await asked.answer(
+            status, "" if status == 204 else body, "application/json" if body else None
+        )
 
     async with up({"notifications/initialized": notified}) as (module, _web):
         assert await module.call("look", {}) == "look"
@@ -245,7 +289,9 @@ async def test_an_accepted_request_is_answered_on_the_stream_for_the_rest() -> N
             assert await module.call("look", {}) == "look"
 
 
-async def test_a_stream_that_ends_without_the_answer_fails_its_call(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_stream_that_ends_without_the_answer_fails_its_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(streamable_http, "ELSEWHERE_SECONDS", 0.1)
 
     async def look(asked: Asked) -> None:
@@ -262,7 +308,9 @@ async def test_a_stream_that_ends_without_the_answer_fails_its_call(monkeypatch:
 
 async def test_a_large_event_fails_its_call_and_the_rest_goes_on() -> None:
     async def look(asked: Asked) -> None:
-        await asked.answer(200, f"data: {said(asked.id, 'x' * 17_000_000)}\n\n", "text/event-stream")
+        await asked.answer(
+            200, f"data: {said(asked.id, 'x' * 17_000_000)}\n\n", "text/event-stream"
+        )
 
     async with up({"look": look}) as (module, _web):
         with pytest.raises(Exception, match="its answer has 17,000,"):
@@ -270,7 +318,7 @@ async def test_a_large_event_fails_its_call_and_the_rest_goes_on() -> None:
         assert await module.call("other", {}) == "other"
 
 
-# -- statuses ----------------------------------------------------------------------------------------------------------
+# -- statuses --------------------------------------------------------------------------------------
 
 ERROR = '{"jsonrpc":"2.0","id":null,"error":{"code":-32603,"message":"it broke"}}'
 
@@ -286,7 +334,9 @@ ERROR = '{"jsonrpc":"2.0","id":null,"error":{"code":-32603,"message":"it broke"}
         (None, "", "answered HTTP 500 Odd"),
     ],
 )
-async def test_a_fault_of_the_server_is_an_error_at_once(kind: str | None, body: str, message: str) -> None:
+async def test_a_fault_of_the_server_is_an_error_at_once(
+    kind: str | None, body: str, message: str
+) -> None:
     async def look(asked: Asked) -> None:
         await asked.answer(500, body, kind)
 
@@ -297,7 +347,9 @@ async def test_a_fault_of_the_server_is_an_error_at_once(kind: str | None, body:
 
 
 @pytest.mark.parametrize("where", ["head", "body", "stream", "refusal"])
-async def test_a_call_that_hangs_ends_in_time_and_the_others_go_on(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_call_that_hangs_ends_in_time_and_the_others_go_on(
+    where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("ideabridge.bridge.modules.http._ERROR_SECONDS", 0.1)
 
     async def look(asked: Asked) -> None:
@@ -333,7 +385,7 @@ async def test_without_a_stream_for_the_rest_nothing_is_tried_again(status: int)
         assert web.count("GET") <= 2
 
 
-# -- redirects ---------------------------------------------------------------------------------------------------------
+# -- redirects -------------------------------------------------------------------------------------
 
 
 def redirecting(to: str, status: int, *, gets_only: bool = False) -> Answerer:
@@ -348,13 +400,17 @@ def redirecting(to: str, status: int, *, gets_only: bool = False) -> Answerer:
 
 @pytest.mark.parametrize("status", [307, 308])
 @pytest.mark.parametrize("to", ["/mcp/", "http://127.0.0.1:PORT/mcp/", "mcp/?a=b"])
-async def test_redirects_within_the_origin_are_followed_and_remembered(status: int, to: str) -> None:
+async def test_redirects_within_the_origin_are_followed_and_remembered(
+    status: int, to: str
+) -> None:
     async with serving(Web()) as web:
         web.on["any"] = redirecting(to.replace("PORT", str(web.port)), status)
         async with module_at(web, headers={"X-Key": "a-long-key"}) as module:
             assert module.status().error is None
             assert await module.call("look", {}) == "look"
-        redirected = [asked for asked in web.asked if asked.path == "/mcp" and asked.method == "POST"]
+        redirected = [
+            asked for asked in web.asked if asked.path == "/mcp" and asked.method == "POST"
+        ]
         assert len(redirected) == 1
         assert all(asked.headers["x-key"] == "a-long-key" for asked in web.asked)
 
@@ -363,7 +419,9 @@ async def test_redirects_within_the_origin_are_followed_and_remembered(status: i
 async def test_a_redirect_that_drops_the_content_says_what_to_do(status: int) -> None:
     async with serving(Web({"any": redirecting("/mcp/", status)})) as web, module_at(web) as module:
         error = module.status().error or ""
-        assert f"answered HTTP {status} with a redirect to http://127.0.0.1:{web.port}/mcp/" in error
+        assert (
+            f"answered HTTP {status} with a redirect to http://127.0.0.1:{web.port}/mcp/" in error
+        )
         assert "Write that address into 'url'" in error
 
 
@@ -437,7 +495,7 @@ async def test_a_loop_is_said() -> None:
             assert "redirects more than 5 times" in (module.status().error or "")
 
 
-# -- sessions ----------------------------------------------------------------------------------------------------------
+# -- sessions --------------------------------------------------------------------------------------
 
 
 def rpc_error(code: int, message: str) -> str:
@@ -459,7 +517,9 @@ LOST: list[tuple[int, str, str]] = [
 
 
 @pytest.mark.parametrize(("status", "kind", "body"), LOST)
-async def test_a_lost_session_is_opened_anew_and_the_call_sent_again(status: int, kind: str, body: str) -> None:
+async def test_a_lost_session_is_opened_anew_and_the_call_sent_again(
+    status: int, kind: str, body: str
+) -> None:
     refused = 0
 
     async def look(asked: Asked) -> None:
@@ -495,7 +555,9 @@ async def test_what_a_new_session_does_not_mend_is_said(status: int, kind: str, 
         await asked.answer(status, body, kind)
 
     async with up({"look": look}) as (module, web):
-        with pytest.raises(ModuleProtocolError, match=r"lost its HTTP session: .*, also in a new session") as caught:
+        with pytest.raises(
+            ModuleProtocolError, match=r"lost its HTTP session: .*, also in a new session"
+        ) as caught:
             await module.call("look", {})
         assert caught.value.outcome == "not_run"
         assert web.count("initialize") <= 3
@@ -550,7 +612,7 @@ async def test_the_session_ends_with_the_connection() -> None:
     assert web.asked[-1].headers["mcp-protocol-version"] == "2025-11-25"
 
 
-# -- the older transport -----------------------------------------------------------------------------------------------
+# -- the older transport ---------------------------------------------------------------------------
 
 
 def older(endpoint: str, *, refusal: int = 405, before: str = "") -> Web:
@@ -562,12 +624,16 @@ def older(endpoint: str, *, refusal: int = 405, before: str = "") -> Web:
         if asked.method == "GET":
             await asked.begin()
             streams.append(asked)
-            await asked.write(f"{before}event: endpoint\ndata: {endpoint.replace('PORT', str(web.port))}\n\n")
+            await asked.write(
+                f"{before}event: endpoint\ndata: {endpoint.replace('PORT', str(web.port))}\n\n"
+            )
             await anyio.sleep_forever()
         elif asked.path == "/mcp":
             await asked.answer(refusal, "Not here", "text/plain")
         else:
-            posted = Asked(_Captured(streams[-1]), asked.method, asked.path, asked.headers, asked.body)
+            posted = Asked(
+                _Captured(streams[-1]), asked.method, asked.path, asked.headers, asked.body
+            )
             await asked.answer(202, "Accepted", "text/plain")
             if asked.id is not None:
                 await web.well(posted)
@@ -583,11 +649,15 @@ class _Captured:
         self._stream = stream
 
     async def send(self, item: bytes, /) -> None:
-        await self._stream.write(b"event: message\ndata: " + item.partition(b"\r\n\r\n")[2] + b"\n\n")
+        await self._stream.write(
+            b"event: message\ndata: " + item.partition(b"\r\n\r\n")[2] + b"\n\n"
+        )
 
 
 @pytest.mark.parametrize("refusal", [400, 404, 405, 406, 415, 422, 501])
-@pytest.mark.parametrize("endpoint", ["/messages?session_id=1", "messages", "http://127.0.0.1:PORT/messages/"])
+@pytest.mark.parametrize(
+    "endpoint", ["/messages?session_id=1", "messages", "http://127.0.0.1:PORT/messages/"]
+)
 async def test_without_a_type_the_older_transport_is_tried(refusal: int, endpoint: str) -> None:
     web = older(endpoint, refusal=refusal, before=": hello\n\nevent: ping\ndata: {}\n\n")
     async with serving(web), modules_of({"web": {"url": web.url}}) as modules:
@@ -652,7 +722,9 @@ async def test_other_refusals_do_not_speak_of_the_older_transport(status: int) -
 
 
 @pytest.mark.parametrize("first", ["silent", "html", "refused"])
-async def test_a_server_that_speaks_neither_gets_the_first_refusal(first: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_that_speaks_neither_gets_the_first_refusal(
+    first: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(http_transport, "ENDPOINT_SECONDS", 0.1)
 
     async def answer(asked: Asked) -> None:
@@ -664,17 +736,28 @@ async def test_a_server_that_speaks_neither_gets_the_first_refusal(first: str, m
         else:
             await asked.answer(200 if first == "html" else 404, "<html></html>", "text/html")
 
-    async with serving(Web({"any": answer})) as web, modules_of({"web": {"url": web.url}}) as modules:
+    async with (
+        serving(Web({"any": answer})) as web,
+        modules_of({"web": {"url": web.url}}) as modules,
+    ):
         await modules.settled(10)
         assert "answered HTTP 400 Odd: I do not like you" in (modules["web"].status().error or "")
         assert modules["web"].status().kind == "http"
 
 
 @pytest.mark.parametrize(
-    "endpoint", ["http://127.0.0.1:1/messages", "https://127.0.0.1:PORT/m", "//elsewhere.test/m", "file:///etc/passwd"]
+    "endpoint",
+    [
+        "http://127.0.0.1:1/messages",
+        "https://127.0.0.1:PORT/m",
+        "//elsewhere.test/m",
+        "file:///etc/passwd",
+    ],
 )
 @pytest.mark.parametrize("type_", ["sse", None])
-async def test_an_older_server_cannot_send_requests_elsewhere(endpoint: str, type_: str | None) -> None:
+async def test_an_older_server_cannot_send_requests_elsewhere(
+    endpoint: str, type_: str | None
+) -> None:
     web = older(endpoint)
     async with serving(web), module_at(web, type=type_) as module:
         error = module.status().error or ""
@@ -701,11 +784,17 @@ async def test_a_post_that_an_older_server_refuses_fails_its_call_at_once() -> N
             await module.call("look", {})
 
 
-@pytest.mark.parametrize(("status", "kind"), [(404, "text/plain"), (200, "text/html"), (200, "application/json")])
+@pytest.mark.parametrize(
+    ("status", "kind"), [(404, "text/plain"), (200, "text/html"), (200, "application/json")]
+)
 async def test_an_address_without_the_older_transport_is_said(status: int, kind: str) -> None:
     async def listen(asked: Asked) -> None:
         await asked.answer(status, "{}" if kind == "application/json" else "<p>hello", kind)
 
     async with serving(Web({"GET": listen})) as web, module_at(web, type="sse") as module:
         error = module.status().error or ""
-        assert ("answered HTTP 404" if status == 404 else "offers no stream of events that names an address") in error
+        assert (
+            "answered HTTP 404"
+            if status == 404
+            else "offers no stream of events that names an address"
+        ) in error

@@ -16,7 +16,9 @@ from .conftest import SERVERS, configure, modules_of
 
 pytestmark = pytest.mark.anyio
 
-ODD: dict[str, Any] = preloaded.module(SERVERS / "odd_words.py", env={"API_TOKEN": "sesame-open-now"})
+ODD: dict[str, Any] = preloaded.module(
+    SERVERS / "odd_words.py", env={"API_TOKEN": "sesame-open-now"}
+)
 
 
 async def test_every_tool_of_a_server_that_is_always_odd_works() -> None:
@@ -37,7 +39,9 @@ async def test_every_tool_of_a_server_that_is_always_odd_works() -> None:
         with pytest.raises(ModuleProtocolError, match="the shop is closed") as caught:
             await odd.call("refuses", {})
         assert caught.value.outcome == "failed"
-        with pytest.raises(ModuleProtocolError, match="its result is a list, not an object") as caught:
+        with pytest.raises(
+            ModuleProtocolError, match="its result is a list, not an object"
+        ) as caught:
             await odd.call("quiet", {})
         assert caught.value.outcome == "unknown"
 
@@ -45,10 +49,16 @@ async def test_every_tool_of_a_server_that_is_always_odd_works() -> None:
         assert status.protocol_version == "2025-03-26"
         notes = "\n".join(status.notes)
         for words in (
-            "initialize: protocolVersion: expected a known version, got a number; taken as 2025-03-26",
+            (
+                "initialize: protocolVersion: expected a known version, got a "
+                "number; taken as 2025-03-26"
+            ),
             "initialize: serverInfo: is missing",
             "tools/list: tools['echo'].icons: expected a list, got a text; left out",
-            "tools/list: tools['echo'].annotations.idempotentHint: expected true or false, got a number; left out",
+            (
+                "tools/list: tools['echo'].annotations.idempotentHint: expected true or "
+                "false, got a number; left out"
+            ),
             "tools/list: tools[1]: name: expected a text, got a number; left out",
             "tools/call: isError: expected true or false, got a text; taken as true",
             "wrote halves of surrogate pairs",
@@ -71,7 +81,12 @@ async def test_calls_at_once_get_their_own_answers() -> None:
         async with anyio.create_task_group() as group:
             for name in ("echo", "pretty", "twice", "half"):
                 group.start_soon(call, name)
-    assert values == {"echo": "echo done", "pretty": "pretty done", "twice": "twice done", "half": "a \ufffd b"}
+    assert values == {
+        "echo": "echo done",
+        "pretty": "pretty done",
+        "twice": "twice done",
+        "half": "a \ufffd b",
+    }
 
 
 async def test_notes_hide_secrets_and_are_no_quotes_where_others_may_read_them() -> None:

@@ -14,9 +14,11 @@ from ideabridge.tools.turns import asked_by
 pytestmark = pytest.mark.anyio
 
 
-async def order_of(limiter: FairLimiter, *calls: str, callers: Mapping[str, str] | None = None) -> list[str]:
-    """The order in which calls get a place, each named by its run and a digit; each ends as soon as it is at work.
-    `callers` has the caller of each run; without it all runs have one caller.
+async def order_of(
+    limiter: FairLimiter, *calls: str, callers: Mapping[str, str] | None = None
+) -> list[str]:
+    """The order in which calls get a place, each named by its run and a digit; each ends as soon as
+    it is at work. `callers` has the caller of each run; without it all runs have one caller.
     """
     begun: list[str] = []
 
@@ -48,7 +50,15 @@ async def test_a_run_with_many_calls_does_not_hold_another_up() -> None:
 async def test_a_caller_with_many_runs_does_not_hold_another_up() -> None:
     callers = {"a": "bob", "b": "bob", "c": "bob", "d": "alice"}
     calls = ("a1", "a2", "b1", "b2", "c1", "d1", "d2")
-    assert await order_of(FairLimiter(1), *calls, callers=callers) == ["a1", "a2", "d1", "b1", "d2", "c1", "b2"]
+    assert await order_of(FairLimiter(1), *calls, callers=callers) == [
+        "a1",
+        "a2",
+        "d1",
+        "b1",
+        "d2",
+        "c1",
+        "b2",
+    ]
 
 
 async def test_a_place_of_a_call_that_is_cancelled_while_it_waits_is_not_lost() -> None:

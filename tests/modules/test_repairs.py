@@ -1,4 +1,6 @@
-"""Results, notifications and requests of modules with odd members: what is left of them, and the notes."""
+"""Results, notifications and requests of modules with odd members: what is left of
+them, and the notes.
+"""
 
 import copy
 import json
@@ -44,7 +46,12 @@ TOOL: dict[str, Any] = {
     "description": "Finds things",
     "inputSchema": {"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]},
     "outputSchema": {"type": "object", "properties": {"n": {"type": "integer"}}},
-    "annotations": {"readOnlyHint": True, "destructiveHint": False, "openWorldHint": True, "title": "Search"},
+    "annotations": {
+        "readOnlyHint": True,
+        "destructiveHint": False,
+        "openWorldHint": True,
+        "title": "Search",
+    },
     "icons": [ICON],
     "_meta": {"a": 1},
 }
@@ -57,7 +64,10 @@ RESOURCE: dict[str, Any] = {
 }
 FORM: dict[str, Any] = {
     "message": "Who?",
-    "requestedSchema": {"type": "object", "properties": {"name": {"type": "string", "title": "Name"}}},
+    "requestedSchema": {
+        "type": "object",
+        "properties": {"name": {"type": "string", "title": "Name"}},
+    },
 }
 BLOCKS: list[dict[str, Any]] = [
     TEXT,
@@ -76,18 +86,39 @@ CAPABILITIES: dict[str, Any] = {
     "completions": {},
     "experimental": {"x": {"y": 1}},
 }
-PROMPT: dict[str, Any] = {"name": "p", "description": "d", "arguments": [{"name": "a", "required": True}], "icons": []}
+PROMPT: dict[str, Any] = {
+    "name": "p",
+    "description": "d",
+    "arguments": [{"name": "a", "required": True}],
+    "icons": [],
+}
 
 RESULTS: list[tuple[str, str, dict[str, Any]]] = [
-    ("initialize", LEGACY, {"protocolVersion": LEGACY, "capabilities": CAPABILITIES, "serverInfo": INFO}),
-    ("server/discover", MODERN, {"supportedVersions": [MODERN], "capabilities": CAPABILITIES, **CACHED}),
+    (
+        "initialize",
+        LEGACY,
+        {"protocolVersion": LEGACY, "capabilities": CAPABILITIES, "serverInfo": INFO},
+    ),
+    (
+        "server/discover",
+        MODERN,
+        {"supportedVersions": [MODERN], "capabilities": CAPABILITIES, **CACHED},
+    ),
     ("ping", LEGACY, {"_meta": {"a": 1}}),
     *(
         sample
         for version, also in ((LEGACY, {}), (MODERN, CACHED))
         for sample in (
-            ("tools/list", version, {"tools": [TOOL, {**TOOL, "name": "other"}], "nextCursor": "2", **also}),
-            ("resources/list", version, {"resources": [RESOURCE, {**RESOURCE, "uri": "file:///b"}], **also}),
+            (
+                "tools/list",
+                version,
+                {"tools": [TOOL, {**TOOL, "name": "other"}], "nextCursor": "2", **also},
+            ),
+            (
+                "resources/list",
+                version,
+                {"resources": [RESOURCE, {**RESOURCE, "uri": "file:///b"}], **also},
+            ),
             (
                 "resources/templates/list",
                 version,
@@ -101,12 +132,20 @@ RESULTS: list[tuple[str, str, dict[str, Any]]] = [
         sample
         for version, also in ((LEGACY, {}), (MODERN, {"resultType": "complete"}))
         for sample in (
-            ("tools/call", version, {"content": BLOCKS, "structuredContent": {"n": 1}, "isError": False, **also}),
+            (
+                "tools/call",
+                version,
+                {"content": BLOCKS, "structuredContent": {"n": 1}, "isError": False, **also},
+            ),
             ("tools/call", version, {"content": [TEXT], "isError": True, **also}),
             (
                 "prompts/get",
                 version,
-                {"description": "d", "messages": [{"role": "user", "content": TEXT} for _ in range(2)], **also},
+                {
+                    "description": "d",
+                    "messages": [{"role": "user", "content": TEXT} for _ in range(2)],
+                    **also,
+                },
             ),
             (
                 "completion/complete",
@@ -120,7 +159,9 @@ RESULTS: list[tuple[str, str, dict[str, Any]]] = [
         MODERN,
         {
             "resultType": "input_required",
-            "inputRequests": {"q": {"method": "elicitation/create", "params": {"mode": "form", **FORM}}},
+            "inputRequests": {
+                "q": {"method": "elicitation/create", "params": {"mode": "form", **FORM}}
+            },
             "requestState": "s",
         },
     ),
@@ -147,18 +188,40 @@ def test_a_well_formed_result_is_the_same_object_without_a_note(
     parsed(method, version, result)
 
 
-# -- any member of any result --------------------------------------------------------------------------
+# -- any member of any result ----------------------------------------------------------------------
 
 
 def places(value: Any, place: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
     """The places of all members and items."""
     parts: Any = value
-    for key, part in parts.items() if isinstance(value, dict) else enumerate(parts) if isinstance(value, list) else ():
+    for key, part in (
+        parts.items()
+        if isinstance(value, dict)
+        else enumerate(parts)
+        if isinstance(value, list)
+        else ()
+    ):
         yield (*place, key)
         yield from places(part, (*place, key))
 
 
-ODD: list[Any] = [None, 5, -1, 1.5, "", "odd", True, False, [], {}, [5], {"x": 5}, ["odd", None], [[]], {"type": "odd"}]
+ODD: list[Any] = [
+    None,
+    5,
+    -1,
+    1.5,
+    "",
+    "odd",
+    True,
+    False,
+    [],
+    {},
+    [5],
+    {"x": 5},
+    ["odd", None],
+    [[]],
+    {"type": "odd"},
+]
 DROPPED = object()
 
 
@@ -189,7 +252,12 @@ def test_any_one_odd_member_leaves_a_result_that_the_sdk_takes(
             if isinstance(fixed, Unusable):
                 assert "input" not in fixed.why.lower() or "inputRequests" in fixed.why, where
                 assert oddities.lines or fixed.why, where
-                assert method in {"server/discover", "tools/call", "prompts/get", "resources/read"}, (where, fixed)
+                assert method in {
+                    "server/discover",
+                    "tools/call",
+                    "prompts/get",
+                    "resources/read",
+                }, (where, fixed)
                 continue
             read = parsed(method, version, fixed)
             # Notes on schemas are made where they are read.
@@ -210,7 +278,11 @@ def test_several_odd_members_leave_a_result_that_the_sdk_takes(data: st.DataObje
         all_places = list(places(changed))
         if not all_places:
             break
-        changed = mutated(changed, data.draw(st.sampled_from(all_places)), data.draw(st.sampled_from([*ODD, DROPPED])))
+        changed = mutated(
+            changed,
+            data.draw(st.sampled_from(all_places)),
+            data.draw(st.sampled_from([*ODD, DROPPED])),
+        )
     fixed = repair_result(method, version, changed, Oddities(), {"uri": "file:///a"})
     if not isinstance(fixed, Unusable):
         keeps_the_laws(method, changed, fixed, parsed(method, version, fixed), changed)
@@ -221,7 +293,9 @@ def tools_of(result: dict[str, Any]) -> list[dict[str, Any]]:
     return [tool for tool in tools if isinstance(tool, dict)]
 
 
-def keeps_the_laws(method: str, sent: dict[str, Any], fixed: dict[str, Any], read: Any, where: Any) -> None:
+def keeps_the_laws(
+    method: str, sent: dict[str, Any], fixed: dict[str, Any], read: Any, where: Any
+) -> None:
     """A failure is no success, no hint is added, and nothing is renamed."""
     if isinstance(read, CallToolResult):
         failed = sent.get("isError")
@@ -232,7 +306,9 @@ def keeps_the_laws(method: str, sent: dict[str, Any], fixed: dict[str, Any], rea
     if isinstance(read, InputRequiredResult):
         assert sent.get("requestState") == read.request_state, where
     if method == "tools/list":
-        by_name = {tool["name"]: tool for tool in tools_of(sent) if isinstance(tool.get("name"), str)}
+        by_name = {
+            tool["name"]: tool for tool in tools_of(sent) if isinstance(tool.get("name"), str)
+        }
         for tool in tools_of(fixed):
             hints: dict[str, Any] = tool.get("annotations") or {}
             for name, hint in hints.items():
@@ -240,7 +316,7 @@ def keeps_the_laws(method: str, sent: dict[str, Any], fixed: dict[str, Any], rea
                 assert not name.endswith("Hint") or hint is None or isinstance(hint, bool), where
 
 
-# -- calls ---------------------------------------------------------------------------------------------
+# -- calls -----------------------------------------------------------------------------------------
 
 CONTENTS: list[tuple[Any, list[Any]]] = [
     (None, []),
@@ -252,7 +328,10 @@ CONTENTS: list[tuple[Any, list[Any]]] = [
     ([{"type": "text", "text": {"a": 1}}], [{"type": "text", "text": '{"a": 1}'}]),
     ([{"text": "done"}], [{"text": "done", "type": "text"}]),
     ([{"type": "text"}, TEXT], [{"type": "text", "text": '{"type": "text"}'}, TEXT]),
-    ([{"type": "video", "data": "x"}], [{"type": "text", "text": '{"type": "video", "data": "x"}'}]),
+    (
+        [{"type": "video", "data": "x"}],
+        [{"type": "text", "text": '{"type": "video", "data": "x"}'}],
+    ),
     (
         [{"type": "image", "data": "AA==", "mime_type": "image/png"}],
         [{"type": "image", "data": "AA==", "mime_type": "image/png", "mimeType": "image/png"}],
@@ -261,7 +340,10 @@ CONTENTS: list[tuple[Any, list[Any]]] = [
         [{"type": "image", "data": "iVBORw0KGgo="}],
         [{"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"}],
     ),
-    ([{"type": "image", "data": "AAAA"}], [{"type": "text", "text": '{"type": "image", "data": "AAAA"}'}]),
+    (
+        [{"type": "image", "data": "AAAA"}],
+        [{"type": "text", "text": '{"type": "image", "data": "AAAA"}'}],
+    ),
     (
         [{"data": "AA==", "mimeType": "audio/wav"}],
         [{"type": "audio", "data": "AA==", "mimeType": "audio/wav"}],
@@ -271,7 +353,13 @@ CONTENTS: list[tuple[Any, list[Any]]] = [
         [{"type": "resource_link", "uri": "file:///a", "name": "file:///a"}],
     ),
     (
-        [{"type": "text", "text": "done", "annotations": {"priority": "high", "audience": ["user"]}}],
+        [
+            {
+                "type": "text",
+                "text": "done",
+                "annotations": {"priority": "high", "audience": ["user"]},
+            }
+        ],
         [{"type": "text", "text": "done", "annotations": {"audience": ["user"]}}],
     ),
 ]
@@ -279,7 +367,9 @@ CONTENTS: list[tuple[Any, list[Any]]] = [
 
 @pytest.mark.parametrize(("content", "expected"), CONTENTS)
 @pytest.mark.parametrize("is_error", [True, False])
-def test_what_can_be_read_of_a_content_is_shown(content: Any, expected: list[Any], is_error: bool) -> None:
+def test_what_can_be_read_of_a_content_is_shown(
+    content: Any, expected: list[Any], is_error: bool
+) -> None:
     fixed = repaired("tools/call", {"content": content, "isError": is_error})
     assert fixed["content"] == expected
     assert parsed("tools/call", LEGACY, fixed).is_error is is_error
@@ -298,7 +388,9 @@ def test_an_error_of_another_name_is_one() -> None:
 
 
 def test_null_is_no_error() -> None:
-    assert not parsed("tools/call", LEGACY, repaired("tools/call", {"content": [TEXT], "isError": None})).is_error
+    assert not parsed(
+        "tools/call", LEGACY, repaired("tools/call", {"content": [TEXT], "isError": None})
+    ).is_error
 
 
 def test_a_result_that_says_something_else_is_an_error_with_its_words() -> None:
@@ -324,22 +416,34 @@ def test_a_question_is_read_whole_or_not_at_all() -> None:
     assert fixed["resultType"] == "input_required"
     assert fixed["inputRequests"]["q"]["params"]["message"] == "Who?"
     broken: dict[str, Any] = {**asks, "p": {"method": "elicitation/create", "params": {}}}
-    fixed = repaired("tools/call", {"resultType": "input_required", "inputRequests": broken}, MODERN)
+    fixed = repaired(
+        "tools/call", {"resultType": "input_required", "inputRequests": broken}, MODERN
+    )
     assert isinstance(fixed, Unusable)
     assert fixed.why == "inputRequests: p: params: `message` is missing"
 
 
-# -- lists ---------------------------------------------------------------------------------------------
+# -- lists -----------------------------------------------------------------------------------------
 
 
 def test_one_odd_tool_hides_no_other() -> None:
     tools = [{"name": 5}, TOOL, "tool", None, {**TOOL, "name": "other"}, {"inputSchema": OBJECT}]
-    assert [tool["name"] for tool in repaired("tools/list", {"tools": tools})["tools"]] == ["search", "other"]
+    assert [tool["name"] for tool in repaired("tools/list", {"tools": tools})["tools"]] == [
+        "search",
+        "other",
+    ]
 
 
 @pytest.mark.parametrize(
     "odd",
-    [{"icons": 5}, {"icons": [{"src": 5}]}, {"title": 5}, {"description": []}, {"_meta": "x"}, {"execution": 5}],
+    [
+        {"icons": 5},
+        {"icons": [{"src": 5}]},
+        {"title": 5},
+        {"description": []},
+        {"_meta": "x"},
+        {"execution": 5},
+    ],
 )
 def test_one_odd_member_of_a_tool_drops_no_good_hint(odd: dict[str, Any]) -> None:
     (tool,) = repaired("tools/list", {"tools": [{**TOOL, **odd}]})["tools"]
@@ -359,7 +463,9 @@ def test_a_hint_that_is_neither_true_nor_false_is_none(odd: Any) -> None:
     assert schema_as_sent(tool["inputSchema"]) == TOOL["inputSchema"]
 
 
-@pytest.mark.parametrize("schema", [None, 5, [], "x", {"type": "dict"}, {"type": "object", "required": True}])
+@pytest.mark.parametrize(
+    "schema", [None, 5, [], "x", {"type": "dict"}, {"type": "object", "required": True}]
+)
 def test_a_schema_that_the_sdk_refuses_is_read_as_it_was_sent(schema: Any) -> None:
     (tool,) = repaired("tools/list", {"tools": [{**TOOL, "inputSchema": schema}]})["tools"]
     assert schema_as_sent(tool["inputSchema"]) == schema
@@ -392,7 +498,10 @@ def test_a_cursor_that_is_a_number_is_sent_back_as_a_text() -> None:
 def test_what_many_servers_leave_out_in_2026_is_filled_in() -> None:
     fixed = repaired("tools/list", {"tools": [TOOL]}, MODERN)
     assert fixed == {"tools": [TOOL], **CACHED}
-    assert repaired("tools/call", {"content": [TEXT]}, MODERN) == {"content": [TEXT], "resultType": "complete"}
+    assert repaired("tools/call", {"content": [TEXT]}, MODERN) == {
+        "content": [TEXT],
+        "resultType": "complete",
+    }
 
 
 def test_messages_of_a_prompt() -> None:
@@ -416,7 +525,7 @@ def test_the_contents_of_a_resource() -> None:
     assert isinstance(repaired("resources/read", {"text": "x"}), Unusable)
 
 
-# -- the handshake -------------------------------------------------------------------------------------
+# -- the handshake ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -433,16 +542,23 @@ def test_the_contents_of_a_resource() -> None:
     ],
 )
 def test_a_version_that_nobody_knows_becomes_one_that_both_know(said: Any, taken: str) -> None:
-    fixed = repaired("initialize", {"protocolVersion": said, "capabilities": {}, "serverInfo": INFO})
+    fixed = repaired(
+        "initialize", {"protocolVersion": said, "capabilities": {}, "serverInfo": INFO}
+    )
     assert fixed["protocolVersion"] == taken
 
 
 @pytest.mark.parametrize("odd", [None, 5, "x", [], True])
 def test_the_answer_to_the_handshake_may_be_odd(odd: Any) -> None:
-    fixed = repaired("initialize", {"protocolVersion": LEGACY, "capabilities": odd, "serverInfo": odd})
+    fixed = repaired(
+        "initialize", {"protocolVersion": LEGACY, "capabilities": odd, "serverInfo": odd}
+    )
     assert fixed["capabilities"] == {}
     assert fixed["serverInfo"] == {"name": "", "version": ""}
-    fixed = repaired("initialize", {"protocolVersion": LEGACY, "capabilities": {"prompts": True}, "serverInfo": INFO})
+    fixed = repaired(
+        "initialize",
+        {"protocolVersion": LEGACY, "capabilities": {"prompts": True}, "serverInfo": INFO},
+    )
     assert fixed["capabilities"] == {"prompts": {}}
 
 
@@ -452,7 +568,7 @@ def test_a_server_that_answers_anything_with_nothing_does_not_discover() -> None
     assert fixed["supportedVersions"] == [MODERN]
 
 
-# -- notifications and requests ------------------------------------------------------------------------
+# -- notifications and requests --------------------------------------------------------------------
 
 
 def test_notifications() -> None:
@@ -463,24 +579,37 @@ def test_notifications() -> None:
         "progress": 1,
     }
     log = {"level": "WARN", "data": {"a": 1}}
-    assert repair_notification("notifications/message", LEGACY, log, oddities) == {"level": "warning", "data": {"a": 1}}
-    assert isinstance(repair_notification("notifications/resources/updated", LEGACY, {}, oddities), Unusable)
+    assert repair_notification("notifications/message", LEGACY, log, oddities) == {
+        "level": "warning",
+        "data": {"a": 1},
+    }
+    assert isinstance(
+        repair_notification("notifications/resources/updated", LEGACY, {}, oddities), Unusable
+    )
     assert isinstance(repair_notification("notifications/odd", LEGACY, None, oddities), Unusable)
 
 
 def test_a_question_for_a_model_is_asked_as_a_whole() -> None:
     oddities = Oddities()
-    question: dict[str, Any] = {"messages": [{"role": "user", "content": "hi"}], "maxTokens": 5, "temperature": "hot"}
+    question: dict[str, Any] = {
+        "messages": [{"role": "user", "content": "hi"}],
+        "maxTokens": 5,
+        "temperature": "hot",
+    }
     assert repair_request("sampling/createMessage", LEGACY, question, oddities) == {
         "messages": [{"role": "user", "content": {"type": "text", "text": "hi"}}],
         "maxTokens": 5,
     }
     question["messages"].append({"role": "user", "content": None})
-    assert isinstance(repair_request("sampling/createMessage", LEGACY, question, oddities), Unusable)
-    assert isinstance(repair_request("sampling/createMessage", LEGACY, {"messages": []}, oddities), Unusable)
+    assert isinstance(
+        repair_request("sampling/createMessage", LEGACY, question, oddities), Unusable
+    )
+    assert isinstance(
+        repair_request("sampling/createMessage", LEGACY, {"messages": []}, oddities), Unusable
+    )
 
 
-# -- the messages of a connection ----------------------------------------------------------------------
+# -- the messages of a connection ------------------------------------------------------------------
 
 
 def sent(repairs: Repairs, method: str, number: int = 1, **params: Any) -> None:
@@ -488,7 +617,9 @@ def sent(repairs: Repairs, method: str, number: int = 1, **params: Any) -> None:
 
 
 def answer(result: Any, number: int = 1) -> Any:
-    (message,) = MessageReader(Oddities()).read(json.dumps({"jsonrpc": "2.0", "id": number, "result": result}).encode())
+    (message,) = MessageReader(Oddities()).read(
+        json.dumps({"jsonrpc": "2.0", "id": number, "result": result}).encode()
+    )
     return message
 
 
@@ -502,7 +633,9 @@ def answer(result: Any, number: int = 1) -> Any:
         ("resources/list", [], {"resources": []}),
     ],
 )
-def test_a_result_without_braces_where_it_can_only_mean_one_thing(method: str, value: Any, result: Any) -> None:
+def test_a_result_without_braces_where_it_can_only_mean_one_thing(
+    method: str, value: Any, result: Any
+) -> None:
     repairs = Repairs(Oddities())
     sent(repairs, method)
     message = repairs.repaired(answer(value), LEGACY)
@@ -538,7 +671,9 @@ def test_unknown_notifications_are_skipped_and_counted() -> None:
     for _ in range(3):
         message = JSONRPCNotification(jsonrpc="2.0", method="notifications/heartbeat")
         assert repairs.repaired(message, LEGACY) is None
-    assert oddities.lines == ["notifications/heartbeat: is not known in version 2025-11-25; skipped (3 times)"]
+    assert oddities.lines == [
+        "notifications/heartbeat: is not known in version 2025-11-25; skipped (3 times)"
+    ]
 
 
 def test_deep_schemas_reach_their_tool_and_other_deep_answers_are_errors() -> None:
@@ -555,14 +690,21 @@ def test_deep_schemas_reach_their_tool_and_other_deep_answers_are_errors() -> No
 
     sent(repairs, "tools/call")
     message = repairs.repaired(
-        answer({"content": [], "structuredContent": {"a": json.loads("[" * 300 + "]" * 300)}}), LEGACY
+        answer({"content": [], "structuredContent": {"a": json.loads("[" * 300 + "]" * 300)}}),
+        LEGACY,
     )
     assert isinstance(message, JSONRPCError)
-    assert message.error.message == "its answer to tools/call cannot be read: it nests deeper than 200 levels"
+    assert (
+        message.error.message
+        == "its answer to tools/call cannot be read: it nests deeper than 200 levels"
+    )
 
 
 def test_a_page_of_nothing_but_odd_tools_takes_little_time() -> None:
-    for tools in ([{"name": f"t{n}", "icons": 5, "inputSchema": 5} for n in range(5_000)], [5] * 100_000):
+    for tools in (
+        [{"name": f"t{n}", "icons": 5, "inputSchema": 5} for n in range(5_000)],
+        [5] * 100_000,
+    ):
         oddities = Oddities()
         began = time.process_time()
         repair_result("tools/list", LEGACY, {"tools": tools}, oddities)

@@ -22,7 +22,13 @@ from .conftest import SERVERS, configure
 
 pytestmark = pytest.mark.anyio
 
-STATES = ["before the handshake", "after the handshake", "while listing", "while idle", "during a call"]
+STATES = [
+    "before the handshake",
+    "after the handshake",
+    "while listing",
+    "while idle",
+    "during a call",
+]
 SERVER = SERVERS / "asks_always.py"
 
 
@@ -79,15 +85,21 @@ async def test_requests_are_answered_while_a_person_is_asked(tmp_path: Path) -> 
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     async with Modules(configure({"asks": preloaded.module(SERVER, str(pipe))})) as modules:
-        expect_answers(await reported(modules, Slow(pipe)), *STATES[:-1], "while a form is open", STATES[-1])
+        expect_answers(
+            await reported(modules, Slow(pipe)), *STATES[:-1], "while a form is open", STATES[-1]
+        )
 
 
 @pytest.mark.usefixtures("own_folder")
 @pytest.mark.parametrize("expose", [False, True])
 async def test_requests_of_a_shared_module_are_answered(tmp_path: Path, *, expose: bool) -> None:
-    """Several runs at once share one connection: nobody knows whose question it is, and each is answered."""
+    """Several runs at once share one connection: nobody knows whose question it is, and
+    each is answered.
+    """
     servers = {"asks": preloaded.module(SERVER)}
-    configuration = parse_configuration({"mcpServers": servers, "expose": ["modules"] if expose else []})
+    configuration = parse_configuration(
+        {"mcpServers": servers, "expose": ["modules"] if expose else []}
+    )
     async with Bridge(configuration, store=tmp_path / "ideas.sqlite") as bridge:
         calls: list[JSON] = [{"_tool": "report", "_module": "asks"} for _ in range(3)]
         with anyio.fail_after(20):

@@ -18,7 +18,12 @@ from ideabridge.bridge.modules.stdio import Lines, LongLine
 from ideabridge.bridge.secrets import Secrets, clean_record
 from ideabridge.tools.encoding import JSON
 
-ENVIRON = {"TOKEN": "sesame-open-now", "EMPTY": "", "PROJECT": "demo-project", "HOME": "/home/somebody"}
+ENVIRON = {
+    "TOKEN": "sesame-open-now",
+    "EMPTY": "",
+    "PROJECT": "demo-project",
+    "HOME": "/home/somebody",
+}
 
 
 def fill(secrets: Secrets | None = None, **keys: Any) -> Launch:
@@ -39,17 +44,26 @@ def test_variables_are_filled_in_everywhere() -> None:
     assert launch.env == {"A": "xsesame-open-nowy"}
     assert launch.cwd == "/base/sub"
     assert fill(command="./x").command == "/base/x"
-    assert fill(url="${NO:-http}://x/${PROJECT}", headers={"A": "Bearer ${TOKEN}"}).url == "http://x/demo-project"
+    assert (
+        fill(url="${NO:-http}://x/${PROJECT}", headers={"A": "Bearer ${TOKEN}"}).url
+        == "http://x/demo-project"
+    )
 
 
 @pytest.mark.parametrize(
     ("keys", "words"),
     [
-        ({"command": "${NO}"}, r"^mcpServers\.m\.command: the variable NO is not set; .* default: \$\{NO:-\.\.\.\}"),
+        (
+            {"command": "${NO}"},
+            r"^mcpServers\.m\.command: the variable NO is not set; .* default: \$\{NO:-\.\.\.\}",
+        ),
         ({"command": "x", "args": ("a", "${NO}")}, r"^mcpServers\.m\.args\.1: "),
         (
             {"command": "x", "args": ("${NO}${NOR}",), "env": {"A": "${NO}", "B": "${NEVER}"}},
-            r"^mcpServers\.m\.args\.0, env\.B: the variables NO, NOR and NEVER are not set; set them before ideabridge",
+            (
+                r"^mcpServers\.m\.args\.0, env\.B: the variables NO, NOR and NEVER are not set; "
+                r"set them before ideabridge"
+            ),
         ),
         ({"command": "${workspaceFolder}/x"}, "use a path relative to the configuration file"),
         (
@@ -70,8 +84,17 @@ def test_what_cannot_be_filled_in_is_told_with_its_place(keys: dict[str, Any], w
 
 def test_expansion_tells_secrets() -> None:
     secrets = Secrets()
-    fill(secrets, command="x", args=("${TOKEN}", "${PROJECT}"), env={"LIB": "${HOME}/lib", "PW": "hunter2-hunter2"})
-    fill(secrets, url="https://me:open%20sesame@x/?api_key=k-12345678", headers={"X-Key": "Bearer abc.def.ghi"})
+    fill(
+        secrets,
+        command="x",
+        args=("${TOKEN}", "${PROJECT}"),
+        env={"LIB": "${HOME}/lib", "PW": "hunter2-hunter2"},
+    )
+    fill(
+        secrets,
+        url="https://me:open%20sesame@x/?api_key=k-12345678",
+        headers={"X-Key": "Bearer abc.def.ghi"},
+    )
     assert secrets.mask("sesame-open-now demo-project /home/somebody/lib hunter2-hunter2") == (
         "[secret:TOKEN] demo-project /home/somebody/lib [secret:PW]"
     )
@@ -82,7 +105,13 @@ def test_expansion_tells_secrets() -> None:
 
 def test_longer_secrets_win_and_short_or_harmless_values_stay() -> None:
     secrets = Secrets()
-    for name, value in {"A": "secret", "B": "secret-and-more", "C": "abc", "D": "production", "E": "1234567"}.items():
+    for name, value in {
+        "A": "secret",
+        "B": "secret-and-more",
+        "C": "abc",
+        "D": "production",
+        "E": "1234567",
+    }.items():
         secrets.add_env(name, value)
     secrets.add_env("API_KEY", "7654321")
     assert secrets.mask("secret-and-more secrets abc production 1234567 7654321") == (
@@ -121,7 +150,8 @@ def test_results_lose_certain_secrets_only() -> None:
 
 
 def test_logs_lose_secrets_in_messages_and_tracebacks() -> None:
-    # A value of its own: records lose what other configurations of the process hold, too, under their names.
+    # A value of its own: records lose what other configurations of the process hold, too,
+    # under their names.
     secrets = Secrets()
     secrets.add_header("Authorization", "Bearer sesame-of-this-log")
     stream = io.StringIO()
@@ -146,7 +176,9 @@ def test_lines_are_those_of_the_stream_however_it_is_cut(chunks: list[bytes], li
     expected = b"".join(chunks).split(b"\n")
     last = expected.pop()
     assert (rest is not None) == bool(last)
-    for got, want in zip([*found, *([rest] if rest is not None else [])], [*expected, last], strict=False):
+    for got, want in zip(
+        [*found, *([rest] if rest is not None else [])], [*expected, last], strict=False
+    ):
         if len(want) > limit:
             assert got == LongLine(want[:512], want[-512:], len(want))
         else:
@@ -154,7 +186,9 @@ def test_lines_are_those_of_the_stream_however_it_is_cut(chunks: list[bytes], li
     assert len(found) == len(expected)
 
 
-@pytest.mark.parametrize("value", ['-----BEGIN KEY-----\nab"cd\\ef\n-----END', 'pässword"12', "passwörd-twelve"])
+@pytest.mark.parametrize(
+    "value", ['-----BEGIN KEY-----\nab"cd\\ef\n-----END', 'pässword"12', "passwörd-twelve"]
+)
 @pytest.mark.parametrize("ascii_only", [True, False])
 def test_a_secret_inside_json_text_inside_a_result_is_found(value: str, ascii_only: bool) -> None:
     secrets = Secrets()
@@ -173,4 +207,7 @@ def test_ordinary_words_are_no_secrets_whatever_they_are_called() -> None:
     secrets.add_header("X-Environment", "production")
     secrets.add_url("DATABASE", "https://default@db.example")
     assert secrets.places({"task": "the default is enabled in production"}) == []
-    assert secrets.mask("the default is enabled in production") == "the default is enabled in production"
+    assert (
+        secrets.mask("the default is enabled in production")
+        == "the default is enabled in production"
+    )

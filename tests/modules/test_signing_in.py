@@ -1,4 +1,6 @@
-"""Signing in to a module: over sockets, with an authorization server that issues, renews and withdraws tokens."""
+"""Signing in to a module: over sockets, with an authorization server that issues, renews and
+withdraws tokens.
+"""
 
 import json
 import stat
@@ -12,14 +14,25 @@ import anyio
 import httpx2
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
 from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 from pydantic import AnyUrl
 
 from ideabridge.bridge.modules.authorization import LONGEST_SCOPE, MOST_SCOPES, Authorization
 from ideabridge.bridge.modules.errors import ModuleSignInError
 from ideabridge.bridge.modules.modules import Modules
-from ideabridge.bridge.modules.sign_ins import MOST_BYTES, SignInError, SignInFile, forget, signed_in_users
+from ideabridge.bridge.modules.sign_ins import (
+    MOST_BYTES,
+    SignInError,
+    SignInFile,
+    forget,
+    signed_in_users,
+)
 from ideabridge.bridge.secrets import Secrets
 from ideabridge.bridge.trust import MAX_FILE_BYTES
 from tests import keyrings
@@ -142,7 +155,9 @@ async def test_an_authorization_server_that_is_down_costs_no_sign_in(status: int
         async with opened(server) as modules:
             server.revoke()
             server.provider.down = status
-            with pytest.raises(ModuleSignInError, match=f"answers HTTP {status}; its sign-in is kept") as caught:
+            with pytest.raises(
+                ModuleSignInError, match=f"answers HTTP {status}; its sign-in is kept"
+            ) as caught:
                 await modules["tickets"].call("read", {})
             assert LOGIN not in str(caught.value)
             server.provider.down = None
@@ -165,7 +180,10 @@ async def test_without_a_person_the_next_sign_in_asks_for_more() -> None:
         async with opened(server) as modules:
             with pytest.raises(ModuleSignInError) as caught:
                 await modules["tickets"].call("write", {})
-            assert str(caught.value) == f"module 'tickets' needs you to sign in for more (write): {LOGIN}"
+            assert (
+                str(caught.value)
+                == f"module 'tickets' needs you to sign in for more (write): {LOGIN}"
+            )
             assert await modules["tickets"].call("read", {}) == "read"
             await sign_in(server)
             assert set(server.provider.asked[-1]) == {"read", "write"}
@@ -173,7 +191,9 @@ async def test_without_a_person_the_next_sign_in_asks_for_more() -> None:
 
 
 async def test_scopes_that_a_module_demands_are_bounded() -> None:
-    """Each refusal demands others: they would grow the file until nobody could read it, or sign out."""
+    """Each refusal demands others: they would grow the file until nobody could read
+    it, or sign out.
+    """
     async with authorized() as server:
         await sign_in(server)
         async with opened(server) as modules:
@@ -184,12 +204,15 @@ async def test_scopes_that_a_module_demands_are_bounded() -> None:
                     await modules["tickets"].call("write", {})
                 refusals.append(str(caught.value))
             assert "needs you to sign in for more" in refusals[0]
-            assert refusals[-1] == f"module 'tickets' demands 110 scopes by now; at most {MOST_SCOPES} are asked for"
+            assert refusals[-1] == (
+                f"module 'tickets' demands 110 scopes by now; at most {MOST_SCOPES} are asked for"
+            )
             server.demanded = "s" * 5000
             with pytest.raises(ModuleSignInError) as caught:
                 await modules["tickets"].call("write", {})
             assert str(caught.value) == (
-                f"module 'tickets' demands a scope of 5,000 characters; at most {LONGEST_SCOPE} are asked for"
+                "module 'tickets' demands a scope of 5,000 characters; at most "
+                f"{LONGEST_SCOPE} are asked for"
             )
             # What needs no other scope still works.
             assert await modules["tickets"].call("read", {}) == "read"
@@ -238,7 +261,9 @@ async def test_a_file_that_is_too_large_can_be_signed_out_of_and_keeps_nobody_si
         ({"code": ""}, "No authorization code"),
     ],
 )
-async def test_an_answer_that_is_not_of_this_sign_in_is_refused(changed: dict[str, str], words: str) -> None:
+async def test_an_answer_that_is_not_of_this_sign_in_is_refused(
+    changed: dict[str, str], words: str
+) -> None:
     async with authorized() as server:
         person = Browser(**changed)
         async with opened(server, person) as modules:
@@ -267,7 +292,10 @@ async def test_a_configured_issuer_is_the_only_one_that_is_used() -> None:
         person = Browser()
         async with opened(server, person, auth={"issuer": "https://login.example"}) as modules:
             error = modules["tickets"].status().error or ""
-        assert f"the module names {server.base}/, and mcpServers.tickets.auth.issuer is https://login.example" in error
+        assert (
+            f"the module names {server.base}/, and mcpServers.tickets.auth.issuer "
+            "is https://login.example"
+        ) in error
         assert person.opened == []
         assert server.provider.clients == {}
         await sign_in(server)
@@ -283,7 +311,11 @@ async def test_a_configured_issuer_is_the_only_one_that_is_used() -> None:
 async def test_of_several_authorization_servers_the_configured_one_is_used() -> None:
     async with authorized() as server:
         servers = ["https://login.example", f"{server.base}/"]
-        server.metadata = {"authorization_servers": servers, "resource": server.url, "scopes_supported": ["read"]}
+        server.metadata = {
+            "authorization_servers": servers,
+            "resource": server.url,
+            "scopes_supported": ["read"],
+        }
         await sign_in(server, auth={"issuer": server.base})
         async with opened(server, auth={"issuer": server.base}) as modules:
             assert await modules["tickets"].call("read", {}) == "read"
@@ -302,10 +334,15 @@ async def test_one_persons_sign_in_is_not_for_others_unless_it_is_shared() -> No
     async with authorized() as server:
         await sign_in(server)
         async with opened(server) as modules:
-            with pytest.raises(ModuleSignInError, match=r"needs alice to sign in: .* tickets --user alice$"):
+            with pytest.raises(
+                ModuleSignInError, match=r"needs alice to sign in: .* tickets --user alice$"
+            ):
                 async with modules.using("tickets", "alice") as module:
                     await module.call("read", {})
-        async with opened(server, auth={"shared": True}) as modules, modules.using("tickets", "alice") as module:
+        async with (
+            opened(server, auth={"shared": True}) as modules,
+            modules.using("tickets", "alice") as module,
+        ):
             assert module is modules["tickets"]
             assert await module.call("read", {}) == "read"
 
@@ -348,10 +385,14 @@ async def test_a_keyring_without_a_backend_is_none(monkeypatch: pytest.MonkeyPat
         sign_in_there = sign_ins.read()
         assert sign_in_there is not None
         keyrings.without_backend(monkeypatch)
-        with pytest.raises(SignInError, match="there is none any more: the package keyring has no backend on this sys"):
+        with pytest.raises(
+            SignInError,
+            match="there is none any more: the package keyring has no backend on this sys",
+        ):
             sign_ins.read()
         assert sign_ins.write(sign_in_there) == (
-            f"{sign_ins.path}, which only you can read (the package keyring has no backend on this system)"
+            f"{sign_ins.path}, which only you can read (the package keyring has "
+            "no backend on this system)"
         )
         assert sign_ins.read() == sign_in_there
         monkeypatch.setitem(sys.modules, "keyring", keyring)
@@ -407,7 +448,9 @@ async def test_a_module_that_asks_for_a_sign_in_only_in_calls() -> None:
             assert modules["tickets"].status().error is None
             with pytest.raises(ModuleSignInError, match=LOGIN):
                 await modules["tickets"].call("read", {})
-            async with Modules(configure({"tickets": {"url": server.url}}), person=Browser(), at_once=True) as others:
+            async with Modules(
+                configure({"tickets": {"url": server.url}}), person=Browser(), at_once=True
+            ) as others:
                 await others.settled(10)
                 authorization = others["tickets"].authorization
                 assert authorization is not None
@@ -416,7 +459,9 @@ async def test_a_module_that_asks_for_a_sign_in_only_in_calls() -> None:
 
 
 @pytest.mark.parametrize("kind", ["header", "body", "key"])
-async def test_a_client_with_credentials_needs_no_person(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_with_credentials_needs_no_person(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with authorized() as server:
         auth: dict[str, Any] = {
             "grant": "client_credentials",
@@ -448,12 +493,18 @@ async def test_a_client_with_credentials_needs_no_person(kind: str, monkeypatch:
         monkeypatch.setenv("SECRET", "wrong" if kind != "key" else "no key")
         async with opened(server, auth=auth) as modules:
             error = modules["tickets"].status().error or ""
-            words = "auth.private_key is not a key in PEM for ES256" if kind == "key" else "Token exchange failed (401)"
+            words = (
+                "auth.private_key is not a key in PEM for ES256"
+                if kind == "key"
+                else "Token exchange failed (401)"
+            )
             assert error.startswith("module 'tickets' cannot be signed in to: ")
             assert words in error
 
 
-async def test_a_registered_client_is_used_as_it_is_configured(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_registered_client_is_used_as_it_is_configured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("SECRET", "the-secret-of-reports")
     auth = {"client_id": "reports", "client_secret": "${SECRET}"}
     async with authorized() as server:
@@ -480,7 +531,10 @@ async def test_a_registered_client_is_used_as_it_is_configured(monkeypatch: pyte
 
 async def test_metadata_that_leads_away_is_not_followed() -> None:
     async with authorized() as server:
-        server.metadata = {"authorization_servers": ["http://login.example"], "resource": server.url}
+        server.metadata = {
+            "authorization_servers": ["http://login.example"],
+            "resource": server.url,
+        }
         async with opened(server, Browser()) as modules:
             error = modules["tickets"].status().error or ""
         assert "the module sends us to http://login.example/" in error
@@ -489,14 +543,20 @@ async def test_metadata_that_leads_away_is_not_followed() -> None:
 
 async def test_an_endless_answer_of_an_authorization_server_is_cut() -> None:
     async with authorized() as server:
-        server.metadata = {"authorization_servers": [server.base], "resource": server.url, "x": "x" * 2_000_000}
+        server.metadata = {
+            "authorization_servers": [server.base],
+            "resource": server.url,
+            "x": "x" * 2_000_000,
+        }
         person = Browser()
         async with opened(server, person) as modules:
             assert "has more than 1,048,576 bytes" in (modules["tickets"].status().error or "")
         assert person.opened == []
 
 
-async def test_a_person_is_asked_once_by_a_module_that_refuses_every_token(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_person_is_asked_once_by_a_module_that_refuses_every_token(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async with authorized() as server:
         server.provider.refuses = True
         person = Browser()
@@ -505,7 +565,11 @@ async def test_a_person_is_asked_once_by_a_module_that_refuses_every_token(monke
             assert words in (modules["tickets"].status().error or "")
         assert len(person.opened) == 1
         monkeypatch.setenv("SECRET", "the-secret-of-reports")
-        client = {"grant": "client_credentials", "client_id": "reports", "client_secret": "${SECRET}"}
+        client = {
+            "grant": "client_credentials",
+            "client_id": "reports",
+            "client_secret": "${SECRET}",
+        }
         async with opened(server, auth={**client, "issuer": server.base}) as modules:
             assert words in (modules["tickets"].status().error or "")
 
@@ -514,7 +578,10 @@ async def test_a_person_is_asked_once_by_a_module_that_refuses_every_token(monke
     ("missing", "words"),
     [
         (("/register",), "write the id of a registered client into mcpServers.tickets.auth"),
-        (("/register", "/.well-known"), "it names no authorization server. If it wants a token, write it into"),
+        (
+            ("/register", "/.well-known"),
+            "it names no authorization server. If it wants a token, write it into",
+        ),
     ],
 )
 async def test_what_is_missing_for_a_sign_in_is_told(missing: tuple[str, ...], words: str) -> None:
@@ -543,7 +610,10 @@ async def test_a_hostile_challenge_is_an_error_of_its_module(address: str, words
     async with authorized() as server:
         server.challenge = f'Bearer resource_metadata="{address}", scope="a \\" b"'
         async with opened(server) as modules:
-            assert modules["tickets"].status().error == f"module 'tickets' needs you to sign in: {LOGIN}"
+            assert (
+                modules["tickets"].status().error
+                == f"module 'tickets' needs you to sign in: {LOGIN}"
+            )
         person = Browser()
         async with opened(server, person) as modules:
             error = modules["tickets"].status().error or ""
@@ -555,7 +625,10 @@ async def test_a_hostile_challenge_is_an_error_of_its_module(address: str, words
 async def test_the_older_transport_has_the_same_sign_in() -> None:
     async with authorized(sse=True) as server:
         async with opened(server, type="sse") as modules:
-            assert modules["tickets"].status().error == f"module 'tickets' needs you to sign in: {LOGIN}"
+            assert (
+                modules["tickets"].status().error
+                == f"module 'tickets' needs you to sign in: {LOGIN}"
+            )
         await sign_in(server, type="sse")
         async with opened(server, type="sse") as modules:
             assert await modules["tickets"].call("read", {}) == "read"
@@ -563,7 +636,7 @@ async def test_the_older_transport_has_the_same_sign_in() -> None:
             assert await modules["tickets"].call("read", {}) == "read"
 
 
-# -- odd answers -----------------------------------------------------------------------------------------------------
+# -- odd answers -----------------------------------------------------------------------------------
 
 RESOURCE = "/.well-known/oauth-protected-resource"
 SERVER = "/.well-known/oauth-authorization-server"
@@ -583,7 +656,9 @@ async def signed_in(server: Authorized, person: Browser) -> tuple[str | None, li
 
 @pytest.mark.parametrize("iss", [None, "", "/"])
 @pytest.mark.parametrize("slashes", [("", ""), ("", "/"), ("/", ""), ("/", "/")])
-async def test_the_slash_of_a_root_makes_no_other_issuer(slashes: tuple[str, str], iss: str | None) -> None:
+async def test_the_slash_of_a_root_makes_no_other_issuer(
+    slashes: tuple[str, str], iss: str | None
+) -> None:
     async with authorized() as server:
         named, issuer = (f"{server.base}{slash}" for slash in slashes)
         server.changed[RESOURCE] = lambda told: told.update(authorization_servers=[named])
@@ -615,7 +690,9 @@ async def test_the_slash_of_a_root_makes_no_other_issuer(slashes: tuple[str, str
 )
 async def test_a_path_makes_another_issuer(named: str, issuer: str, iss: str | None) -> None:
     async with authorized() as server:
-        server.changed[RESOURCE] = lambda told: told.update(authorization_servers=[f"{server.base}{named}"])
+        server.changed[RESOURCE] = lambda told: told.update(
+            authorization_servers=[f"{server.base}{named}"]
+        )
 
         def metadata(told: dict[str, Any]) -> None:
             told["issuer"] = f"{server.base}{issuer}"
@@ -636,9 +713,13 @@ async def test_a_signed_assertion_names_the_issuer_as_its_server_writes_it(
     async with authorized() as server:
         key = ec.generate_private_key(ec.SECP256R1())
         pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
-        server.public_key = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+        server.public_key = (
+            key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+        )
         monkeypatch.setenv("SECRET", pem)
-        server.changed[RESOURCE] = lambda told: told.update(authorization_servers=[f"{server.base}{slash}"])
+        server.changed[RESOURCE] = lambda told: told.update(
+            authorization_servers=[f"{server.base}{slash}"]
+        )
         auth: dict[str, Any] = {
             "grant": "client_credentials",
             "client_id": "reports",
@@ -654,7 +735,9 @@ async def test_a_signed_assertion_names_the_issuer_as_its_server_writes_it(
 async def test_the_slash_of_a_root_makes_no_other_resource() -> None:
     async with authorized() as server:
         for resource in (server.base, f"{server.base}/", server.url):
-            server.changed[RESOURCE] = lambda told, resource=resource: told.update(resource=resource)
+            server.changed[RESOURCE] = lambda told, resource=resource: told.update(
+                resource=resource
+            )
             error, notes = await signed_in(server, Browser())
             assert (error, notes) == (None, [])
             forget("tickets")
@@ -664,17 +747,53 @@ async def test_the_slash_of_a_root_makes_no_other_resource() -> None:
 
 
 ODD: list[tuple[str, dict[str, Any], str | None]] = [
-    (SERVER, {"scopes_supported": "read write", "strange": {"a": 1}}, "read 'scopes_supported' in the metadata of"),
-    (SERVER, {"scopes_supported": None, "response_types_supported": None}, "left out 'response_types_supported'"),
-    (SERVER, {"grant_types_supported": {"a": 1}}, "left out 'grant_types_supported' in the metadata of"),
+    (
+        SERVER,
+        {"scopes_supported": "read write", "strange": {"a": 1}},
+        "read 'scopes_supported' in the metadata of",
+    ),
+    (
+        SERVER,
+        {"scopes_supported": None, "response_types_supported": None},
+        "left out 'response_types_supported'",
+    ),
+    (
+        SERVER,
+        {"grant_types_supported": {"a": 1}},
+        "left out 'grant_types_supported' in the metadata of",
+    ),
     (SERVER, {"service_documentation": "not an address"}, "left out 'service_documentation'"),
-    (SERVER, {"code_challenge_methods_supported": "S256", "op_tos_uri": ""}, "left out 'op_tos_uri'"),
-    (RESOURCE, {"scopes_supported": "read", "resource_name": 5}, "left out 'resource_name' in its metadata: it is a"),
-    (RESOURCE, {"bearer_methods_supported": None, "jwks_uri": ""}, "left out 'jwks_uri' in its metadata: it is empty"),
-    ("/register", {"contacts": "me", "grant_types": None, "client_secret_expires_at": "never"}, "left out 'client_sec"),
+    (
+        SERVER,
+        {"code_challenge_methods_supported": "S256", "op_tos_uri": ""},
+        "left out 'op_tos_uri'",
+    ),
+    (
+        RESOURCE,
+        {"scopes_supported": "read", "resource_name": 5},
+        "left out 'resource_name' in its metadata: it is a",
+    ),
+    (
+        RESOURCE,
+        {"bearer_methods_supported": None, "jwks_uri": ""},
+        "left out 'jwks_uri' in its metadata: it is empty",
+    ),
+    (
+        "/register",
+        {"contacts": "me", "grant_types": None, "client_secret_expires_at": "never"},
+        "left out 'client_sec",
+    ),
     ("/token", {"token_type": "bearer", "expires_in": "3600"}, None),
-    ("/token", {"token_type": "BEARER", "expires_in": 3600.5}, "read 'expires_in' in the tokens of"),
-    ("/token", {"token_type": None, "scope": ["read"], "id_token": 5}, "read 'scope' in the tokens of"),
+    (
+        "/token",
+        {"token_type": "BEARER", "expires_in": 3600.5},
+        "read 'expires_in' in the tokens of",
+    ),
+    (
+        "/token",
+        {"token_type": None, "scope": ["read"], "id_token": 5},
+        "read 'scope' in the tokens of",
+    ),
     ("/token", {"expires_in": "one hour", "scope": None}, "left out 'expires_in'"),
     ("/token", {"expires_in": None}, None),
 ]
@@ -688,7 +807,9 @@ async def test_odd_answers_that_do_no_harm_work_with_a_note(
         server.changed[path] = lambda told: told.update(members)
         error, notes = await signed_in(server, Browser())
         assert error is None
-        assert [one for one in notes if note is not None and note in one] or (note is None and notes == [])
+        assert [one for one in notes if note is not None and note in one] or (
+            note is None and notes == []
+        )
 
 
 @pytest.mark.parametrize("path", [SERVER, RESOURCE, "/token", "/register"])
@@ -721,7 +842,9 @@ HARMFUL: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("path", "members"), HARMFUL)
-async def test_odd_answers_that_decide_where_a_secret_goes_are_refused(path: str, members: dict[str, Any]) -> None:
+async def test_odd_answers_that_decide_where_a_secret_goes_are_refused(
+    path: str, members: dict[str, Any]
+) -> None:
     async with authorized() as server:
         server.changed[path] = lambda told: told.update(members)
         error, _ = await signed_in(server, Browser())

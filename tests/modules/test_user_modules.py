@@ -1,4 +1,6 @@
-"""Named users of one server: each signs in to a module for themselves, and nobody gets the token of another."""
+"""Named users of one server: each signs in to a module for themselves, and nobody gets the
+token of another.
+"""
 
 import json
 from collections.abc import AsyncGenerator
@@ -10,7 +12,13 @@ import pytest
 from ideabridge.bridge.modules import user_modules
 from ideabridge.bridge.modules.errors import ModuleDownError, ModuleSignInError
 from ideabridge.bridge.modules.modules import Modules
-from ideabridge.bridge.modules.sign_ins import ModuleUser, SignInFile, folder, forget, signed_in_users
+from ideabridge.bridge.modules.sign_ins import (
+    ModuleUser,
+    SignInFile,
+    folder,
+    forget,
+    signed_in_users,
+)
 
 from .authorized import Authorized, Browser, authorized
 from .conftest import configure
@@ -18,7 +26,18 @@ from .conftest import configure
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("own_folder")]
 
 STORE = "the-store"
-ODD = ("../../../etc/passwd", "a/b\\c", "CON", "x" * 5000, "ünï ☃", "a\nb", 'q"uote', "user.json", "", ".")
+ODD = (
+    "../../../etc/passwd",
+    "a/b\\c",
+    "CON",
+    "x" * 5000,
+    "ünï ☃",
+    "a\nb",
+    'q"uote',
+    "user.json",
+    "",
+    ".",
+)
 
 
 @asynccontextmanager
@@ -35,7 +54,9 @@ async def opened(server: Authorized, store: str = STORE) -> AsyncGenerator[Modul
 async def sign_in(server: Authorized, user: str | None, store: str = STORE) -> None:
     server.provider.person = user or "the owner"
     whose = None if user is None else ModuleUser(user, store)
-    async with Modules(configure({"tickets": {"url": server.url}}), person=Browser(), user=whose) as modules:
+    async with Modules(
+        configure({"tickets": {"url": server.url}}), person=Browser(), user=whose
+    ) as modules:
         await modules.settled(10)
         assert modules["tickets"].status().error is None
 
@@ -83,7 +104,8 @@ async def test_a_user_without_a_sign_in_reaches_no_token() -> None:
                 with pytest.raises(ModuleSignInError) as caught:
                     await whoami(modules, "bob")
                 assert str(caught.value) == (
-                    "module 'tickets' needs bob to sign in: ideabridge modules login tickets --user bob"
+                    "module 'tickets' needs bob to sign in: ideabridge modules "
+                    "login tickets --user bob"
                 )
             assert server.told == ["alice"]
             await sign_in(server, "bob")
@@ -129,7 +151,11 @@ async def test_tokens_are_renewed_for_their_user_only() -> None:
             async with anyio.create_task_group() as group:
                 for user in ("alice", "bob", None) * 5:
                     group.start_soon(call, user)
-            assert set(found) == {("alice", "you are alice"), ("bob", "you are bob"), (None, "you are the owner")}
+            assert set(found) == {
+                ("alice", "you are alice"),
+                ("bob", "you are bob"),
+                (None, "you are the owner"),
+            }
             assert server.provider.refreshed == 3
         for user in ("alice", "bob"):
             sign_in_of = file_of(server, user).read()
@@ -149,7 +175,8 @@ async def test_a_refusal_of_one_users_tokens_leads_to_nobody_elses() -> None:
             with pytest.raises(ModuleSignInError) as caught:
                 await whoami(modules, "alice")
             assert str(caught.value) == (
-                "module 'tickets' needs alice to sign in again: ideabridge modules login tickets --user alice"
+                "module 'tickets' needs alice to sign in again: ideabridge modules "
+                "login tickets --user alice"
             )
             assert await whoami(modules, None) == "you are the owner"
             await sign_in(server, "alice")
@@ -190,7 +217,10 @@ async def test_names_of_users_are_no_names_of_files() -> None:
     async with authorized() as server:
         files = {name: file_of(server, name) for name in ODD}
         assert {file.path.parent for file in files.values()} == {folder()}
-        assert len({file.path for file in files.values()} | {SignInFile("tickets", server.url).path}) == len(ODD) + 1
+        assert (
+            len({file.path for file in files.values()} | {SignInFile("tickets", server.url).path})
+            == len(ODD) + 1
+        )
         # A name that contains what separates the parts of a key is no other user of another store.
         one = SignInFile("tickets", server.url, ModuleUser('b", "c', "a"))
         assert one.path != SignInFile("tickets", server.url, ModuleUser("c", 'a", "b')).path
@@ -210,7 +240,9 @@ async def test_resources_are_those_of_the_user() -> None:
         await sign_in(server, "alice")
         async with opened(server) as modules:
             async with modules.using("tickets", "alice") as module:
-                assert [entry["uri"] for entry in await module.offered("resources")] == ["tickets://mine"]
+                assert [entry["uri"] for entry in await module.offered("resources")] == [
+                    "tickets://mine"
+                ]
             with pytest.raises(ModuleSignInError, match="--user bob"):
                 async with modules.using("tickets", "bob") as module:
                     await module.offered("resources")
@@ -222,10 +254,15 @@ async def test_idle_connections_end_and_make_room(monkeypatch: pytest.MonkeyPatc
             await sign_in(server, user)
         monkeypatch.setattr(user_modules, "MOST_CONNECTIONS", 2)
         async with opened(server) as modules:
-            async with modules.using("tickets", "alice") as alices, modules.using("tickets", "bob") as bobs:
+            async with (
+                modules.using("tickets", "alice") as alices,
+                modules.using("tickets", "bob") as bobs,
+            ):
                 assert await alices.call("whoami", {}) == "you are alice"
                 assert await bobs.call("whoami", {}) == "you are bob"
-                with pytest.raises(ModuleDownError, match="2 connections of users to modules are in use"):
+                with pytest.raises(
+                    ModuleDownError, match="2 connections of users to modules are in use"
+                ):
                     await whoami(modules, "carol")
             # The connection of alice was idle for longest.
             assert await whoami(modules, "carol") == "you are carol"

@@ -1,4 +1,6 @@
-"""A module whose variable is not set: every place says which variable it is, and what helps, in the same words."""
+"""A module whose variable is not set: every place says which variable it is, and what helps, in
+the same words.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,11 @@ from tests.trusting import write_own, write_trusted
 HELLO = {
     "id": 1,
     "method": "initialize",
-    "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}},
+    "params": {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "raw", "version": "1"},
+    },
 }
 PLAN = {"calls": [{"_tool": "create_ticket", "_module": "tickets"}]}
 TICKETS = {"command": "cat", "env": {"KEY": "${TICKETS_KEY}", "TOKEN": "${TICKETS_TOKEN}"}}
@@ -29,7 +35,13 @@ SERVE = (str(BIN / "ideabridge"), "serve")
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder, in which neither variable is set."""
-    for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "CLAUDE_CONFIG_DIR", "TICKETS_KEY", "TICKETS_TOKEN"):
+    for name in (
+        "XDG_CONFIG_HOME",
+        "XDG_DATA_HOME",
+        "CLAUDE_CONFIG_DIR",
+        "TICKETS_KEY",
+        "TICKETS_TOKEN",
+    ):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     folder = tmp_path / "project"
@@ -39,9 +51,15 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def over_stdio(*calls: tuple[str, dict[str, Any]]) -> tuple[list[Any], str]:
-    """The results of calls to a server in the current folder, and what it wrote to standard error."""
+    """The results of calls to a server in the current folder, and what it wrote to
+    standard error.
+    """
     with subprocess.Popen(
-        preloaded.python(*SERVE), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        preloaded.python(*SERVE),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as server:
         assert server.stdin is not None
         assert server.stdout is not None
@@ -76,7 +94,13 @@ def everywhere(capsys: pytest.CaptureFixture[str], *words: str) -> None:
         ("run_plan", {"calls": [{"_tool": "create_ticket"}]}),
     )
     (away,) = search["structuredContent"]["unavailable"]
-    said = [away["error"], search["content"][0]["text"], plan["content"][0]["text"], unknown["content"][0]["text"], log]
+    said = [
+        away["error"],
+        search["content"][0]["text"],
+        plan["content"][0]["text"],
+        unknown["content"][0]["text"],
+        log,
+    ]
     assert main(["modules", "list"]) == 1
     said.append(capsys.readouterr().err)
     assert main(["doctor"]) == 1
@@ -84,7 +108,10 @@ def everywhere(capsys: pytest.CaptureFixture[str], *words: str) -> None:
     with listening(preloaded.python(*SERVE, "--http", "127.0.0.1:0", "--ui")) as url:
         base = url.removesuffix("/mcp")
         with httpx.Client(base_url=base, follow_redirects=True) as http:
-            said += [unescape(http.get(path).text) for path in ("/ui/modules", "/ui/modules/tickets", "/ui/admin")]
+            said += [
+                unescape(http.get(path).text)
+                for path in ("/ui/modules", "/ui/modules/tickets", "/ui/admin")
+            ]
     for text in said:
         for part in words:
             assert part in text, text
@@ -98,7 +125,10 @@ def test_variables_of_the_users_file(project: Path, capsys: pytest.CaptureFixtur
     others = {f"a{number}": TICKETS for number in range(4)}
     write_own({"mcpServers": {**others, "tickets": TICKETS}})
     (plan,), _ = over_stdio(("run_plan", PLAN))
-    named = "(mcpServers.tickets.env.KEY, env.TOKEN: the variables TICKETS_KEY and TICKETS_TOKEN are not"
+    named = (
+        "(mcpServers.tickets.env.KEY, env.TOKEN: the variables TICKETS_KEY "
+        "and TICKETS_TOKEN are not"
+    )
     assert f"module 'tickets' is down {named}" in plan["content"][0]["text"]
     write_own({"mcpServers": {"tickets": TICKETS}})
     everywhere(
@@ -117,14 +147,19 @@ def test_variables_of_a_projects_file_must_also_be_allowed(
     command = f"ideabridge trust --env TICKETS_KEY --env TICKETS_TOKEN {project}"
     everywhere(
         capsys,
-        "the variable TICKETS_TOKEN is not set; set it before ideabridge (or your assistant) starts",
+        "the variable TICKETS_TOKEN is not set; set it before ideabridge "
+        "(or your assistant) starts",
         "the variables TICKETS_KEY and TICKETS_TOKEN are not allowed in"
         f" {file}; to allow them from the next start on: {command}",
     )
     monkeypatch.chdir(project.parent)
     assert main(command.split()[1:]) == 0
     monkeypatch.chdir(project)
-    everywhere(capsys, "mcpServers.tickets.env.TOKEN: the variable TICKETS_TOKEN is not set; set it before ideabridge")
+    everywhere(
+        capsys,
+        "mcpServers.tickets.env.TOKEN: the variable TICKETS_TOKEN is not set; "
+        "set it before ideabridge",
+    )
     monkeypatch.setenv("TICKETS_TOKEN", "zq-the-token-itself")
     main(["doctor"])
     assert "TICKETS" not in capsys.readouterr().out

@@ -1,4 +1,6 @@
-"""A server over HTTP for tests, in the loop of the test, that writes every answer byte by byte as the test wants."""
+"""A server over HTTP for tests, in the loop of the test, that writes every answer byte by byte as
+the test wants.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,13 @@ import anyio
 import anyio.abc
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-REASONS = {200: "OK", 202: "Accepted", 204: "No Content", 307: "Temporary Redirect", 308: "Permanent Redirect"}
+REASONS = {
+    200: "OK",
+    202: "Accepted",
+    204: "No Content",
+    307: "Temporary Redirect",
+    308: "Permanent Redirect",
+}
 
 
 class Sink(Protocol):
@@ -46,7 +54,11 @@ class Asked:
         return self.message.get("method", "") if self.body else self.method
 
     async def answer(
-        self, status: int = 200, body: bytes | str = b"", kind: str | None = "application/json", **headers: str
+        self,
+        status: int = 200,
+        body: bytes | str = b"",
+        kind: str | None = "application/json",
+        **headers: str,
     ) -> None:
         body = body.encode() if isinstance(body, str) else body
         lines = [f"HTTP/1.1 {status} {REASONS.get(status, 'Odd')}", f"content-length: {len(body)}"]
@@ -60,19 +72,26 @@ class Asked:
         self.closes = True
         label = f"content-type: {kind}\r\n" if kind is not None else ""
         await self.stream.send(
-            f"HTTP/1.1 {status} {REASONS.get(status, 'Odd')}\r\n{label}connection: close\r\n\r\n".encode()
+            (
+                f"HTTP/1.1 {status} "
+                f"{REASONS.get(status, 'Odd')}\r\n{label}connection: close\r\n\r\n"
+            ).encode()
         )
 
     async def write(self, data: bytes | str) -> None:
         await self.stream.send(data.encode() if isinstance(data, str) else data)
 
     async def result(self, result: dict[str, Any], **headers: str) -> None:
-        await self.answer(200, json.dumps({"jsonrpc": "2.0", "id": self.id, "result": result}), **headers)
+        await self.answer(
+            200, json.dumps({"jsonrpc": "2.0", "id": self.id, "result": result}), **headers
+        )
 
 
 def said(number: Any, text: str) -> str:
     """The answer to a call, as JSON."""
-    return json.dumps({"jsonrpc": "2.0", "id": number, "result": {"content": [{"type": "text", "text": text}]}})
+    return json.dumps(
+        {"jsonrpc": "2.0", "id": number, "result": {"content": [{"type": "text", "text": text}]}}
+    )
 
 
 Answerer = Callable[[Asked], Awaitable[None]]
@@ -83,7 +102,8 @@ class Web:
     """A server of the handshake era with two tools, `look` and `other`, both read-only.
 
     Attributes:
-        on: what answers requests, by JSON-RPC method, tool, or method of HTTP; the rest is answered well.
+        on: what answers requests, by JSON-RPC method, tool, or method of HTTP; the rest
+            is answered well.
         session: the session that it names; None for none.
         asked: the requests, in order.
     """
@@ -124,7 +144,8 @@ class Web:
         elif asked.rpc == "tools/list":
             hints = {"readOnlyHint": True}
             tools = [
-                {"name": name, "inputSchema": {"type": "object"}, "annotations": hints} for name in ("look", "other")
+                {"name": name, "inputSchema": {"type": "object"}, "annotations": hints}
+                for name in ("look", "other")
             ]
             await asked.result({"tools": tools})
         elif asked.rpc == "tools/call":
@@ -138,17 +159,27 @@ class Web:
             read = BufferedByteReceiveStream(stream)
             try:
                 while True:
-                    head = (await read.receive_until(b"\r\n\r\n", 65_536)).decode("latin-1").split("\r\n")
+                    head = (
+                        (await read.receive_until(b"\r\n\r\n", 65_536))
+                        .decode("latin-1")
+                        .split("\r\n")
+                    )
                     method, path, _ = head[0].split(" ")
                     headers = {
-                        name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:])
+                        name.lower(): value.strip()
+                        for name, _, value in (line.partition(":") for line in head[1:])
                     }
                     body = await read.receive_exactly(int(headers.get("content-length", 0)))
                     asked = Asked(stream, method, path, headers, body)
                     await self._answer(asked)
                     if asked.closes:
                         return
-            except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.IncompleteRead):
+            except (
+                anyio.EndOfStream,
+                anyio.BrokenResourceError,
+                anyio.ClosedResourceError,
+                anyio.IncompleteRead,
+            ):
                 return
 
 

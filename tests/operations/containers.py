@@ -1,4 +1,6 @@
-"""Builders of containers that a test can use: Docker or Podman with a working engine, or Buildah as root."""
+"""Builders of containers that a test can use: Docker or Podman with a working engine, or
+Buildah as root.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ BASE = "python:3.13-slim"
 
 def command(*words: str, seconds: float = 60) -> subprocess.CompletedProcess[str]:
     """Run a command, whatever its outcome."""
-    return subprocess.run(words, capture_output=True, text=True, check=False, timeout=seconds, cwd=ROOT)
+    return subprocess.run(
+        words, capture_output=True, text=True, check=False, timeout=seconds, cwd=ROOT
+    )
 
 
 def output(*words: str, seconds: float = 60) -> str:
@@ -34,7 +38,9 @@ def output(*words: str, seconds: float = 60) -> str:
 
 @functools.cache
 def builder() -> tuple[str, str]:
-    """(builder, "") of the first builder that can run a container of the base image; else ("", why not)."""
+    """(builder, "") of the first builder that can run a container of the base image;
+    else ("", why not).
+    """
     faults: list[str] = []
     for name in ("docker", "podman", "buildah"):
         if shutil.which(name) is None:
@@ -78,7 +84,9 @@ class Container:
 def image_settings(builder: str, image: str) -> dict[str, Any]:
     """What an image says about how it runs: `User`, `Entrypoint`, `Cmd` and more."""
     if builder == "buildah":
-        return json.loads(output("buildah", "inspect", "--type", "image", image))["Docker"]["config"]
+        return json.loads(output("buildah", "inspect", "--type", "image", image))["Docker"][
+            "config"
+        ]
     return json.loads(output(builder, "image", "inspect", image))[0]["Config"]
 
 
@@ -99,7 +107,9 @@ def image() -> Generator[str]:
 
 @contextmanager
 def container(tag: str, first: Sequence[str]) -> Generator[tuple[Container, str]]:
-    """A container that serves, on a volume in which a command has run before; gives it, and what that said."""
+    """A container that serves, on a volume in which a command has run before; gives it, and
+    what that said.
+    """
     name, _ = builder()
     port = free_port()
     settings = image_settings(name, tag)
@@ -108,9 +118,12 @@ def container(tag: str, first: Sequence[str]) -> Generator[tuple[Container, str]
         one = Container(name, made, port)
         said = one.run(*settings["Entrypoint"], *first)
         # Its network is that of this machine.
-        words = [one.replace(":8787", f":{port}") for one in settings["Entrypoint"] + settings["Cmd"]]
+        words = [
+            one.replace(":8787", f":{port}") for one in settings["Entrypoint"] + settings["Cmd"]
+        ]
         process = subprocess.Popen(
-            ["buildah", "run", "--isolation", "chroot", made, "--", *words], stderr=subprocess.DEVNULL
+            ["buildah", "run", "--isolation", "chroot", made, "--", *words],
+            stderr=subprocess.DEVNULL,
         )
         try:
             yield one, said

@@ -1,7 +1,8 @@
-"""A module on bare stdin and stdout that notes when its calls begin and end; several calls run at once, if it is let.
+"""A module on bare stdin and stdout that notes when its calls begin and end; several calls run at
+once, if it is let.
 
-overlapping.py LOG GATE: `work` appends `begin PID` to the file LOG, waits for a line from the named pipe GATE, which
-the modules of several processes share, and appends `end PID`.
+overlapping.py LOG GATE: `work` appends `begin PID` to the file LOG, waits for a line from the named
+pipe GATE, which the modules of several processes share, and appends `end PID`.
 """
 
 import json
@@ -33,10 +34,18 @@ for line in sys.stdin:
     match asked.get("method"):
         case "initialize":
             info = {"name": "overlapping", "version": "1"}
-            known: dict[str, Any] = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info}
+            known: dict[str, Any] = {
+                "protocolVersion": "2025-11-25",
+                "capabilities": {"tools": {}},
+                "serverInfo": info,
+            }
             send({"id": asked["id"], "result": known})
         case "tools/list":
-            only = {"name": "work", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}
+            only = {
+                "name": "work",
+                "inputSchema": {"type": "object"},
+                "annotations": {"readOnlyHint": True},
+            }
             send({"id": asked["id"], "result": {"tools": [only]}})
         case "tools/call":
             threading.Thread(target=work, args=(asked["id"],), daemon=True).start()

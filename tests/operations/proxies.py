@@ -1,4 +1,6 @@
-"""The proxies of docs/team.md, as processes of their own with the files in packaging/ and a certificate made here."""
+"""The proxies of docs/team.md, as processes of their own with the files in packaging/ and a
+certificate made here.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,11 @@ def certificate(folder: Path) -> tuple[Path, Path]:
     files = folder / "certificate.pem", folder / "key.pem"
     files[0].write_bytes(made.public_bytes(serialization.Encoding.PEM))
     files[1].write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
     )
     return files
 
@@ -75,17 +81,22 @@ def nginx(folder: Path, port: int, upstream: str) -> list[str]:
         (PACKAGING / "nginx.conf").read_text(encoding="utf-8"),
         ("server 127.0.0.1:8787;", f"server {upstream};"),
         ("    listen 80;\n    listen [::]:80;\n", f"    listen 127.0.0.1:{free_port()};\n"),
-        ("    listen 443 ssl http2;\n    listen [::]:443 ssl http2;\n", f"    listen 127.0.0.1:{port} ssl http2;\n"),
+        (
+            "    listen 443 ssl http2;\n    listen [::]:443 ssl http2;\n",
+            f"    listen 127.0.0.1:{port} ssl http2;\n",
+        ),
         ("/etc/letsencrypt/live/tools.example.com/fullchain.pem", str(pem)),
         ("/etc/letsencrypt/live/tools.example.com/privkey.pem", str(key)),
     )
     (folder / "site.conf").write_text(site, encoding="utf-8")
     places = "".join(
-        f"    {one}_temp_path {folder}/{one};\n" for one in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+        f"    {one}_temp_path {folder}/{one};\n"
+        for one in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     )
     (folder / "nginx.conf").write_text(
         f"daemon off;\nmaster_process off;\npid {folder}/pid;\nerror_log stderr;\nevents {{}}\n"
-        f"http {{\n    access_log off;\n    gzip on;\n    gzip_types *;\n{places}    include {folder}/site.conf;\n}}\n",
+        "http {\n    access_log off;\n    gzip on;\n    "
+        f"gzip_types *;\n{places}    include {folder}/site.conf;\n}}\n",
         encoding="utf-8",
     )
     found = program("nginx")
@@ -120,28 +131,41 @@ def caddy(folder: Path, port: int, upstream: str) -> list[str]:
     )
     file = folder / "Caddyfile"
     # The port of plain HTTP, from which Caddy leads to HTTPS, is for the administrator.
-    file.write_text(f"{{\n\tadmin off\n\tauto_https disable_redirects\n}}\n{site}", encoding="utf-8")
+    file.write_text(
+        f"{{\n\tadmin off\n\tauto_https disable_redirects\n}}\n{site}", encoding="utf-8"
+    )
     found = program("caddy")
     assert found is not None
-    formatted = subprocess.run([found, "fmt", str(PACKAGING / "Caddyfile")], capture_output=True, text=True, check=True)
+    formatted = subprocess.run(
+        [found, "fmt", str(PACKAGING / "Caddyfile")], capture_output=True, text=True, check=True
+    )
     assert formatted.stdout == (PACKAGING / "Caddyfile").read_text(encoding="utf-8")
     return [found, "run", "--config", str(file), "--adapter", "caddyfile"]
 
 
 @contextmanager
 def proxy(kind: str, folder: Path, url: str) -> Generator[tuple[int, ssl.SSLContext]]:
-    """A proxy in front of the server with this URL; gives its port on this machine, and whom a client trusts."""
+    """A proxy in front of the server with this URL; gives its port on this machine, and whom
+    a client trusts.
+    """
     folder.mkdir()
     port = free_port()
     upstream = url.removeprefix("http://").partition("/")[0]
     command = {"nginx": nginx, "caddy": caddy}[kind](folder, port, upstream)
-    environment = {**os.environ, "HOME": str(folder), "XDG_DATA_HOME": str(folder), "XDG_CONFIG_HOME": str(folder)}
+    environment = {
+        **os.environ,
+        "HOME": str(folder),
+        "XDG_DATA_HOME": str(folder),
+        "XDG_CONFIG_HOME": str(folder),
+    }
     with waiting_for(command, port, folder / "log", environment):
         yield port, ssl.create_default_context(cafile=str(folder / "certificate.pem"))
 
 
 @contextmanager
-def waiting_for(command: list[str], port: int, log: Path, environment: dict[str, str]) -> Generator[None]:
+def waiting_for(
+    command: list[str], port: int, log: Path, environment: dict[str, str]
+) -> Generator[None]:
     """A process that listens on a port of this machine, and prints into a file."""
     with log.open("wb") as printed:
         process = subprocess.Popen(command, stdout=printed, stderr=printed, env=environment)

@@ -1,4 +1,6 @@
-"""Two servers and a worker on one store in PostgreSQL, behind a balancer: to clients they are one server."""
+"""Two servers and a worker on one store in PostgreSQL, behind a balancer: to clients they
+are one server.
+"""
 
 from __future__ import annotations
 
@@ -49,21 +51,35 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Generator[list[str]]:
     address = postgres.server().address()
     modules = {"old": preloaded.module(ASKS, "--legacy"), "new": preloaded.module(ASKS)}
     path = configured(
-        tmp_path_factory.mktemp("cluster"), store=address, tools=[str(TOOLS)], mcpServers=modules, expose=["modules"]
+        tmp_path_factory.mktemp("cluster"),
+        store=address,
+        tools=[str(TOOLS)],
+        mcpServers=modules,
+        expose=["modules"],
     )
     with ExitStack() as stack:
         stack.enter_context(working(path))
         yield [
-            stack.enter_context(listening(served(path, "--http", "127.0.0.1:0", "--workers"))).removesuffix("/mcp")
+            stack.enter_context(
+                listening(served(path, "--http", "127.0.0.1:0", "--workers"))
+            ).removesuffix("/mcp")
             for _ in range(2)
         ]
 
 
 @asynccontextmanager
-async def behind(servers: list[str], mode: str, **keys: Any) -> AsyncGenerator[tuple[Client, Balancer]]:
-    """A client whose requests go to the next server each time; in 2025-11-25 to the server of its session."""
-    async with balancing(servers) as (balancer, url), Client(url, mode=mode, read_timeout_seconds=30, **keys) as client:
-        # A client that knows the tools asks for nothing else between two calls, so that these go to different servers.
+async def behind(
+    servers: list[str], mode: str, **keys: Any
+) -> AsyncGenerator[tuple[Client, Balancer]]:
+    """A client whose requests go to the next server each time; in 2025-11-25 to the server
+    of its session.
+    """
+    async with (
+        balancing(servers) as (balancer, url),
+        Client(url, mode=mode, read_timeout_seconds=30, **keys) as client,
+    ):
+        # A client that knows the tools asks for nothing else between two calls, so that these go to
+        # different servers.
         await all_tools(client)
         yield client, balancer
 
@@ -79,29 +95,45 @@ def era(request: pytest.FixtureRequest) -> str:
 
 
 def note(folder: Path, name: str = "note") -> dict[str, Any]:
-    return {"_tool": "write_note", "path": str(folder / name), "text": "hello", "_outputPath": "length"}
+    return {
+        "_tool": "write_note",
+        "path": str(folder / name),
+        "text": "hello",
+        "_outputPath": "length",
+    }
 
 
 async def test_turns_are_taken_at_the_server_whose_turn_it_is(servers: list[str], era: str) -> None:
     async with behind(servers, era) as (client, balancer):
         run = (await call(client, "solve", task="add", output_schema={"type": "integer"}))["run"]
         for turn in range(4):
-            solution: dict[str, Any] = {"calls": [{"_tool": "add", "a": turn, "b": 1}], "output": None}
+            solution: dict[str, Any] = {
+                "calls": [{"_tool": "add", "a": turn, "b": 1}],
+                "output": None,
+            }
             answer = await call(client, "solve", run=run, turn=turn, solution=solution)
             assert (answer["status"], answer["turn"]) == ("needs_solution", turn + 1)
-        answer = await call(client, "solve", run=run, turn=4, solution={"calls": [], "output": "†results.2"})
+        answer = await call(
+            client, "solve", run=run, turn=4, solution={"calls": [], "output": "†results.2"}
+        )
         assert (answer["status"], answer["output"]) == ("done", 3)
         if era == "auto":
             places = [servers.index(one) for one in servers_of(balancer, "solve")]
             assert places in ([0, 1, 0, 1, 0, 1], [1, 0, 1, 0, 1, 0])
 
 
-async def test_approvals_are_decided_at_another_server(servers: list[str], era: str, tmp_path: Path) -> None:
+async def test_approvals_are_decided_at_another_server(
+    servers: list[str], era: str, tmp_path: Path
+) -> None:
     async with behind(servers, era) as (client, balancer):
-        waiting = await call(client, "run_plan", calls=[note(tmp_path)], output="†state.length", wait_s=20)
+        waiting = await call(
+            client, "run_plan", calls=[note(tmp_path)], output="†state.length", wait_s=20
+        )
         assert waiting["status"] == "needs_approval"
         one = {"approval": waiting["approvals"][0]["approval"], "decision": "approve"}
-        answer = await call(client, "decide_approval", run=waiting["run"], decisions=[one], wait_s=20)
+        answer = await call(
+            client, "decide_approval", run=waiting["run"], decisions=[one], wait_s=20
+        )
         assert (answer["status"], answer["output"]) == ("done", 5)
         if era == "auto":
             assert servers_of(balancer, "run_plan") != servers_of(balancer, "decide_approval")
@@ -117,7 +149,9 @@ async def test_the_sealed_state_of_one_server_is_read_by_the_other(
         return types.ElicitResult(action="accept", content={"decision": "approve"})
 
     async with behind(servers, era, elicitation_callback=person) as (client, balancer):
-        answer = await call(client, "run_plan", calls=[note(tmp_path)], output="†state.length", wait_s=20)
+        answer = await call(
+            client, "run_plan", calls=[note(tmp_path)], output="†state.length", wait_s=20
+        )
         assert (answer["status"], answer["output"]) == ("done", 5)
         assert len(forms) == 1
         if era == "auto":
@@ -125,21 +159,36 @@ async def test_the_sealed_state_of_one_server_is_read_by_the_other(
             assert sorted(servers_of(balancer, "run_plan")) == sorted(servers)
 
 
-async def test_a_request_to_the_clients_model_is_answered_at_the_other_server(servers: list[str], era: str) -> None:
+async def test_a_request_to_the_clients_model_is_answered_at_the_other_server(
+    servers: list[str], era: str
+) -> None:
     script: list[dict[str, Any]] = [
         {"calls": [{"_tool": "add", "a": 40, "b": 1, "_outputPath": "sum"}], "output": None},
-        {"calls": [{"_tool": "add", "a": "†state.sum", "b": 1, "_outputPath": "sum"}], "output": None},
+        {
+            "calls": [{"_tool": "add", "a": "†state.sum", "b": 1, "_outputPath": "sum"}],
+            "output": None,
+        },
         {"calls": [], "output": "†state.sum"},
     ]
     solutions = iter(script)
 
-    async def model(_context: Any, _params: types.CreateMessageRequestParams) -> types.CreateMessageResult:
+    async def model(
+        _context: Any, _params: types.CreateMessageRequestParams
+    ) -> types.CreateMessageResult:
         content = types.TextContent(text=json.dumps(next(solutions), ensure_ascii=False))
-        return types.CreateMessageResult(role="assistant", content=content, model="scripted", stop_reason="endTurn")
+        return types.CreateMessageResult(
+            role="assistant", content=content, model="scripted", stop_reason="endTurn"
+        )
 
     async with behind(servers, era, sampling_callback=model) as (client, balancer):
-        answer = await call(client, "solve", task="add", output_schema={"type": "integer"}, wait_s=20)
-        assert (answer["status"], answer["output"], answer["mind"]["name"]) == ("done", 42, "sampling")
+        answer = await call(
+            client, "solve", task="add", output_schema={"type": "integer"}, wait_s=20
+        )
+        assert (answer["status"], answer["output"], answer["mind"]["name"]) == (
+            "done",
+            42,
+            "sampling",
+        )
         if era == "auto":
             assert set(servers_of(balancer, "solve")) == set(servers)
 
@@ -164,7 +213,9 @@ async def test_both_servers_tell_the_progress_of_a_run_at_a_worker(
                     begun[place].set()
 
                 arguments = {"run": run, "wait_s": 20}
-                async with Client(f"{servers[place]}/mcp", mode=era, read_timeout_seconds=30) as own:
+                async with Client(
+                    f"{servers[place]}/mcp", mode=era, read_timeout_seconds=30
+                ) as own:
                     result = await own.call_tool("check_run", arguments, progress_callback=noted)
                 assert structured(result)["output"] == {"words": 1}
 
@@ -181,7 +232,9 @@ async def test_both_servers_tell_the_progress_of_a_run_at_a_worker(
         assert any("count_words done (2 of 2)" in one for one in told_by_one)
 
 
-async def test_what_is_published_through_one_server_is_announced_by_both(servers: list[str]) -> None:
+async def test_what_is_published_through_one_server_is_announced_by_both(
+    servers: list[str],
+) -> None:
     heard = [(mode, place, Heard()) for mode in ERAS for place in range(2)]
     async with balancing(servers) as (balancer, url), anyio.create_task_group() as group:
         names: list[str] = []
@@ -191,7 +244,9 @@ async def test_what_is_published_through_one_server_is_announced_by_both(servers
             # Clients of both servers, whichever way the balancer sends them.
             keys: dict[str, Any] = {"message_handler": one} if mode == "legacy" else {}
             async with (
-                Client(f"{servers[place]}/mcp", mode=mode, read_timeout_seconds=30, **keys) as client,
+                Client(
+                    f"{servers[place]}/mcp", mode=mode, read_timeout_seconds=30, **keys
+                ) as client,
                 told(client, mode, one) as changed,
             ):
                 names.append(changed)
@@ -246,7 +301,9 @@ async def test_a_question_of_a_module_within_a_direct_call_is_answered_through_a
 def test_servers_and_workers_start_while_another_process_changes_the_store(tmp_path: Path) -> None:
     module = preloaded.module(ASKS)
     address = postgres.server().address()
-    path = configured(tmp_path, store=address, tools=[str(TOOLS)], mcpServers={"asks": module}, expose=["modules"])
+    path = configured(
+        tmp_path, store=address, tools=[str(TOOLS)], mcpServers={"asks": module}, expose=["modules"]
+    )
     with ExitStack() as stack:
         # Then what the servers share is there.
         stack.enter_context(listening(served(path, "--http", "127.0.0.1:0", "--workers")))
@@ -256,20 +313,32 @@ def test_servers_and_workers_start_while_another_process_changes_the_store(tmp_p
         stack.enter_context(working(path))
 
 
-async def test_a_question_whose_server_has_ended_is_answered_with_what_is_known(tmp_path: Path) -> None:
+async def test_a_question_whose_server_has_ended_is_answered_with_what_is_known(
+    tmp_path: Path,
+) -> None:
     module = preloaded.module(ASKS, "--legacy")
     path = configured(
-        tmp_path, store=postgres.server().address(), tools=[str(TOOLS)], mcpServers={"old": module}, expose=["modules"]
+        tmp_path,
+        store=postgres.server().address(),
+        tools=[str(TOOLS)],
+        mcpServers={"old": module},
+        expose=["modules"],
     )
     with ExitStack() as stack:
-        one, other = (stack.enter_context(listening(served(path, "--http", "127.0.0.1:0"))) for _ in range(2))
+        one, other = (
+            stack.enter_context(listening(served(path, "--http", "127.0.0.1:0"))) for _ in range(2)
+        )
 
         async def declared(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
             raise AssertionError(params)
 
         async with Client(one, read_timeout_seconds=30, elicitation_callback=declared) as client:
-            process = (await call(client, "run_plan", calls=[{"_tool": "process"}], output="†results.0"))["output"]
-            asking = await client.session.call_tool("book", {"who": "ann"}, allow_input_required=True)
+            process = (
+                await call(client, "run_plan", calls=[{"_tool": "process"}], output="†results.0")
+            )["output"]
+            asking = await client.session.call_tool(
+                "book", {"who": "ann"}, allow_input_required=True
+            )
             assert isinstance(asking, types.InputRequiredResult)
         os.kill(int(process), signal.SIGKILL)
         given: types.InputResponses = {

@@ -75,7 +75,12 @@ def test_the_demo_of_a_cluster_shows_what_it_claims_and_leaves_nothing(
 def test_a_demo_that_is_ended_early_ends_its_processes(tmp_path: Path) -> None:
     before = set(processes())
     with subprocess.Popen(
-        DEMO, cwd=ROOT, env=_environment(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        DEMO,
+        cwd=ROOT,
+        env=_environment(tmp_path),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as process:
         assert process.stdout is not None
         # Nothing has been killed by the demo itself yet.

@@ -64,11 +64,17 @@ async def test_probes_need_no_token_and_no_name_and_tell_nothing(tmp_path: Path)
 async def test_a_server_is_ready_once_its_modules_were_tried(tmp_path: Path) -> None:
     pipe = tmp_path / "hold"
     os.mkfifo(pipe)
-    modules = {"slow": plain(tmp_path, "slow", "look", hold=pipe), "missing": {"command": "no-such-program-anywhere"}}
+    modules = {
+        "slow": plain(tmp_path, "slow", "look", hold=pipe),
+        "missing": {"command": "no-such-program-anywhere"},
+    }
     with http_process(configured(tmp_path, mcpServers=modules)) as url:
         held = await reach(url, "/readyz")
         assert held.status_code == 503
-        assert held.json() == {"status": "not ready", "reasons": ["modules are connecting for the first time"]}
+        assert held.json() == {
+            "status": "not ready",
+            "reasons": ["modules are connecting for the first time"],
+        }
         assert (await reach(url, "/healthz")).status_code == 200
         # It is opened once the module waits at it.
         await anyio.to_thread.run_sync(pipe.write_text, "go on\n")
@@ -77,11 +83,18 @@ async def test_a_server_is_ready_once_its_modules_were_tried(tmp_path: Path) -> 
 
 
 @pytest.mark.skipif(bool(REASON), reason=REASON)
-async def test_a_server_whose_store_takes_no_writes_is_not_ready_until_it_does(tmp_path: Path) -> None:
+async def test_a_server_whose_store_takes_no_writes_is_not_ready_until_it_does(
+    tmp_path: Path,
+) -> None:
     disk = Disk(tmp_path / "disk")
     configuration = configured(tmp_path)
-    command = preloaded.python(SCRIPT, str(disk.folder), "serve", "--http", "0", "--config", str(configuration))
-    plan: dict[str, Any] = {"name": "run_plan", "arguments": {"calls": [{"_tool": "add", "a": 1, "b": 2}]}}
+    command = preloaded.python(
+        SCRIPT, str(disk.folder), "serve", "--http", "0", "--config", str(configuration)
+    )
+    plan: dict[str, Any] = {
+        "name": "run_plan",
+        "arguments": {"calls": [{"_tool": "add", "a": 1, "b": 2}]},
+    }
     with listening(command) as url:
 
         async def run() -> None:

@@ -1,4 +1,6 @@
-"""`/metrics`: what Prometheus reads, that no label holds anything of users, and that the series are bounded."""
+"""`/metrics`: what Prometheus reads, that no label holds anything of users, and that the
+series are bounded.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,16 @@ from ideabridge.server.serve import Ready, serve_http
 from ideabridge.tools.decorator import tool
 from ideabridge.tools.toolbox import Toolbox
 from tests.asking import ASKS
-from tests.server.serving import ERAS, call, configured, http_process, listening, plain, refused, served
+from tests.server.serving import (
+    ERAS,
+    call,
+    configured,
+    http_process,
+    listening,
+    plain,
+    refused,
+    served,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -83,7 +94,9 @@ async def serving(configuration: Path, toolbox: Toolbox) -> AsyncGenerator[str]:
             urls.append(ready.url)
             task_status.started()
 
-        await serve_http(load_configuration(configuration), port=0, toolbox=toolbox, ready=ready, metrics=True)
+        await serve_http(
+            load_configuration(configuration), port=0, toolbox=toolbox, ready=ready, metrics=True
+        )
 
     async with anyio.create_task_group() as group:
         await group.start(serve)
@@ -95,12 +108,17 @@ async def serving(configuration: Path, toolbox: Toolbox) -> AsyncGenerator[str]:
 async def test_requests_calls_runs_and_decisions_are_counted_and_no_label_is_of_a_user(
     tmp_path: Path, mode: str
 ) -> None:
-    modules = {"shop": plain(tmp_path, "shop", "order"), "missing": {"command": "no-such-program-anywhere"}}
+    modules = {
+        "shop": plain(tmp_path, "shop", "order"),
+        "missing": {"command": "no-such-program-anywhere"},
+    }
     configuration = configured(tmp_path, mcpServers=modules, expose=["tools"])
     with listening(served(configuration, "--http", "0", "--metrics")) as url:
         async with Client(url, mode=mode, read_timeout_seconds=20) as client:
             add: dict[str, Any] = {"_tool": "add", "a": 1, "b": 2, "_outputPath": "sum"}
-            first = await call(client, "run_plan", calls=[add, {"_tool": "count_words", "text": SECRET}])
+            first = await call(
+                client, "run_plan", calls=[add, {"_tool": "count_words", "text": SECRET}]
+            )
             waiting = await call(client, "run_plan", calls=[{"_tool": "order", "x": SECRET}])
             assert waiting["status"] == "needs_approval"
             busy = await until(url, lambda found: found("approvals_asked_total") == 1)
@@ -114,10 +132,19 @@ async def test_requests_calls_runs_and_decisions_are_counted_and_no_label_is_of_
             )
             await call(client, "add", a=1, b=2)
             await refused(client, f"no-{SECRET}")
-            await call(client, "publish_idea", name=SECRET.replace("-", "_"), idea=first["run"], description=SECRET)
+            await call(
+                client,
+                "publish_idea",
+                name=SECRET.replace("-", "_"),
+                idea=first["run"],
+                description=SECRET,
+            )
             await call(client, SECRET.replace("-", "_"))
         found = await until(
-            url, lambda found: found("requests_total", method="tools/call", tool="idea", status="ok") == 1
+            url,
+            lambda found: (
+                found("requests_total", method="tools/call", tool="idea", status="ok") == 1
+            ),
         )
     assert found("requests_total", method="tools/call", tool="run_plan", status="ok") == 2
     assert found("requests_total", method="tools/call", tool="add", status="ok") == 1
@@ -140,7 +167,9 @@ async def test_requests_calls_runs_and_decisions_are_counted_and_no_label_is_of_
     assert SECRET.replace("-", "_") not in found.text
 
 
-async def test_a_run_is_at_work_while_its_call_runs_and_what_fails_is_an_error(tmp_path: Path) -> None:
+async def test_a_run_is_at_work_while_its_call_runs_and_what_fails_is_an_error(
+    tmp_path: Path,
+) -> None:
     entered, gate, box = anyio.Event(), anyio.Event(), Toolbox()
 
     @tool(read_only=True)
@@ -151,14 +180,20 @@ async def test_a_run_is_at_work_while_its_call_runs_and_what_fails_is_an_error(t
         raise ValueError(SECRET)
 
     box.add(wait)
-    async with serving(configured(tmp_path), box) as url, Client(url, read_timeout_seconds=20) as client:
+    async with (
+        serving(configured(tmp_path), box) as url,
+        Client(url, read_timeout_seconds=20) as client,
+    ):
         async with anyio.create_task_group() as group:
             group.start_soon(partial(client.call_tool, "run_plan", {"calls": [{"_tool": "wait"}]}))
             await entered.wait()
             assert Scraped((await scrape(url)).text)("runs_at_work") == 1
             gate.set()
         found = await until(
-            url, lambda found: found("requests_total", method="tools/call", tool="run_plan", status="ok") == 1
+            url,
+            lambda found: (
+                found("requests_total", method="tools/call", tool="run_plan", status="ok") == 1
+            ),
         )
     assert found("runs_at_work") == 0
     assert found("calls_total", module="", tool="wait", outcome="error") == 1
@@ -207,9 +242,15 @@ async def test_metrics_are_there_only_if_they_are_asked_for(tmp_path: Path) -> N
         ),
         (
             "psycopg",
-            "raise ImportError('no pq wrapper available.\\nAttempts made:\\n- libpq library not found')",
+            (
+                "raise ImportError('no pq wrapper available.\\nAttempts made:\\n- "
+                "libpq library not found')"
+            ),
             "serve --store postgresql://nowhere/ideas",
-            "`pip install 'ideabridge[postgres]'` (no pq wrapper available. Attempts made: - libpq library not found)",
+            (
+                "`pip install 'ideabridge[postgres]'` (no pq wrapper available. Attempts made: - "
+                "libpq library not found)"
+            ),
         ),
     ],
     ids=["missing", "old", "broken"],
@@ -224,7 +265,11 @@ def test_a_package_that_cannot_be_imported_is_told_with_why(
     )
     words = [*command.split(), "--config", str(configured(tmp_path))]
     done = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path), *words], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-c", script, str(tmp_path), *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
     )
     assert done.returncode == 2
     assert told in done.stderr
@@ -237,14 +282,27 @@ async def test_the_number_of_series_is_bounded_whatever_tools_there_are() -> Non
         metrics = Metrics(bridge, DirectCalls(bridge), "1")
         for number in range(3 * MOST_TOOLS):
             name = f"tool_{number}"
-            metrics.observe(ServedRequest("tools/call", tool=name, kind="exposed", status="ok", is_call=True))
-            metrics.observe(ServedRequest("tools/call", tool=f"idea_{number}", kind="idea", status="ok", is_call=True))
+            metrics.observe(
+                ServedRequest("tools/call", tool=name, kind="exposed", status="ok", is_call=True)
+            )
+            metrics.observe(
+                ServedRequest(
+                    "tools/call", tool=f"idea_{number}", kind="idea", status="ok", is_call=True
+                )
+            )
         found = Scraped(metrics.text().decode())
         labels = found.labelled("requests_total")
         assert len({one["tool"] for one in labels}) == MOST_TOOLS + 2
-        assert found("requests_total", method="tools/call", tool="other", status="ok") == 2 * MOST_TOOLS
-        assert found("requests_total", method="tools/call", tool="idea", status="ok") == 3 * MOST_TOOLS
+        assert (
+            found("requests_total", method="tools/call", tool="other", status="ok")
+            == 2 * MOST_TOOLS
+        )
+        assert (
+            found("requests_total", method="tools/call", tool="idea", status="ok") == 3 * MOST_TOOLS
+        )
         # Calls of runs share this bound.
         run = await bridge.run_plan(calls=[{"_tool": "count", "items": [1]}])
         await run.wait()
-        assert {one["tool"] for one in Scraped(metrics.text().decode()).labelled("calls_total")} == {"other"}
+        assert {
+            one["tool"] for one in Scraped(metrics.text().decode()).labelled("calls_total")
+        } == {"other"}

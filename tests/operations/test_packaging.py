@@ -27,16 +27,22 @@ INITIALIZE = {
     "jsonrpc": "2.0",
     "id": 1,
     "method": "initialize",
-    "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}},
+    "params": {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    },
 }
 
 
-# -- the container -----------------------------------------------------------------------------------------------------
+# -- the container ---------------------------------------------------------------------------------
 
 
 def instructions() -> list[tuple[str, str]]:
     """(instruction, its words) of the Dockerfile, in order."""
-    text = re.sub(r"^#.*\n", "", DOCKERFILE.read_text(encoding="utf-8"), flags=re.MULTILINE).replace("\\\n", " ")
+    text = re.sub(
+        r"^#.*\n", "", DOCKERFILE.read_text(encoding="utf-8"), flags=re.MULTILINE
+    ).replace("\\\n", " ")
     lines = [line.split(None, 1) for line in text.splitlines() if line.strip()]
     return [(line[0], " ".join(line[1].split())) for line in lines]
 
@@ -65,12 +71,21 @@ def test_a_wheel_is_built_from_what_the_image_copies_and_nothing_more(tmp_path: 
             shutil.copytree(ROOT / name, target, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy(ROOT / name, target)
-    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "wheel"], cwd=source, check=True)
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel"], cwd=source, check=True
+    )
     [wheel] = (source / "dist").glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
-    assert {"ideabridge/server/main.py", "ideabridge/bridge/bridge.py", "ideabridge/tools/decorator.py"} <= names
-    assert {"ideabridge/server/ideabridge.schema.json", "ideabridge/server/demo/git_history.json"} <= names
+    assert {
+        "ideabridge/server/main.py",
+        "ideabridge/bridge/bridge.py",
+        "ideabridge/tools/decorator.py",
+    } <= names
+    assert {
+        "ideabridge/server/ideabridge.schema.json",
+        "ideabridge/server/demo/git_history.json",
+    } <= names
 
 
 def test_the_builder_is_sent_what_the_image_copies_and_nothing_else() -> None:
@@ -93,14 +108,18 @@ def test_the_image_starts_a_server_as_a_user_without_rights(tmp_path: Path) -> N
     words = [word.replace("0.0.0.0:8787", "127.0.0.1:0") for word in told("CMD")]
     assert "127.0.0.1:0" in words
     [settings] = [words for name, words in instructions() if name == "ENV"]
-    environment = dict(one.split("=", 1) for one in settings.replace("/data", str(tmp_path)).split())
+    environment = dict(
+        one.split("=", 1) for one in settings.replace("/data", str(tmp_path)).split()
+    )
     environment["PATH"] = os.environ["PATH"]
     with listening([str(PROGRAM), *words], **environment) as url:
         check = [word.replace("127.0.0.1:8787", url.split("/")[2]) for word in told("HEALTHCHECK")]
         assert check[0] == "python"
         subprocess.run([sys.executable, *check[1:]], check=True, timeout=10)
         assert (tmp_path / "ideabridge" / "ideas.sqlite").exists()
-    gone = subprocess.run([sys.executable, *check[1:]], check=False, capture_output=True, timeout=10)
+    gone = subprocess.run(
+        [sys.executable, *check[1:]], check=False, capture_output=True, timeout=10
+    )
     assert gone.returncode == 1
 
 
@@ -117,7 +136,10 @@ def test_the_image_is_built_and_serves() -> None:
             with httpx2.Client(transport=httpx2.HTTPTransport(retries=8), timeout=20) as http:
                 assert http.get(f"{url}/healthz").json() == {"status": "ok"}
                 assert http.post(f"{url}/mcp", json=INITIALIZE).status_code == 401
-                headers = {"authorization": f"Bearer {token}", "accept": "application/json, text/event-stream"}
+                headers = {
+                    "authorization": f"Bearer {token}",
+                    "accept": "application/json, text/event-stream",
+                }
                 answer = http.post(f"{url}/mcp", json=INITIALIZE, headers=headers)
                 assert '"name":"ideabridge"' in answer.text
             assert served.run("id", "-u") == "10001"
@@ -125,14 +147,16 @@ def test_the_image_is_built_and_serves() -> None:
             served.run(*(check if name == "buildah" else told("HEALTHCHECK")))
 
 
-# -- the service -------------------------------------------------------------------------------------------------------
+# -- the service -----------------------------------------------------------------------------------
 
 
 def systemd_version() -> int:
     """The version of systemd's programs; 0 without them."""
     if shutil.which("systemd-analyze") is None:
         return 0
-    said = subprocess.run(["systemd-analyze", "--version"], capture_output=True, text=True, check=True).stdout
+    said = subprocess.run(
+        ["systemd-analyze", "--version"], capture_output=True, text=True, check=True
+    ).stdout
     found = re.match(r"systemd (\d+)", said)
     return int(found[1]) if found else 0
 
@@ -149,7 +173,9 @@ def test_systemd_accepts_the_unit_and_finds_little_exposed(tmp_path: Path) -> No
     # It checks that the program and the user exist.
     text = UNIT.read_text(encoding="utf-8").replace("/opt/ideabridge/bin/ideabridge", str(PROGRAM))
     unit.write_text(text.replace("User=ideabridge", f"User={getpass.getuser()}"), encoding="utf-8")
-    done = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stderr) == (0, "")
     # 15 stands for 1.5 of 10. It is 9.6 without the restrictions.
     words = ["systemd-analyze", "security", "--offline=yes", "--threshold=15", str(UNIT)]
@@ -161,10 +187,18 @@ def test_what_the_unit_starts_serves(tmp_path: Path) -> None:
     configuration = configured(tmp_path)
     program, *words = started()
     assert program == "/opt/ideabridge/bin/ideabridge"
-    places = {"127.0.0.1:8787": "127.0.0.1:0", "/etc/ideabridge/ideabridge.json": str(configuration)}
+    places = {
+        "127.0.0.1:8787": "127.0.0.1:0",
+        "/etc/ideabridge/ideabridge.json": str(configuration),
+    }
     assert set(places) <= set(words)
     with listening([str(PROGRAM), *(places.get(word, word) for word in words)]) as url:
         headers = {"accept": "application/json, text/event-stream", "host": "tools.example.com"}
         with httpx2.Client(timeout=20) as http:
             assert http.post(url, json=INITIALIZE, headers=headers).status_code == 200
-            assert http.post(url, json=INITIALIZE, headers={**headers, "host": "evil.example"}).status_code == 421
+            assert (
+                http.post(
+                    url, json=INITIALIZE, headers={**headers, "host": "evil.example"}
+                ).status_code
+                == 421
+            )

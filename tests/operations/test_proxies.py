@@ -1,4 +1,6 @@
-"""nginx and Caddy with the files in packaging/, in front of a server with users: tools, streams, the page."""
+"""nginx and Caddy with the files in packaging/, in front of a server with users: tools,
+streams, the page.
+"""
 
 from __future__ import annotations
 
@@ -46,14 +48,18 @@ class Proxied:
             request.extensions["sni_hostname"] = NAME
 
         hooks: Any = {"request": [named]}
-        async with httpx2.AsyncClient(verify=self.trusted, headers=headers, timeout=20, event_hooks=hooks) as http:
+        async with httpx2.AsyncClient(
+            verify=self.trusted, headers=headers, timeout=20, event_hooks=hooks
+        ) as http:
             yield http
 
     @asynccontextmanager
     async def client(self, mode: str, **keys: Any) -> AsyncGenerator[Client]:
         async with (
             self.http(authorization=f"Bearer {self.token}") as http,
-            Client(streamable_http_client(f"{self.url}/mcp", http_client=http), mode=mode, **keys) as client,
+            Client(
+                streamable_http_client(f"{self.url}/mcp", http_client=http), mode=mode, **keys
+            ) as client,
         ):
             yield client
 
@@ -61,21 +67,29 @@ class Proxied:
 @pytest.fixture(
     scope="module",
     params=[
-        pytest.param(kind, marks=pytest.mark.skipif(program(kind) is None, reason=f"{kind} is not installed"))
+        pytest.param(
+            kind, marks=pytest.mark.skipif(program(kind) is None, reason=f"{kind} is not installed")
+        )
         for kind in ("nginx", "caddy")
     ],
 )
-def proxied(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Generator[Proxied]:
+def proxied(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Generator[Proxied]:
     folder = tmp_path_factory.mktemp("proxied")
     with Store.open(folder / "ideas.sqlite") as store:
         _, token = store.users.add_token(store.users.add("alice").name)
-    command = served(configured(folder), "--http", "127.0.0.1:0", "--allow-host", NAME, "--ui", "--metrics")
+    command = served(
+        configured(folder), "--http", "127.0.0.1:0", "--allow-host", NAME, "--ui", "--metrics"
+    )
     with listening(command) as url, proxy(request.param, folder / "proxy", url) as (port, trusted):
         yield Proxied(port, trusted, token)
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_progress_comes_while_the_call_runs(proxied: Proxied, mode: str, tmp_path: Path) -> None:
+async def test_progress_comes_while_the_call_runs(
+    proxied: Proxied, mode: str, tmp_path: Path
+) -> None:
     gate = Gate(tmp_path)
     notes: list[str] = []
 
@@ -85,11 +99,16 @@ async def test_progress_comes_while_the_call_runs(proxied: Proxied, mode: str, t
         if message == "hold started":
             gate.open()
 
-    calls = [{"_tool": "add", "a": 40, "b": 2, "_outputPath": "sum"}, {"_tool": "hold", "gate": str(gate.path)}]
+    calls = [
+        {"_tool": "add", "a": 40, "b": 2, "_outputPath": "sum"},
+        {"_tool": "hold", "gate": str(gate.path)},
+    ]
     try:
         async with proxied.client(mode) as client:
             with anyio.fail_after(20):
-                result = await client.call_tool("run_plan", {"calls": calls}, progress_callback=on_progress)
+                result = await client.call_tool(
+                    "run_plan", {"calls": calls}, progress_callback=on_progress
+                )
         assert structured(result)["status"] == "done"
     finally:
         gate.close()
@@ -99,10 +118,17 @@ async def test_progress_comes_while_the_call_runs(proxied: Proxied, mode: str, t
 @pytest.mark.parametrize("mode", ERAS)
 async def test_clients_hear_that_tools_have_changed(proxied: Proxied, mode: str) -> None:
     heard = Heard()
-    async with proxied.client(mode, message_handler=heard) as client, told(client, mode, heard) as change:
-        plan: dict[str, Any] = {"calls": [{"_tool": "add", "a": "†input.a", "b": 1, "_outputPath": "sum"}]}
+    async with (
+        proxied.client(mode, message_handler=heard) as client,
+        told(client, mode, heard) as change,
+    ):
+        plan: dict[str, Any] = {
+            "calls": [{"_tool": "add", "a": "†input.a", "b": 1, "_outputPath": "sum"}]
+        }
         run = await call(client, "run_plan", **plan, input={"a": 1}, output="†state.sum")
-        await call(client, "publish_idea", idea=run["run"], name=f"more_{mode}", description="Adds one.")
+        await call(
+            client, "publish_idea", idea=run["run"], name=f"more_{mode}", description="Adds one."
+        )
         await heard.until(change)
 
 
@@ -118,19 +144,25 @@ async def test_large_messages_are_answered_by_the_server(proxied: Proxied) -> No
             )
             # A proxy's own answer would be a page.
             assert '"jsonrpc":"2.0"' in answer.text, answer.text[:300]
-            assert (f"at most {MAX_MESSAGE:,} are taken" in answer.text) == (size > MAX_MESSAGE), answer.text[:300]
+            assert (f"at most {MAX_MESSAGE:,} are taken" in answer.text) == (size > MAX_MESSAGE), (
+                answer.text[:300]
+            )
 
 
 async def test_what_needs_a_token_needs_it_here_too(proxied: Proxied) -> None:
     async with proxied.http() as http:
-        answer = await http.post(f"{proxied.url}/mcp", json={"jsonrpc": "2.0", "id": 1, "method": "ping"})
+        answer = await http.post(
+            f"{proxied.url}/mcp", json={"jsonrpc": "2.0", "id": 1, "method": "ping"}
+        )
         assert answer.status_code == 401
         assert answer.headers["strict-transport-security"]
         assert (await http.get(f"{proxied.url}/healthz")).json() == {"status": "ok"}
         assert (await http.get(f"{proxied.url}/metrics")).status_code == 404
 
 
-async def test_the_page_signs_in_with_a_cookie_for_encrypted_connections_alone(proxied: Proxied) -> None:
+async def test_the_page_signs_in_with_a_cookie_for_encrypted_connections_alone(
+    proxied: Proxied,
+) -> None:
     async with proxied.http(origin=f"https://{NAME}") as http:
         answer = await http.post(f"{proxied.url}/ui/sign-in", data={"token": proxied.token})
         assert answer.status_code == 303, answer.text

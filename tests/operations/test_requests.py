@@ -1,4 +1,6 @@
-"""The log of requests: a line for each, with who asked for what and how it ended, and nothing of what was sent."""
+"""The log of requests: a line for each, with who asked for what and how it ended, and nothing
+of what was sent.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,11 @@ HELLO = {
     "jsonrpc": "2.0",
     "id": 1,
     "method": "initialize",
-    "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": SECRET, "version": "1"}},
+    "params": {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": SECRET, "version": "1"},
+    },
 }
 HEADERS = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
 
@@ -76,7 +82,12 @@ class Written:
 def started(configuration: Path, *words: str) -> Generator[Written]:
     command = served(configuration, *words)
     with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ)
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=dict(os.environ),
     ) as process:
         try:
             yield Written(process)
@@ -85,7 +96,9 @@ def started(configuration: Path, *words: str) -> Generator[Written]:
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_each_request_over_http_is_one_line_without_what_was_sent(tmp_path: Path, mode: str) -> None:
+async def test_each_request_over_http_is_one_line_without_what_was_sent(
+    tmp_path: Path, mode: str
+) -> None:
     configuration = configured(tmp_path, expose=["tools"])
     with Store.open(tmp_path / "ideas.sqlite") as store:
         token = store.users.add_token(store.users.add("alice").name)[1]
@@ -99,7 +112,12 @@ async def test_each_request_over_http_is_one_line_without_what_was_sent(tmp_path
             plan: dict[str, Any] = {"calls": [{"_tool": "count_words", "text": SECRET}]}
             await client.call_tool("run_plan", plan)
             call = written.until(method="tools/call", tool="run_plan")
-            assert (call["user"], call["status"], call["http"], call["level"]) == ("alice", "ok", "200", "info")
+            assert (call["user"], call["status"], call["http"], call["level"]) == (
+                "alice",
+                "ok",
+                "200",
+                "info",
+            )
             assert 0 < float(call["seconds"]) < 20
             await client.call_tool("add", {"a": 1, "b": 2})
             assert written.until(tool="add")["status"] == "ok"
@@ -108,21 +126,34 @@ async def test_each_request_over_http_is_one_line_without_what_was_sent(tmp_path
             # A tool that does not exist has a name that the client made up.
             assert (await client.call_tool(f"no-{SECRET}", {})).is_error
             unknown = written.until(method="tools/call")
-            assert (unknown["status"], unknown["user"], unknown.get("tool")) == ("error", "alice", None)
+            assert (unknown["status"], unknown["user"], unknown.get("tool")) == (
+                "error",
+                "alice",
+                None,
+            )
             counted = len([line for line in written.lines if line["method"] == "tools/call"])
             assert counted == 4
         async with httpx2.AsyncClient() as stranger:
-            assert (await stranger.post(url, headers={"authorization": f"Bearer {SECRET}"})).status_code == 401
+            assert (
+                await stranger.post(url, headers={"authorization": f"Bearer {SECRET}"})
+            ).status_code == 401
             refused = written.until(http="401")
-            assert (refused["method"], refused["status"], refused.get("user")) == ("POST /mcp", "refused", None)
+            assert (refused["method"], refused["status"], refused.get("user")) == (
+                "POST /mcp",
+                "refused",
+                None,
+            )
             await stranger.get(f"{base}/healthz")
             await stranger.get(f"{base}/ui/runs/{SECRET}")
             await stranger.get(f"{base}/{SECRET}")
             written.until(method="GET elsewhere")
-            # Requests for health have no lines. The client that left may have some here: its stream ends when the
-            # server notices.
+            # Requests for health have no lines. The client that left may have some here: its stream
+            # ends when the server notices.
             since = [line["method"] for line in written.lines[written.lines.index(refused) + 1 :]]
-            assert [method for method in since if not method.endswith(" /mcp")] == ["GET /ui", "GET elsewhere"]
+            assert [method for method in since if not method.endswith(" /mcp")] == [
+                "GET /ui",
+                "GET elsewhere",
+            ]
         everything = written.end()
     assert SECRET not in everything
     assert token not in everything
@@ -147,7 +178,11 @@ def test_requests_on_stdio_are_lines_too(tmp_path: Path) -> None:
     with started(configured(tmp_path), "--log-level", "info") as written:
         assert written.process.stdin is not None
         told = {"method": "notifications/initialized"}
-        call = {"id": 2, "method": "tools/call", "params": {"name": "search_tools", "arguments": {"words": SECRET}}}
+        call = {
+            "id": 2,
+            "method": "tools/call",
+            "params": {"name": "search_tools", "arguments": {"words": SECRET}},
+        }
         for message in (HELLO, told, call):
             written.process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
             written.process.stdin.flush()
@@ -166,7 +201,11 @@ async def test_without_being_asked_for_there_are_no_lines(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     ("status", "method", "level"),
-    [("failed", "GET /ui", "ERROR"), ("ok", "GET /healthz", "DEBUG"), ("refused", "POST /mcp", "INFO")],
+    [
+        ("failed", "GET /ui", "ERROR"),
+        ("ok", "GET /healthz", "DEBUG"),
+        ("refused", "POST /mcp", "INFO"),
+    ],
 )
 def test_the_level_of_a_line_says_whose_matter_it_is(
     status: Any, method: str, level: str, caplog: pytest.LogCaptureFixture

@@ -1,4 +1,5 @@
-"""The examples for Compose and Kubernetes: what they start serves, and their proxy keeps clients at their server.
+"""The examples for Compose and Kubernetes: what they start serves, and their proxy keeps clients
+at their server.
 
 `make dist` checks the files with the tools of those who read them.
 """
@@ -42,7 +43,11 @@ def where() -> int:
 def compose() -> dict[str, list[str]]:
     """The words after `ideabridge` of each service in compose.yaml that runs it."""
     services = yaml.safe_load((PACKAGING / "compose.yaml").read_text(encoding="utf-8"))["services"]
-    return {name: service["command"] for name, service in services.items() if service.get("image") == "ideabridge"}
+    return {
+        name: service["command"]
+        for name, service in services.items()
+        if service.get("image") == "ideabridge"
+    }
 
 
 def kubernetes() -> dict[str, list[str]]:
@@ -96,7 +101,9 @@ def working(command: list[str]) -> Generator[int]:
 
 
 @pytest.mark.parametrize("words", [compose(), kubernetes()], ids=["compose", "kubernetes"])
-async def test_what_an_example_starts_makes_calls_at_workers(words: dict[str, list[str]], configuration: Path) -> None:
+async def test_what_an_example_starts_makes_calls_at_workers(
+    words: dict[str, list[str]], configuration: Path
+) -> None:
     assert sorted(words) == ["server", "worker"]
     with (
         working(started(words["worker"], configuration)) as worker,
@@ -107,13 +114,20 @@ async def test_what_an_example_starts_makes_calls_at_workers(words: dict[str, li
             assert http.get(f"{base}/healthz").status_code == 200
             assert http.get(f"{base}/readyz").status_code == 200
         async with Client(url, read_timeout_seconds=20) as client:
-            answer = await call(client, "run_plan", calls=[{"_tool": "where", "_outputPath": "at"}], output="†state.at")
+            answer = await call(
+                client,
+                "run_plan",
+                calls=[{"_tool": "where", "_outputPath": "at"}],
+                output="†state.at",
+            )
     assert answer["output"] == worker
 
 
 @contextmanager
 def balanced(folder: Path, urls: list[str]) -> Generator[str]:
-    """Caddy with compose.Caddyfile in front of these servers; gives its URL. Its files are in a folder of its own."""
+    """Caddy with compose.Caddyfile in front of these servers; gives its URL. Its files are in a
+    folder of its own.
+    """
     upstreams = " ".join(url.removeprefix("http://").partition("/")[0] for url in urls)
     port = free_port()
     folder = folder / f"caddy{port}"
@@ -121,7 +135,9 @@ def balanced(folder: Path, urls: list[str]) -> Generator[str]:
     example = PACKAGING / "compose.Caddyfile"
     found = program("caddy")
     assert found is not None
-    formatted = subprocess.run([found, "fmt", str(example)], capture_output=True, text=True, check=True)
+    formatted = subprocess.run(
+        [found, "fmt", str(example)], capture_output=True, text=True, check=True
+    )
     assert formatted.stdout == example.read_text(encoding="utf-8")
     file = folder / "Caddyfile"
     dynamic = "\t\tdynamic a server 8787 {\n\t\t\trefresh 5s\n\t\t}\n"
@@ -131,7 +147,12 @@ def balanced(folder: Path, urls: list[str]) -> Generator[str]:
         (":8787 {\n", f"http://127.0.0.1:{port} {{\n"),
     )
     file.write_text(f"{{\n\tadmin off\n}}\n{site}")
-    environment = {**os.environ, "HOME": str(folder), "XDG_DATA_HOME": str(folder), "XDG_CONFIG_HOME": str(folder)}
+    environment = {
+        **os.environ,
+        "HOME": str(folder),
+        "XDG_DATA_HOME": str(folder),
+        "XDG_CONFIG_HOME": str(folder),
+    }
     command = [found, "run", "--config", str(file), "--adapter", "caddyfile"]
     with waiting_for(command, port, folder / "log", environment):
         yield f"http://127.0.0.1:{port}/mcp"
@@ -150,13 +171,20 @@ async def test_clients_stay_at_their_server_and_find_another_when_it_has_gone(
 ) -> None:
     command = started(kubernetes()["server"], configuration)
     tokens = tokens_of(configuration, "ann", "bob", "cleo", "dan", "eve", "fay")
-    with working(started(kubernetes()["worker"], configuration)) as worker, listening(command) as left:
+    with (
+        working(started(kubernetes()["worker"], configuration)) as worker,
+        listening(command) as left,
+    ):
         with listening(command) as right, balanced(tmp_path, [left, right]) as url:
             for token in tokens:
                 assert await places(url, token, mode, times=4) == [worker] * 4
         with balanced(tmp_path, [left, right]) as url, httpx2.Client() as http:
-            # The second server has ended. One request finds that out, and then its clients begin anew at the first.
-            answers = [http.get(url, headers={"authorization": f"Bearer {token}"}).status_code for token in tokens]
+            # The second server has ended. One request finds that out, and then its clients begin
+            # anew at the first.
+            answers = [
+                http.get(url, headers={"authorization": f"Bearer {token}"}).status_code
+                for token in tokens
+            ]
             assert answers.count(502) <= 1
             for token in tokens:
                 assert await places(url, token, mode, times=1) == [worker]
@@ -168,5 +196,8 @@ async def places(url: str, token: str, mode: str, *, times: int) -> list[Any]:
         httpx2.AsyncClient(headers={"authorization": f"Bearer {token}"}, timeout=60) as http,
         Client(streamable_http_client(url, http_client=http), mode=mode) as client,
     ):
-        plan: dict[str, Any] = {"calls": [{"_tool": "where", "_outputPath": "at"}], "output": "†state.at"}
+        plan: dict[str, Any] = {
+            "calls": [{"_tool": "where", "_outputPath": "at"}],
+            "output": "†state.at",
+        }
         return [(await call(client, "run_plan", **plan))["output"] for _ in range(times)]

@@ -33,7 +33,9 @@ MODULE = Path(__file__).with_name("overlapping.py")
 
 @pytest.fixture(params=["file", "postgres"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return str(tmp_path / "ideas.sqlite") if request.param == "file" else postgres.server().address()
+    return (
+        str(tmp_path / "ideas.sqlite") if request.param == "file" else postgres.server().address()
+    )
 
 
 @pytest.fixture
@@ -43,7 +45,9 @@ def gate(tmp_path: Path) -> Generator[Gate]:
     gate.close()
 
 
-def configured(folder: Path, store: str, gate: Gate, parallel: int | None = None, **top: Any) -> Path:
+def configured(
+    folder: Path, store: str, gate: Gate, parallel: int | None = None, **top: Any
+) -> Path:
     """A configuration with the module that notes its calls."""
     module: dict[str, Any] = {
         "command": sys.executable,
@@ -73,7 +77,9 @@ def most_at_once(lines: list[str]) -> int:
 PLAN = [{"_tool": "work", "_outputPath": "a"}, {"_tool": "work", "_outputPath": "b"}]
 
 
-async def _runs_at_two_workers(configuration: Path, store: str, gate: Gate, folder: Path) -> list[str]:
+async def _runs_at_two_workers(
+    configuration: Path, store: str, gate: Gate, folder: Path
+) -> list[str]:
     """Let two workers run three plans of two calls each; returns what the module noted."""
     with working(configuration, "--runs", "2"), working(configuration, "--runs", "1"):
         async with front(configuration) as client:
@@ -84,18 +90,24 @@ async def _runs_at_two_workers(configuration: Path, store: str, gate: Gate, fold
             for _ in range(2 * len(runs)):
                 gate.open()
             for run in runs:
-                assert (await call(client, "check_run", run=run["run"], wait_s=20))["status"] == "done"
+                assert (await call(client, "check_run", run=run["run"], wait_s=20))[
+                    "status"
+                ] == "done"
     return noted(folder)
 
 
-async def test_a_configured_limit_holds_over_all_workers(store: str, gate: Gate, tmp_path: Path) -> None:
+async def test_a_configured_limit_holds_over_all_workers(
+    store: str, gate: Gate, tmp_path: Path
+) -> None:
     lines = await _runs_at_two_workers(configured(tmp_path, store, gate, 1), store, gate, tmp_path)
     assert len(lines) == 12
     assert most_at_once(lines) == 1
     assert len({line.split()[1] for line in lines}) == 2
 
 
-async def test_the_default_limit_holds_in_each_process(store: str, gate: Gate, tmp_path: Path) -> None:
+async def test_the_default_limit_holds_in_each_process(
+    store: str, gate: Gate, tmp_path: Path
+) -> None:
     path = configured(tmp_path, store, gate)
     with working(path, "--runs", "1"), working(path, "--runs", "1"):
         async with front(path) as client:
@@ -125,17 +137,23 @@ async def test_the_place_of_a_killed_worker_is_free(store: str, gate: Gate, tmp_
 def places(opened: Store) -> list[str]:
     """The ids of the calls at the module, in order."""
     return [
-        one.call for key in opened.settings.under("calls ") for one in opened.call_places.of(key.removeprefix("calls "))
+        one.call
+        for key in opened.settings.under("calls ")
+        for one in opened.call_places.of(key.removeprefix("calls "))
     ]
 
 
-async def test_direct_calls_at_two_servers_count_and_one_that_is_cancelled_does_not(gate: Gate, tmp_path: Path) -> None:
+async def test_direct_calls_at_two_servers_count_and_one_that_is_cancelled_does_not(
+    gate: Gate, tmp_path: Path
+) -> None:
     store = postgres.server().address()
     path = configured(tmp_path, store, gate, 1, expose=["modules"])
     async with AsyncExitStack() as stack:
         opened = stack.enter_context(Store.open(store))
         urls = [stack.enter_context(listening(served(path, "--http", "0"))) for _ in range(2)]
-        one, two = [await stack.enter_async_context(Client(url, read_timeout_seconds=30)) for url in urls]
+        one, two = [
+            await stack.enter_async_context(Client(url, read_timeout_seconds=30)) for url in urls
+        ]
         answers: list[str] = []
 
         async def work(client: Client) -> None:
@@ -168,13 +186,19 @@ async def test_direct_calls_at_two_servers_count_and_one_that_is_cancelled_does_
     assert len({*answers}) == 2
 
 
-# -- one process for each machine -------------------------------------------------------------------------------------
+# -- one process for each machine ------------------------------------------------------------------
 
 
 @asynccontextmanager
-async def sharing(store: str, name: str = "", seconds: float = 15.0) -> AsyncGenerator[tuple[SharedCalls, Store]]:
+async def sharing(
+    store: str, name: str = "", seconds: float = 15.0
+) -> AsyncGenerator[tuple[SharedCalls, Store]]:
     with Store.open(store) as opened:
-        async with opened.writer() as writer, Notices(opened) as notices, anyio.create_task_group() as group:
+        async with (
+            opened.writer() as writer,
+            Notices(opened) as notices,
+            anyio.create_task_group() as group,
+        ):
             shared = SharedCalls(opened, writer, notices, name or own_name(), seconds)
             group.start_soon(shared.run)
             yield shared, opened
@@ -216,7 +240,11 @@ async def looked(opened: Store, monkeypatch: pytest.MonkeyPatch, times: int = 2)
 
 
 async def test_calls_of_several_processes_take_turns_and_a_cancelled_one_leaves(store: str) -> None:
-    async with sharing(store) as (one, opened), sharing(store) as (two, _), anyio.create_task_group() as group:
+    async with (
+        sharing(store) as (one, opened),
+        sharing(store) as (two, _),
+        anyio.create_task_group() as group,
+    ):
         calls: list[Call] = []
         for number, shared in enumerate((one, two, one, two, one)):
             calls.append(Call(shared, 2))
@@ -241,7 +269,11 @@ async def test_calls_of_several_processes_take_turns_and_a_cancelled_one_leaves(
 
 async def test_connections_that_are_cut_let_nobody_in(monkeypatch: pytest.MonkeyPatch) -> None:
     store = postgres.server().address()
-    async with sharing(store) as (one, _), sharing(store) as (two, opened), anyio.create_task_group() as group:
+    async with (
+        sharing(store) as (one, _),
+        sharing(store) as (two, opened),
+        anyio.create_task_group() as group,
+    ):
         first, second = Call(one), Call(two)
         group.start_soon(first.run)
         await first.began.wait()

@@ -1,4 +1,6 @@
-"""The commands of docs/team.md are run as they are written there, with other paths and addresses."""
+"""The commands of docs/team.md are run as they are written there, with other paths and
+addresses.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def blocks(heading: str) -> list[str]:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    """Run commands of the page: `/var` and `/backups` are folders of the test, and the user is who runs it."""
+    """Run commands of the page: `/var` and `/backups` are folders of the test, and the user
+    is who runs it.
+    """
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
     def run(commands: str) -> str:
@@ -77,7 +81,9 @@ def run_at_work(folder: Path, place: str) -> Generator[str]:
     plan = folder / "plan.json"
     plan.write_text(json.dumps({"calls": [{"_tool": "hold", "gate": str(gate)}]}), encoding="utf-8")
     words = ["run", str(plan), "--tools", str(TOOLS), "--store", place, "--project", str(folder)]
-    process = subprocess.Popen([Path(sys.executable).parent / "ideabridge", *words], stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [Path(sys.executable).parent / "ideabridge", *words], stderr=subprocess.DEVNULL
+    )
     try:
         # It is opened once the call reads from it.
         with gate.open("w"):
@@ -122,7 +128,9 @@ def test_a_file_is_backed_up_and_restored(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(
-    shutil.which("pg_dump") is None or shutil.which("pg_restore") is None or shutil.which("psql") is None,
+    shutil.which("pg_dump") is None
+    or shutil.which("pg_restore") is None
+    or shutil.which("psql") is None,
     reason="PostgreSQL's programs pg_dump, pg_restore and psql are not installed",
 )
 def test_a_store_in_postgresql_is_backed_up_and_restored(run: Run, tmp_path: Path) -> None:
@@ -139,7 +147,9 @@ def test_a_store_in_postgresql_is_backed_up_and_restored(run: Run, tmp_path: Pat
     [copy] = (tmp_path / "backups").iterdir()
     run(restore.replace(ADDRESS, address).replace("ideas-2026-11-24.dump", copy.name))
     check_server(address)
-    cancel_what_was_active(run, cancel.replace("/var/lib/ideabridge/ideas.sqlite", f"'{address}'"), active)
+    cancel_what_was_active(
+        run, cancel.replace("/var/lib/ideabridge/ideas.sqlite", f"'{address}'"), active
+    )
     check_restored(address, active)
     with Store.open(f"{address}&schema=before") as store:
         assert {"before", "after"} <= titles(store)

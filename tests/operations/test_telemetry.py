@@ -1,4 +1,6 @@
-"""Spans of OpenTelemetry, as a collector gets them over OTLP, and that they cost nothing where nobody wants them."""
+"""Spans of OpenTelemetry, as a collector gets them over OTLP, and that they cost nothing where
+nobody wants them.
+"""
 
 from __future__ import annotations
 
@@ -87,17 +89,24 @@ class Collector:
     def take(self, body: bytes) -> None:
         self.raw += body
         for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
-            service = next(one.value.string_value for one in resource.resource.attributes if one.key == "service.name")
+            service = next(
+                one.value.string_value
+                for one in resource.resource.attributes
+                if one.key == "service.name"
+            )
             for scope in resource.scope_spans:
                 for span in scope.spans:
                     assert not span.events
                     assert not span.status.message
                     values = {
-                        one.key: getattr(one.value, one.value.WhichOneof("value") or "") for one in span.attributes
+                        one.key: getattr(one.value, one.value.WhichOneof("value") or "")
+                        for one in span.attributes
                     }
                     seconds = (span.end_time_unix_nano - span.start_time_unix_nano) / 1e9
                     ids = span.trace_id.hex(), span.span_id.hex(), span.parent_span_id.hex()
-                    self.spans.append(Got(span.name, *ids, values, span.status.code == 2, seconds, service))
+                    self.spans.append(
+                        Got(span.name, *ids, values, span.status.code == 2, seconds, service)
+                    )
 
     async def get(self, *names: str) -> list[Got]:
         """One span of each name, when all are there."""
@@ -162,7 +171,9 @@ async def test_a_run_of_servers_and_workers_is_one_trace_and_its_module_gets_it(
     with working(path):
         async with front(path) as client:
             with traced() as caller:
-                answer = await call(client, "run_plan", calls=calls, output="†state.told", wait_s=20)
+                answer = await call(
+                    client, "run_plan", calls=calls, output="†state.told", wait_s=20
+                )
             alone = await call(client, "run_plan", calls=calls, output="†state.told", wait_s=20)
             await until(lambda: len(collector.spans) == 4)
     above = f"{caller.span_id:016x}"
@@ -191,7 +202,9 @@ async def test_a_run_of_servers_and_workers_is_one_trace_and_its_module_gets_it(
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_a_direct_call_is_a_span_of_its_callers_trace(tmp_path: Path, collector: Collector, mode: str) -> None:
+async def test_a_direct_call_is_a_span_of_its_callers_trace(
+    tmp_path: Path, collector: Collector, mode: str
+) -> None:
     path = configured(tmp_path, mcpServers={"desk": module(tmp_path)}, tools=[], expose=["modules"])
     with listening(served(path, "--http", "0")) as url:
         async with Client(url, mode=mode, read_timeout_seconds=30) as client:
@@ -230,7 +243,9 @@ class OneCall:
         yield Usage(3, 5, model="tiny-1")
 
 
-async def test_an_agents_requests_are_chats_and_nothing_of_errors_is_sent(collector: Collector) -> None:
+async def test_an_agents_requests_are_chats_and_nothing_of_errors_is_sent(
+    collector: Collector,
+) -> None:
     toolbox = Toolbox()
     toolbox.add(fails)
     async with Bridge(toolbox=toolbox, mind=OneCall()) as bridge:
@@ -275,9 +290,14 @@ async def test_a_dead_collector_slows_and_ends_nothing(
 def test_nothing_is_imported_or_sent_where_nobody_wants_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code = "import sys, ideabridge.server.serve; print([one for one in sys.modules if one == 'opentelemetry.sdk'])"
+    code = (
+        "import sys, ideabridge.server.serve; print([one for one in sys.modules if one "
+        "== 'opentelemetry.sdk'])"
+    )
     clean = {key: value for key, value in os.environ.items() if not key.startswith("OTEL_")}
-    done = subprocess.run([sys.executable, "-c", code], env=clean, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=clean, capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == "[]"
 
     wanted: Callable[..., Any] = serve._telemetry  # pyright: ignore[reportPrivateUsage]
@@ -291,6 +311,8 @@ def test_nothing_is_imported_or_sent_where_nobody_wants_it(
     assert not isinstance(wanted(None), Telemetry)
     assert "OTEL_EXPORTER_OTLP_ENDPOINT is set, but there are no spans" in capsys.readouterr().err
     # One that is installed and too old.
-    monkeypatch.setitem(sys.modules, "ideabridge.server.operations.telemetry", types.ModuleType("telemetry"))
+    monkeypatch.setitem(
+        sys.modules, "ideabridge.server.operations.telemetry", types.ModuleType("telemetry")
+    )
     assert not isinstance(wanted(None), Telemetry)
     assert "no spans: cannot import name 'Telemetry' from 'telemetry'" in capsys.readouterr().err

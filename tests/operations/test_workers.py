@@ -1,4 +1,6 @@
-"""Servers that leave runs to workers: processes of their own over one store, in a file and in PostgreSQL."""
+"""Servers that leave runs to workers: processes of their own over one store, in a file
+and in PostgreSQL.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,9 @@ def anyio_backend() -> str:
 
 @pytest.fixture(params=["file", "postgres"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return str(tmp_path / "ideas.sqlite") if request.param == "file" else postgres.server().address()
+    return (
+        str(tmp_path / "ideas.sqlite") if request.param == "file" else postgres.server().address()
+    )
 
 
 @pytest.fixture
@@ -74,7 +78,9 @@ def configuration(tmp_path: Path, store: str) -> Callable[..., Path]:
     def configured(**top: Any) -> Path:
         (tmp_path / "tools.py").write_text(TOOLS)
         path = tmp_path / "ideabridge.json"
-        path.write_text(json.dumps({"store": store, "tools": ["tools.py"], "approval": "allow_all", **top}))
+        path.write_text(
+            json.dumps({"store": store, "tools": ["tools.py"], "approval": "allow_all", **top})
+        )
         return path
 
     return configured
@@ -123,12 +129,16 @@ async def until(found: Callable[[], bool]) -> None:
             await anyio.lowlevel.checkpoint()
 
 
-async def test_workers_run_the_calls_of_runs_that_servers_take(configuration: Callable[..., Path]) -> None:
+async def test_workers_run_the_calls_of_runs_that_servers_take(
+    configuration: Callable[..., Path],
+) -> None:
     path = configuration()
     with working(path) as one, working(path) as two:
         async with front(path) as client:
             calls = [{"_tool": "where", "_outputPath": f"n{number}"} for number in range(3)]
-            answers = [await call(client, "run_plan", calls=calls, output="†state") for _ in range(4)]
+            answers = [
+                await call(client, "run_plan", calls=calls, output="†state") for _ in range(4)
+            ]
             nothing = await call(client, "run_plan", calls=[], output=1)
     for answer in answers:
         assert answer["status"] == "done"
@@ -142,11 +152,18 @@ async def test_a_run_waits_for_a_worker_and_continues_after_a_decision_and_by_tu
 ) -> None:
     path = configuration(approval="default")
     async with front(path) as client:
-        plan = {"calls": [{"_tool": "send", "text": "a", "_outputPath": "sent"}], "output": "†state.sent"}
+        plan = {
+            "calls": [{"_tool": "send", "text": "a", "_outputPath": "sent"}],
+            "output": "†state.sent",
+        }
         waiting = await call(client, "run_plan", **plan, wait_s=0)
         assert waiting["status"] == "needs_approval"
         task = await call(client, "solve", task="Where?")
-        turn = {"run": task["run"], "turn": 0, "solution": {"calls": [{"_tool": "where", "_outputPath": "at"}]}}
+        turn = {
+            "run": task["run"],
+            "turn": 0,
+            "solution": {"calls": [{"_tool": "where", "_outputPath": "at"}]},
+        }
         queued = await call(client, "solve", **turn, wait_s=0)
         assert queued["status"] == "running"
         with Store.open(store) as opened:
@@ -155,11 +172,15 @@ async def test_a_run_waits_for_a_worker_and_continues_after_a_decision_and_by_tu
         assert seen["progress"] == "0 of 1 calls done; it waits for a worker"
         with working(path) as worker:
             one = {"approval": waiting["approvals"][0]["approval"], "decision": "approve"}
-            decided = await call(client, "decide_approval", run=waiting["run"], decisions=[one], wait_s=20)
+            decided = await call(
+                client, "decide_approval", run=waiting["run"], decisions=[one], wait_s=20
+            )
             assert (decided["status"], decided["output"]) == ("done", "sent a")
             again = await call(client, "check_run", run=task["run"], wait_s=20)
             assert again["status"] == "needs_solution"
-            ended = await call(client, "solve", run=task["run"], turn=1, solution={"output": "done"}, wait_s=20)
+            ended = await call(
+                client, "solve", run=task["run"], turn=1, solution={"output": "done"}, wait_s=20
+            )
             assert ended["output"] == "done"
             assert str(worker.pid) in json.dumps(again)
         cancelled = await call(client, "run_plan", calls=[{"_tool": "where"}], wait_s=0)
@@ -206,7 +227,13 @@ async def test_programs_rooms_and_ideas_run_at_workers(configuration: Callable[.
         async with front(path) as client:
             answer = await call(client, "run_plan", program=program, wait_s=20)
             assert answer["output"] == [worker.pid] * 3
-            await call(client, "publish_idea", idea=answer["run"], name="three", description="Three places.")
+            await call(
+                client,
+                "publish_idea",
+                idea=answer["run"],
+                name="three",
+                description="Three places.",
+            )
             nested = [{"_tool": "three", "_module": "idea:three", "_outputPath": "found"}]
             within = await call(client, "run_plan", calls=nested, output="†state.found", wait_s=20)
             assert within["output"] == [worker.pid] * 3
@@ -214,19 +241,29 @@ async def test_programs_rooms_and_ideas_run_at_workers(configuration: Callable[.
             assert str(worker.pid) in str(direct.content)
 
 
-async def test_a_run_goes_to_a_worker_that_has_its_modules(configuration: Callable[..., Path], tmp_path: Path) -> None:
+async def test_a_run_goes_to_a_worker_that_has_its_modules(
+    configuration: Callable[..., Path], tmp_path: Path
+) -> None:
     modules = {name: plain(tmp_path, name, f"{name}_work") for name in ("left", "right")}
     path = configuration(mcpServers=modules)
     with working(path, "--module", "left"):
         async with front(path) as client:
-            left = await call(client, "run_plan", calls=[{"_tool": "left_work", "x": "1"}], wait_s=20)
+            left = await call(
+                client, "run_plan", calls=[{"_tool": "left_work", "x": "1"}], wait_s=20
+            )
             assert left["status"] == "done"
-            right = await call(client, "run_plan", calls=[{"_tool": "right_work", "x": "1"}], wait_s=0)
+            right = await call(
+                client, "run_plan", calls=[{"_tool": "right_work", "x": "1"}], wait_s=0
+            )
             task = await call(client, "run_plan", calls=[{"_tool": "where"}], wait_s=20)
             assert task["status"] == "done"
-            assert (await call(client, "check_run", run=right["run"], wait_s=0))["status"] == "running"
+            assert (await call(client, "check_run", run=right["run"], wait_s=0))[
+                "status"
+            ] == "running"
             with working(path, "--module", "right"):
-                assert (await call(client, "check_run", run=right["run"], wait_s=20))["status"] == "done"
+                assert (await call(client, "check_run", run=right["run"], wait_s=20))[
+                    "status"
+                ] == "done"
 
 
 async def test_a_worker_that_is_ended_finishes_its_calls_and_others_continue_its_runs(
@@ -235,7 +272,13 @@ async def test_a_worker_that_is_ended_finishes_its_calls_and_others_continue_its
     path, log = configuration(), tmp_path / "log"
     gate = Gate(tmp_path)
     calls = [
-        {"_tool": "hold", "_id": "held", "gate": str(gate.path), "log": str(log), "_outputPath": "first"},
+        {
+            "_tool": "hold",
+            "_id": "held",
+            "gate": str(gate.path),
+            "log": str(log),
+            "_outputPath": "first",
+        },
         {"_tool": "where", "_after": "held", "_outputPath": "second"},
     ]
     with ExitStack() as stack:
@@ -246,7 +289,12 @@ async def test_a_worker_that_is_ended_finishes_its_calls_and_others_continue_its
             await until(lambda: log.exists() and bool(log.read_text()))
             second = stack.enter_context(working(path))
             first.process.send_signal(signal.SIGTERM)
-            more = await call(client, "run_plan", calls=[{"_tool": "where", "_outputPath": "at"}], output="†state.at")
+            more = await call(
+                client,
+                "run_plan",
+                calls=[{"_tool": "where", "_outputPath": "at"}],
+                output="†state.at",
+            )
             assert more["output"] == second.pid
             gate.open()
             ended = await call(client, "check_run", run=run["run"], wait_s=20)
@@ -270,7 +318,8 @@ async def test_the_runs_of_a_killed_worker_continue_at_another(
             await until(lambda: log.exists() and bool(log.read_text()))
             with Store.open(store) as opened:
                 taken = opened.runs.get(run["run"])
-                # The server did not die: the run is not resumed for the first time, and so far from being set aside.
+                # The server did not die: the run is not resumed for the first time, and so far from
+                # being set aside.
                 assert taken is not None
                 assert (taken.summary or {})["taken_up"] == 0
             os.kill(first.pid, signal.SIGKILL)
@@ -279,8 +328,14 @@ async def test_the_runs_of_a_killed_worker_continue_at_another(
                 # The call may have taken effect, so a person is asked.
                 asked = await call(client, "check_run", run=run["run"], wait_s=25)
                 assert asked["status"] == "needs_approval"
-                one = {"approval": asked["approvals"][0]["approval"], "decision": "value", "value": 7}
-                ended = await call(client, "decide_approval", run=run["run"], decisions=[one], wait_s=20)
+                one = {
+                    "approval": asked["approvals"][0]["approval"],
+                    "decision": "value",
+                    "value": 7,
+                }
+                ended = await call(
+                    client, "decide_approval", run=run["run"], decisions=[one], wait_s=20
+                )
                 assert ended["output"] == {"first": first.pid, "held": 7}
     assert len(log.read_text().split()) == 1
 
@@ -298,29 +353,51 @@ async def test_the_rooms_of_a_killed_worker_wait_with_their_run(
         async with front(path) as client:
             gate.open()
             run = await call(client, "run_plan", calls=[held], output="†state.held", wait_s=20)
-            await call(client, "publish_idea", idea=run["run"], name="slow", description="Waits.", answer="plan")
+            await call(
+                client,
+                "publish_idea",
+                idea=run["run"],
+                name="slow",
+                description="Waits.",
+                answer="plan",
+            )
             nested = [{"_tool": "slow", "_module": "idea:slow", "_outputPath": "found"}]
             run = await call(client, "run_plan", calls=nested, output="†state.found", wait_s=0)
             await until(lambda: log.read_text().count("\n") == 2)
             os.kill(first.pid, signal.SIGKILL)
             first.process.wait(10)
-            async with Bridge(load_configuration(path), role="front") as bridge, anyio.create_task_group() as group:
+            async with (
+                Bridge(load_configuration(path), role="front") as bridge,
+                anyio.create_task_group() as group,
+            ):
                 # A second server, whose reports are heard.
-                group.start_soon(partial(bridge.recover_runs, lambda _, why: told.append(why), keep=True))
+                group.start_soon(
+                    partial(bridge.recover_runs, lambda _, why: told.append(why), keep=True)
+                )
                 await until(lambda: bridge.store.queue.count() == 1)
                 stack.enter_context(working(path))
                 asked = await call(client, "check_run", run=run["run"], wait_s=25)
                 assert asked["status"] == "needs_approval"
-                one = {"approval": asked["approvals"][0]["approval"], "decision": "value", "value": 7}
-                ended = await call(client, "decide_approval", run=run["run"], decisions=[one], wait_s=20)
+                one = {
+                    "approval": asked["approvals"][0]["approval"],
+                    "decision": "value",
+                    "value": 7,
+                }
+                ended = await call(
+                    client, "decide_approval", run=run["run"], decisions=[one], wait_s=20
+                )
                 assert ended["output"] == 7
                 group.cancel_scope.cancel()
     assert told == []
 
 
-async def test_a_worker_with_an_unknown_module_does_not_start(configuration: Callable[..., Path]) -> None:
+async def test_a_worker_with_an_unknown_module_does_not_start(
+    configuration: Callable[..., Path],
+) -> None:
     path = configuration()
-    program = preloaded.python(BIN / "ideabridge", "worker", "--config", str(path), "--module", "nowhere")
+    program = preloaded.python(
+        BIN / "ideabridge", "worker", "--config", str(path), "--module", "nowhere"
+    )
     done = await anyio.run_process(program, check=False)
     assert done.returncode == 2
     assert "module 'nowhere' is not configured" in done.stderr.decode()
@@ -339,7 +416,9 @@ def test_the_queue_is_fair_and_keeps_to_the_limits_of_users(store: str) -> None:
 
         def claim(most: int, limit: int = 9, modules: set[str] | None = None) -> list[str]:
             return opened.queue.claim(
-                "f", most, lambda run, busy: busy < limit and (modules is None or set(run.needs) <= modules)
+                "f",
+                most,
+                lambda run, busy: busy < limit and (modules is None or set(run.needs) <= modules),
             )
 
         for number in range(3):
@@ -361,7 +440,9 @@ def test_the_queue_is_fair_and_keeps_to_the_limits_of_users(store: str) -> None:
         queue("d0", "nightly", begun=True)
         queue("d1", "nightly")
         queue("a3", "ann")
-        last = opened.queue.claim("f", 2, lambda _run, _busy: True, lambda caller: caller == "nightly")
+        last = opened.queue.claim(
+            "f", 2, lambda _run, _busy: True, lambda caller: caller == "nightly"
+        )
         assert last == ["a3", "d0"]
 
 
@@ -377,7 +458,9 @@ async def test_jobs_of_a_user_in_the_background_run_when_nothing_else_waits(
         with working(path, "--runs", "1"):
             await until(lambda: log.exists() and bool(log.read_text()))
             for word, caller in (("job", "user:nightly"), ("ann", "user:ann"), ("bob", "user:bob")):
-                await bridge.run_plan({"calls": [{"_tool": "note", "log": str(log), "word": word}]}, caller=caller)
+                await bridge.run_plan(
+                    {"calls": [{"_tool": "note", "log": str(log), "word": word}]}, caller=caller
+                )
             await until(lambda: bridge.store.queue.count(most=9) == 3)
             gate.open()
             await until(lambda: len(log.read_text().split()) == 4)
@@ -410,6 +493,9 @@ async def test_one_user_cannot_take_every_place_of_the_queue(
         for number in (1, 2):
             await bridge.run_plan(plan, caller="user:ann")
             await until(lambda most=number: bridge.store.queue.count(most=9) == most)
-        with pytest.raises(LimitExceededError, match=r"2 of your runs wait for a worker.* are for the runs of others"):
+        with pytest.raises(
+            LimitExceededError,
+            match=r"2 of your runs wait for a worker.* are for the runs of others",
+        ):
             await bridge.run_plan(plan, caller="user:ann")
         await bridge.run_plan(plan, caller="user:bob")

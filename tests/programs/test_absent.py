@@ -51,7 +51,9 @@ async def away(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Bridge]:
             yield bridge
 
 
-async def test_plans_and_programs_are_told_why_a_server_is_not_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_plans_and_programs_are_told_why_a_server_is_not_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async with away(monkeypatch) as bridge:
         for name, words in WHY.items():
             module = name.replace("-", "_")
@@ -82,7 +84,9 @@ async def test_plans_and_programs_are_told_why_a_server_is_not_up(monkeypatch: p
 async def test_a_program_among_calls_is_told_why(monkeypatch: pytest.MonkeyPatch) -> None:
     async with away(monkeypatch) as bridge:
         with pytest.raises(PlanError, match=LOGIN):
-            await bridge.run_plan([{"_tool": "run_program", "program": "import tickets\nawait tickets.read()"}])
+            await bridge.run_plan(
+                [{"_tool": "run_program", "program": "import tickets\nawait tickets.read()"}]
+            )
 
 
 async def test_a_program_of_a_mind_is_told_why(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,9 +101,13 @@ async def test_a_program_of_a_mind_is_told_why(monkeypatch: pytest.MonkeyPatch) 
 
 async def test_other_imports_are_told_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     async with away(monkeypatch) as bridge:
-        with pytest.raises(PlanError, match="Cannot resolve imported module `bank`; the modules with tools are"):
+        with pytest.raises(
+            PlanError, match="Cannot resolve imported module `bank`; the modules with tools are"
+        ):
             await bridge.run_plan(Plan([], program="import bank"))
-        with pytest.raises(PlanError, match="Cannot resolve imported module `servers`; the servers are none"):
+        with pytest.raises(
+            PlanError, match="Cannot resolve imported module `servers`; the servers are none"
+        ):
             await bridge.run_plan(Plan([], program="from servers import bank"))
 
 
@@ -126,7 +134,9 @@ for line in sys.stdin:
 """A server that ends after one call."""
 
 
-async def test_a_server_that_was_up_before_is_told_at_the_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_that_was_up_before_is_told_at_the_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     script = tmp_path / "last.py"
     script.write_text(LAST)
     last = ModuleConfiguration(command=sys.executable, args=(str(script),))

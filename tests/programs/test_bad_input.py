@@ -1,4 +1,6 @@
-"""Programs that are hostile or wrong: each ends with an error that says what is wrong, and the bridge goes on."""
+"""Programs that are hostile or wrong: each ends with an error that says what is wrong, and the
+bridge goes on.
+"""
 
 from __future__ import annotations
 
@@ -53,13 +55,20 @@ def named(name: str) -> tuple[Tool, Activity]:
     async def run(parameters: JSONObject, _: ActivityContext) -> JSON:
         return [name, parameters]
 
-    schema: JSONObject = {"type": "object", "properties": {"class": {"type": "string"}, "self": {"type": "string"}}}
-    return Tool(name, "A tool.", schema, annotations=Annotations(read_only=True)), Activity(name, run)
+    schema: JSONObject = {
+        "type": "object",
+        "properties": {"class": {"type": "string"}, "self": {"type": "string"}},
+    }
+    return Tool(name, "A tool.", schema, annotations=Annotations(read_only=True)), Activity(
+        name, run
+    )
 
 
 @pytest.fixture
 async def bridge() -> AsyncIterator[Bridge]:
-    configuration = parse_configuration({"limits": {"calls": CALLS}, "approval": {"default": "read_only"}})
+    configuration = parse_configuration(
+        {"limits": {"calls": CALLS}, "approval": {"default": "read_only"}}
+    )
     async with Bridge(configuration, toolbox=Toolbox(size, echo, send)) as opened:
         yield opened
         # Whatever came before: it goes on.
@@ -91,9 +100,18 @@ CATCHING = "while True:\n    try:\n        {}\n    except{}:\n        pass"
         ("def f(n):\n    return f(n + 1)\nf(0)", "line 2: RecursionError"),
         ("import json\njson.loads('[' * 100_000)", "JSONDecodeError: recursion limit"),
         ("import tools\nwhile True:\n    await tools.size(of='a')", f"at most {CALLS} calls"),
-        ("import tools\n" + CATCHING.format("await tools.size(of='a')", " Exception"), f"at most {CALLS} calls"),
-        ("import tools\n" + CATCHING.format("await tools.size(of='a')", ""), f"at most {CALLS} calls"),
-        ("import tools\ncalls = [tools.size(of='a') for _ in range(10_000)]", f"at most {CALLS} calls"),
+        (
+            "import tools\n" + CATCHING.format("await tools.size(of='a')", " Exception"),
+            f"at most {CALLS} calls",
+        ),
+        (
+            "import tools\n" + CATCHING.format("await tools.size(of='a')", ""),
+            f"at most {CALLS} calls",
+        ),
+        (
+            "import tools\ncalls = [tools.size(of='a') for _ in range(10_000)]",
+            f"at most {CALLS} calls",
+        ),
         ("raise ValueError('no')", "line 1: ValueError: no"),
         ("raise KeyboardInterrupt()", "line 1: KeyboardInterrupt"),
         ("raise SystemExit(3)", "RuntimeError"),
@@ -102,7 +120,9 @@ CATCHING = "while True:\n    try:\n        {}\n    except{}:\n        pass"
         ("import pathlib\npathlib.Path('/etc/passwd').read_text()", "PermissionError"),
     ],
 )
-async def test_a_program_that_goes_wrong_ends_with_a_reason(bridge: Bridge, program: str, error: str) -> None:
+async def test_a_program_that_goes_wrong_ends_with_a_reason(
+    bridge: Bridge, program: str, error: str
+) -> None:
     run = await ended(bridge, program)
     assert run.status == "failed"
     assert error in str(run.errors())
@@ -114,7 +134,10 @@ async def test_an_endless_loop_is_ended(bridge: Bridge, caught: str) -> None:
     endless = "while True:\n            pass"
     run = await ended(bridge, CATCHING.format(endless, caught))
     assert run.status == "failed"
-    assert "TimeoutError: time limit exceeded: a program may compute for 5 s between two calls" in str(run.errors())
+    assert (
+        "TimeoutError: time limit exceeded: a program may compute for 5 s between two calls"
+        in str(run.errors())
+    )
 
 
 @pytest.mark.long
@@ -122,7 +145,10 @@ async def test_one_operation_without_end_is_ended_once(bridge: Bridge) -> None:
     with anyio.fail_after(20):
         run = await ended(bridge, "import tools\nn = await tools.size(of='a')\n10 ** 10 ** 8")
     assert run.status == "failed"
-    assert "TimeoutError: time limit exceeded: a program may compute for 5 s between two calls" in str(run.errors())
+    assert (
+        "TimeoutError: time limit exceeded: a program may compute for 5 s between two calls"
+        in str(run.errors())
+    )
 
 
 SAME = ["def same(x):", "    return x"]
@@ -160,12 +186,23 @@ SAME = ["def same(x):", "    return x"]
     ],
 )
 @pytest.mark.parametrize("passed", [False, True], ids=["output", "argument"])
-async def test_what_is_no_json_is_refused(bridge: Bridge, value: str, error: str, passed: bool) -> None:
+async def test_what_is_no_json_is_refused(
+    bridge: Bridge, value: str, error: str, passed: bool
+) -> None:
     last = f"await tools.echo(x={value})" if passed else value
     error = error.replace("at ", "at x.", 1) if passed and error.startswith("at ") else error
-    lines = ["import re, tools", "class Small:", "    pass", "deep = []", "for _ in range(5_000):", "    deep = [deep]"]
+    lines = [
+        "import re, tools",
+        "class Small:",
+        "    pass",
+        "deep = []",
+        "for _ in range(5_000):",
+        "    deep = [deep]",
+    ]
     lines += ["small = [1] * 60", "for _ in range(5):", "    small = [small] * 60"]
-    run = await ended(bridge, "\n".join([*lines, "async def size_of(n):", "    return n", *SAME, last]))
+    run = await ended(
+        bridge, "\n".join([*lines, "async def size_of(n):", "    return n", *SAME, last])
+    )
     assert run.status == "failed"
     assert error in str(run.errors())
     # The whole of it is stored.
@@ -176,7 +213,10 @@ async def test_the_calls_of_a_program_are_bounded_together() -> None:
     configuration = parse_configuration({"limits": {"run_bytes": 5_000_000}})
     async with Bridge(configuration, toolbox=Toolbox(size)) as bridge:
         body = "lambda: tools.size(of='x' * 1_000_000)"
-        caught = f"call = {body}\nwhile True:\n    try:\n        await call()\n    except RuntimeError:\n        pass"
+        caught = (
+            f"call = {body}\nwhile True:\n    try:\n        await call()\n    "
+            "except RuntimeError:\n        pass"
+        )
         run = await ended(bridge, f"import tools\n{caught}")
         assert run.status == "failed"
         assert "a call with 1,000,024 bytes is not made: this run keeps" in str(run.errors())
@@ -185,8 +225,21 @@ async def test_the_calls_of_a_program_are_bounded_together() -> None:
 
 
 async def test_a_text_that_looks_like_an_object_is_a_text(bridge: Bridge) -> None:
-    texts = ["<coroutine>", "a <function 'f' at 0x1> b", "<b>bold</b>", "dict", "dictionary(1)", "[...]"]
-    texts += ["<function calls>", "<class='a'>", "<coroutine object>", "range(n, 3)", "<module name='x'>"]
+    texts = [
+        "<coroutine>",
+        "a <function 'f' at 0x1> b",
+        "<b>bold</b>",
+        "dict",
+        "dictionary(1)",
+        "[...]",
+    ]
+    texts += [
+        "<function calls>",
+        "<class='a'>",
+        "<coroutine object>",
+        "range(n, 3)",
+        "<module name='x'>",
+    ]
     assert (await ended(bridge, repr(texts))).given() == texts
 
 
@@ -213,7 +266,9 @@ async def test_what_is_printed_is_bounded(bridge: Bridge) -> None:
 
 
 @pytest.mark.parametrize("more", [0, 1])
-async def test_whoever_prints_the_most_that_is_kept_loses_nothing(bridge: Bridge, more: int) -> None:
+async def test_whoever_prints_the_most_that_is_kept_loses_nothing(
+    bridge: Bridge, more: int
+) -> None:
     run = await ended(bridge, f"print('x' * 65_535)\nprint('y' * {more}, end='')\n1")
     printed = str(run.answer(whole=True)["printed"])
     assert printed.startswith("x" * 65_535 + "\n")
@@ -247,7 +302,21 @@ said
     assert "not today" in str(run.given())
 
 
-NAMES = ("__class__", "class", "print", "a.b", "import", "tools", "sleep", "a-b", "ask", "Handle", "None", "é", "1st")
+NAMES = (
+    "__class__",
+    "class",
+    "print",
+    "a.b",
+    "import",
+    "tools",
+    "sleep",
+    "a-b",
+    "ask",
+    "Handle",
+    "None",
+    "é",
+    "1st",
+)
 
 
 async def test_tools_of_any_name_can_be_called() -> None:
@@ -258,13 +327,18 @@ async def test_tools_of_any_name_can_be_called() -> None:
         names = ProgramNames(bridge.tools())
         functions = {str(names.call(TOOLS, one, {})["_tool"]): one for one in names.tools[TOOLS]}
         for name in NAMES:
-            run = await ended(bridge, f"import tools\nawait tools.{functions[name]}(class_='x', self='y')")
+            run = await ended(
+                bridge, f"import tools\nawait tools.{functions[name]}(class_='x', self='y')"
+            )
             assert run.given() == [name, {"class": "x", "self": "y"}], name
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are found in /proc")
 async def test_a_worker_that_is_killed_from_outside_is_replaced(bridge: Bridge) -> None:
-    program = "import tools\nfirst = await tools.send(to='a')\nsecond = await tools.send(to='b')\n[first, second]"
+    program = (
+        "import tools\nfirst = await tools.send(to='a')\nsecond = await "
+        "tools.send(to='b')\n[first, second]"
+    )
     run = await bridge.run_plan({"program": program})
     for _ in range(2):
         assert await run.wait() == "needs_approval"
@@ -282,7 +356,9 @@ def kill_workers() -> None:
     killed = 0
     for folder in Path("/proc").iterdir():
         try:
-            head, _, rest = (folder / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")
+            head, _, rest = (
+                (folder / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")
+            )
         except OSError:
             continue
         if "monty" in head and int(rest.split()[1]) == os.getpid():
@@ -291,11 +367,15 @@ def kill_workers() -> None:
     assert killed
 
 
-async def test_without_the_interpreter_a_program_is_refused(bridge: Bridge, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_the_interpreter_a_program_is_refused(
+    bridge: Bridge, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with monkeypatch.context() as patch:
         sandbox.monty.cache_clear()
         patch.setitem(sys.modules, "pydantic_monty", None)
-        with pytest.raises(ProgramError, match="programs need pydantic-monty, which cannot be imported"):
+        with pytest.raises(
+            ProgramError, match="programs need pydantic-monty, which cannot be imported"
+        ):
             await bridge.run_plan({"program": "1"})
     assert bridge.runs() == []
 

@@ -31,7 +31,9 @@ def _call(module: str, function: str, arguments: JSONObject) -> JSONObject:
 
 
 NAMES = ["rows", "one", "maybe", "put"]
-SETTING = Setting({"shop": ImportedModule(NAMES, lambda: STUB)}, {}, {"input": {}, "state": {}}, _call, 0.0, "")
+SETTING = Setting(
+    {"shop": ImportedModule(NAMES, lambda: STUB)}, {}, {"input": {}, "state": {}}, _call, 0.0, ""
+)
 
 
 @pytest.fixture
@@ -103,31 +105,61 @@ await shop.put(row=rows[0])
 """
 
 WRONG = [
-    ('row = await shop.one(n=1)\nrow["total"] = 3\nrow["totl"]', 'Unknown key "totl" for TypedDict `Row`'),
-    ("await shop.rows()", "line 2, column 7: No argument provided for required parameter `team` of function `rows`"),
-    ("await shop.rows(team='a', teams=1)", "column 27: Argument `teams` does not match any known parameter"),
+    (
+        'row = await shop.one(n=1)\nrow["total"] = 3\nrow["totl"]',
+        'Unknown key "totl" for TypedDict `Row`',
+    ),
+    (
+        "await shop.rows()",
+        "line 2, column 7: No argument provided for required parameter `team` of function `rows`",
+    ),
+    (
+        "await shop.rows(team='a', teams=1)",
+        "column 27: Argument `teams` does not match any known parameter",
+    ),
     ("await shop.rows('a')", "Too many positional arguments to function `rows`"),
     (
         "await shop.rows(team=1)",
         "Argument to function `rows` is incorrect: Expected `str`, found `Literal[1]`",
     ),
-    ("n = len('abc')\nawait shop.rows(team=n)", "line 3, column 17: Argument to function `rows` is incorrect"),
+    (
+        "n = len('abc')\nawait shop.rows(team=n)",
+        "line 3, column 17: Argument to function `rows` is incorrect",
+    ),
     ("await shop.rows(team='x', kind='c')", 'Expected `Literal["a", "b"]`, found `Literal["c"]`'),
-    ("(await shop.one(n=1))['nam']", 'Unknown key "nam" for TypedDict `Row` - did you mean "name"?'),
-    ("(await shop.one(n=1))['name'] + 1", "Operator `+` is not supported between objects of type `str` and"),
+    (
+        "(await shop.one(n=1))['nam']",
+        'Unknown key "nam" for TypedDict `Row` - did you mean "name"?',
+    ),
+    (
+        "(await shop.one(n=1))['name'] + 1",
+        "Operator `+` is not supported between objects of type `str` and",
+    ),
     ("(await shop.one(n=1)).name", "Object of type `Row` has no attribute `name`"),
     (
         "shop.one(n=1)['name']",
         "line 2, column 1: shop.one(...) is used before its result is there: write `(await shop.",
     ),
-    ("len(shop.rows(team='a'))", "line 2, column 5: shop.rows(...) is used before its result is there"),
-    ("def f(n):\n    return shop.one(n=n)\nf(1)['name']", "line 4, column 1: f(...) is used before its"),
+    (
+        "len(shop.rows(team='a'))",
+        "line 2, column 5: shop.rows(...) is used before its result is there",
+    ),
+    (
+        "def f(n):\n    return shop.one(n=n)\nf(1)['name']",
+        "line 4, column 1: f(...) is used before its",
+    ),
     ("await shop.row(n=1)", "Module `shop` has no member `row`"),
-    ("import bank", "line 2, column 8: Cannot resolve imported module `bank`; the modules with tools are shop"),
+    (
+        "import bank",
+        "line 2, column 8: Cannot resolve imported module `bank`; the modules with tools are shop",
+    ),
     ("await shop.rows(team=nme)", "Name `nme` used when not defined"),
     ("def f(:\n    pass", "line 2"),
     ("await shop.rows(team='a'\nlen('b')", "line "),
-    ("n = await shop.one(n=1)\nclass Bad(ValueError):\n    pass", "line 3: NotImplementedError: programs do not have"),
+    (
+        "n = await shop.one(n=1)\nclass Bad(ValueError):\n    pass",
+        "line 3: NotImplementedError: programs do not have",
+    ),
     ("n = await shop.one(n=1)\ndel n", "programs do not have the 'del' statement"),
 ]
 
@@ -145,7 +177,9 @@ async def test_what_always_fails_is_refused(sandbox: Sandbox, program: str, why:
 
 
 async def test_where_the_syntax_is_wrong_only_that_is_told(sandbox: Sandbox) -> None:
-    found = await sandbox.check("import shop\nteams = ['a', 'b'\nawait shop.rows(team=tem)", SETTING)
+    found = await sandbox.check(
+        "import shop\nteams = ['a', 'b'\nawait shop.rows(team=tem)", SETTING
+    )
     assert found is not None
     assert found.startswith("line 3, column 1: Expected `,`")
     assert "shop" not in found
@@ -175,7 +209,11 @@ async def test_a_failed_import_names_some_of_many_modules(sandbox: Sandbox) -> N
 )
 async def test_a_server_is_imported_under_its_own_name(sandbox: Sandbox, program: str) -> None:
     module = SETTING.modules["shop"]
-    setting = replace(SETTING, modules={"time_": module, "shop": module}, servers={"time": "time_", "shop": "shop"})
+    setting = replace(
+        SETTING,
+        modules={"time_": module, "shop": module},
+        servers={"time": "time_", "shop": "shop"},
+    )
     assert await sandbox.check(program, setting) is None
     # The name of no parameter is remembered from before.
     other = ImportedModule(NAMES, lambda: STUB.replace("n: int", "m: int"))
@@ -190,14 +228,26 @@ async def test_a_server_is_imported_under_its_own_name(sandbox: Sandbox, program
 
 @pytest.mark.parametrize(
     "program",
-    ["import time\nawait time.one(n=1)", "from time import one\nawait one(n=1)", "import time as t\nawait t.one(n=1)"],
+    [
+        "import time\nawait time.one(n=1)",
+        "from time import one\nawait one(n=1)",
+        "import time as t\nawait t.one(n=1)",
+    ],
 )
-async def test_a_server_whose_module_has_another_name_is_named(sandbox: Sandbox, program: str) -> None:
-    setting = replace(SETTING, modules={"time_": SETTING.modules["shop"]}, servers={"time": "time_"})
+async def test_a_server_whose_module_has_another_name_is_named(
+    sandbox: Sandbox, program: str
+) -> None:
+    setting = replace(
+        SETTING, modules={"time_": SETTING.modules["shop"]}, servers={"time": "time_"}
+    )
     found = str(await sandbox.check(program, setting))
-    assert "Module `time` has no member `one`; the tools of the server `time` are in the module `time_`" in found
+    assert (
+        "Module `time` has no member `one`; the tools of the server `time` "
+        "are in the module `time_`"
+    ) in found
     assert found.endswith(": `import time_`, then `time_.one`")
-    # Without the tool, the module is named, and the tool is not. The program is the same, and is checked again.
+    # Without the tool, the module is named, and the tool is not. The program is the same, and
+    # is checked again.
     fewer = ImportedModule(["rows"], lambda: "async def rows() -> int: ...\n")
     found = str(await sandbox.check(program, replace(setting, modules={"time_": fewer})))
     assert found.endswith("are in the module `time_`")
@@ -206,8 +256,12 @@ async def test_a_server_whose_module_has_another_name_is_named(sandbox: Sandbox,
     assert found.endswith("has no member `one`")
 
 
-@pytest.mark.parametrize("program", ["import shop\nawait shop.row(n=1)", "from shop import row\nawait row(n=1)"])
-async def test_a_tool_that_the_run_does_not_have_is_said_to_be_missing_there(sandbox: Sandbox, program: str) -> None:
+@pytest.mark.parametrize(
+    "program", ["import shop\nawait shop.row(n=1)", "from shop import row\nawait row(n=1)"]
+)
+async def test_a_tool_that_the_run_does_not_have_is_said_to_be_missing_there(
+    sandbox: Sandbox, program: str
+) -> None:
     found = str(await sandbox.check(program, SETTING))
     assert "Module `shop` has no member `row`: it is not among the tools of this run" in found
     assert found.endswith("which has maybe, one, put, rows here")
@@ -217,47 +271,80 @@ async def test_a_tool_that_the_run_does_not_have_is_said_to_be_missing_there(san
 
 
 async def test_of_many_findings_only_the_certain_ones_are_told(sandbox: Sandbox) -> None:
-    program = "import re, shop\nre.search('a', 'b').group()\nawait shop.rows()\n[1, 'a'][0].upper()\nawait shop.one()"
+    program = (
+        "import re, shop\nre.search('a', 'b').group()\nawait shop.rows()\n[1, "
+        "'a'][0].upper()\nawait shop.one()"
+    )
     found = await sandbox.check(program, SETTING)
     assert found is not None
-    assert [line.partition(":")[0] for line in found.splitlines()] == ["line 3, column 7", "line 5, column 7"]
+    assert [line.partition(":")[0] for line in found.splitlines()] == [
+        "line 3, column 7",
+        "line 5, column 7",
+    ]
 
 
-# -- calls that are not awaited --------------------------------------------------------------------------------------
+# -- calls that are not awaited --------------------------------------------------------------------
 
 FORGOTTEN = [
-    ("shop.maybe()", "line 2, column 1: the result of shop.maybe() is not awaited: write `await shop.maybe()`"),
+    (
+        "shop.maybe()",
+        "line 2, column 1: the result of shop.maybe() is not awaited: write `await shop.maybe()`",
+    ),
     (
         "shop.put(row={'name': 'x'})\n5",
         "line 2, column 1: the result of shop.put(...) is not awaited: write `await shop.p",
     ),
-    ("if True:\n    shop.maybe()\n5", "line 3, column 5: the result of shop.maybe() is not awaited"),
+    (
+        "if True:\n    shop.maybe()\n5",
+        "line 3, column 5: the result of shop.maybe() is not awaited",
+    ),
     (
         "row = shop.one(n=1)\nrow['name']",
         "line 3, column 1: `row` holds shop.one(...) of line 2, whose result is not aw",
     ),
-    ("row = shop.one(n=1)\nrow['name']", "write `await row` here, or `row = await shop.one(...)` there"),
+    (
+        "row = shop.one(n=1)\nrow['name']",
+        "write `await row` here, or `row = await shop.one(...)` there",
+    ),
     ("row = shop.one(n=1)\nrow", "line 3, column 1: `row` holds shop.one(...) of line 2"),
     (
         "row = shop.put(row={'name': 'x'})\n5",
         "line 2, column 7: `row` holds shop.put(...), which is never awaited: write",
     ),
-    ('f"{shop.maybe()}"', "shop.maybe() is used before its result is there: write `(await shop.maybe())`"),
+    (
+        'f"{shop.maybe()}"',
+        "shop.maybe() is used before its result is there: write `(await shop.maybe())`",
+    ),
     ("row = shop.maybe()\nf'{row}'", "line 3, column 4: `row` holds shop.maybe() of line 2"),
-    ("if shop.maybe():\n    5", "line 2, column 4: shop.maybe() is used before its result is there"),
+    (
+        "if shop.maybe():\n    5",
+        "line 2, column 4: shop.maybe() is used before its result is there",
+    ),
     ("while shop.maybe():\n    5", "line 2, column 7: shop.maybe() is used"),
-    ("for row in shop.rows(team='a'):\n    print(row)", "line 2, column 12: shop.rows(...) is used"),
+    (
+        "for row in shop.rows(team='a'):\n    print(row)",
+        "line 2, column 12: shop.rows(...) is used",
+    ),
     ("[row for row in shop.rows(team='a')]", "shop.rows(...) is used before its result is there"),
     ("shop.maybe() == None", "line 2, column 1: shop.maybe() is used"),
     ("not shop.maybe()", "shop.maybe() is used"),
     ("print(shop.maybe())", "line 2, column 7: shop.maybe() is used"),
     ("str(shop.maybe())", "shop.maybe() is used"),
-    ("await shop.put(row=shop.one(n=1))", "line 2, column 20: shop.one(...) is used before its result is there"),
+    (
+        "await shop.put(row=shop.one(n=1))",
+        "line 2, column 20: shop.one(...) is used before its result is there",
+    ),
     ("await ask('what', shop.maybe())", "shop.maybe() is used before its result is there"),
-    ("ask('what')", "line 2, column 1: the result of ask(...) is not awaited: write `await ask(...)`"),
+    (
+        "ask('what')",
+        "line 2, column 1: the result of ask(...) is not awaited: write `await ask(...)`",
+    ),
     (
         "{'row': shop.maybe()}",
-        "line 2, column 9: shop.maybe() is in a value, and not its result: write `await shop.maybe()`",
+        (
+            "line 2, column 9: shop.maybe() is in a value, and not its result: "
+            "write `await shop.maybe()`"
+        ),
     ),
     ("[shop.one(n=n) for n in (1, 2)]", "shop.one(...) is in a value, and not its result"),
     ("row = shop.maybe()\n{'row': [row]}", "line 3, column 10: `row` holds shop.maybe() of line 2"),
@@ -269,11 +356,20 @@ FORGOTTEN = [
         "async def f():\n    return await shop.maybe()\nf()",
         "line 4, column 1: the result of f() is not awaited: write `await f()`",
     ),
-    ("import asyncio\nasyncio.gather(shop.maybe(), shop.maybe())", "the result of asyncio.gather(...) is not awaited"),
+    (
+        "import asyncio\nasyncio.gather(shop.maybe(), shop.maybe())",
+        "the result of asyncio.gather(...) is not awaited",
+    ),
     ("import shop as s\ns.maybe()", "line 3, column 1: the result of s.maybe() is not awaited"),
     ("from shop import maybe\nmaybe()", "line 3, column 1: the result of maybe() is not awaited"),
-    ("from shop import maybe as m, one\nawait one(n=m())", "line 3, column 13: m() is used before its result is there"),
-    ("from servers import shop as s\ns.maybe()", "line 3, column 1: the result of s.maybe() is not awaited"),
+    (
+        "from shop import maybe as m, one\nawait one(n=m())",
+        "line 3, column 13: m() is used before its result is there",
+    ),
+    (
+        "from servers import shop as s\ns.maybe()",
+        "line 3, column 1: the result of s.maybe() is not awaited",
+    ),
 ]
 
 AWAITED = """
@@ -373,7 +469,9 @@ first, second = shop.one(n=1), shop.one(n=2)
 
 
 @pytest.mark.parametrize(("program", "why"), FORGOTTEN)
-async def test_a_forgotten_await_is_told_with_what_to_write(sandbox: Sandbox, program: str, why: str) -> None:
+async def test_a_forgotten_await_is_told_with_what_to_write(
+    sandbox: Sandbox, program: str, why: str
+) -> None:
     setting = replace(SETTING, servers={"shop": "shop"})
     found = await sandbox.check(f"import shop\n{program}", setting)
     assert found is not None

@@ -98,9 +98,13 @@ async def worked(bridge: Bridge, names: list[str]) -> str:
     return run.id
 
 
-def answer(program: str, inputs: list[JSON] | None = None) -> list[str | Callable[[], Awaitable[None]]]:
+def answer(
+    program: str, inputs: list[JSON] | None = None
+) -> list[str | Callable[[], Awaitable[None]]]:
     """What a mind writes: the output is an object with the program."""
-    output: JSONObject = {"program": program} if inputs is None else {"program": program, "inputs": inputs}
+    output: JSONObject = (
+        {"program": program} if inputs is None else {"program": program, "inputs": inputs}
+    )
     return solution([], output)
 
 
@@ -115,7 +119,9 @@ async def test_a_right_program_becomes_the_tool(bridge: Bridge, register: Regist
     report = published.report or {}
     assert (report["reproduces"], report["copied"]) == ([run], [])
     rows = cast("list[JSONObject]", report["rows"])
-    assert [(row["name"], row["example"], row["otherwise"]) for row in rows] == [("prefix", '"a"', "required")]
+    assert [(row["name"], row["example"], row["otherwise"]) for row in rows] == [
+        ("prefix", '"a"', "required")
+    ]
     register.marked.clear()
     replay = await bridge.start_idea("mark_names", {"prefix": "c"})
     assert replay.run is not None
@@ -128,14 +134,22 @@ async def test_a_right_program_becomes_the_tool(bridge: Bridge, register: Regist
     [
         (OTHER_CALLS, r"its call 0, page .*3}, is not in the run; the run called page .*2}"),
         (FEWER_CALLS, r'it does not make the call mark {"name": "anna"}, and 2 more'),
-        (OTHER_ORDER, r'mark {"name": "alma"}, comes before mark {"name": "anna"}, which the run made first'),
+        (
+            OTHER_ORDER,
+            r'mark {"name": "alma"}, comes before mark {"name": "anna"}, which the run made first',
+        ),
         (OTHER_OUTPUT, r"its output differs: "),
-        (RIGHT.replace("tools.page", "tools.pages"), r"line 6, column 18: Module `tools` has no member `pages`"),
+        (
+            RIGHT.replace("tools.page", "tools.pages"),
+            r"line 6, column 18: Module `tools` has no member `pages`",
+        ),
         (RIGHT.replace("part =", "part = part +"), r"it ends with an error: line 6: NameError"),
         (RIGHT + "raise ValueError('no')", r"it ends with an error: line 14: ValueError: no"),
         ("import tools\nawait tools.page(number=0, size=2)\n" * 2 + RIGHT, ""),
         (
-            RIGHT.replace("await tools.mark(name=one)", "[await tools.mark(name=one) for _ in '12']"),
+            RIGHT.replace(
+                "await tools.mark(name=one)", "[await tools.mark(name=one) for _ in '12']"
+            ),
             "is made more often",
         ),
         ("this is no program", "line 1"),
@@ -145,7 +159,9 @@ async def test_the_recording_judges(bridge: Bridge, program: str, why: str) -> N
     run = await worked(bridge, ["anna", "axel", "alma"])
     if not why:
         # Reading something again changes nothing.
-        assert (await bridge.publish(run, "mark_names", program=program, inputs=A)).answer == "program"
+        assert (
+            await bridge.publish(run, "mark_names", program=program, inputs=A)
+        ).answer == "program"
         return
     with pytest.raises(ProgramRefusedError, match=why):
         await bridge.publish(run, "mark_names", program=program, inputs=A)
@@ -159,10 +175,16 @@ async def test_copied_values_are_named_and_another_run_refuses_them(bridge: Brid
     copied = report["copied"]
     assert isinstance(copied, list)
     assert copied[0] == 'line 5: "anna" is also in the result of calls.0 (page) at 0'
-    with pytest.raises(ProgramRefusedError, match=rf"with the results of run {second}, its call 3, mark .*anna"):
+    with pytest.raises(
+        ProgramRefusedError, match=rf"with the results of run {second}, its call 3, mark .*anna"
+    ):
         await bridge.publish(first, "mark_names", program=COPIED, choices={"runs": [second]})
     confirmed = await bridge.publish(
-        first, "mark_names", program=RIGHT, inputs=[{"prefix": "a"}, {"prefix": "b"}], choices={"runs": [second]}
+        first,
+        "mark_names",
+        program=RIGHT,
+        inputs=[{"prefix": "a"}, {"prefix": "b"}],
+        choices={"runs": [second]},
     )
     assert checked(confirmed) == "confirmed"
     report = confirmed.report or {}
@@ -171,11 +193,15 @@ async def test_copied_values_are_named_and_another_run_refuses_them(bridge: Brid
 
 async def test_inputs_are_those_of_the_runs(bridge: Bridge) -> None:
     run = await worked(bridge, ["anna", "axel", "alma"])
-    with pytest.raises(ProgramRefusedError, match="inputs: expected one for each of 1 runs, found 2"):
+    with pytest.raises(
+        ProgramRefusedError, match="inputs: expected one for each of 1 runs, found 2"
+    ):
         await bridge.publish(run, "mark_names", program=RIGHT, inputs=[{}, {}])
     with pytest.raises(ProgramRefusedError, match="it ends with an error: line 7: KeyError"):
         await bridge.publish(run, "mark_names", program=RIGHT)
-    solved = await bridge.run_plan({"calls": [{"_tool": "page", "number": 0, "size": 1}], "input": {"n": 1}})
+    solved = await bridge.run_plan(
+        {"calls": [{"_tool": "page", "number": 0, "size": 1}], "input": {"n": 1}}
+    )
     assert await solved.wait() == "done"
     with pytest.raises(ProgramRefusedError, match=r"inputs\.0\.n: the run was given this member"):
         await bridge.publish(solved.id, "one", program="1", inputs=[{"n": 2}])
@@ -189,7 +215,9 @@ async def test_calls_that_failed_may_be_left_out(bridge: Bridge) -> None:
         run.submit(1, {"calls": [{"_tool": "mark", "name": "anna"}], "output": {"marked": "anna"}})
         assert await run.wait() == "done"
     program = "import tools\nawait tools.mark(name=input['name'])\n{'marked': input['name']}"
-    assert (await bridge.publish(run.id, "mark_one", program=program, inputs=[{"name": "anna"}])).answer == "program"
+    assert (
+        await bridge.publish(run.id, "mark_one", program=program, inputs=[{"name": "anna"}])
+    ).answer == "program"
     caught = """
 import tools
 for name in input["names"]:
@@ -201,14 +229,18 @@ for name in input["names"]:
 {"marked": name}
 """
     given: list[JSON] = [{"names": ["nobody", "anna"]}]
-    assert (await bridge.publish(run.id, "mark_first", program=caught, inputs=given)).answer == "program"
+    assert (
+        await bridge.publish(run.id, "mark_first", program=caught, inputs=given)
+    ).answer == "program"
 
 
 async def test_a_mind_gets_the_differences_and_tries_again(register: Register) -> None:
     mind = Scripted(answer(OTHER_CALLS, A), answer(OTHER_OUTPUT, A), answer(RIGHT, A))
     async with Bridge(FREE, toolbox=register.toolbox, mind=mind) as bridge:
         run = await worked(bridge, ["anna", "axel", "alma"])
-        published, refused = await bridge.publisher.distill([run], "mark_names", description="Marks names.")
+        published, refused = await bridge.publisher.distill(
+            [run], "mark_names", description="Marks names."
+        )
     assert published.answer == "program"
     assert published.description.startswith("Marks names.")
     assert [one.program for one in refused] == [OTHER_CALLS, OTHER_OUTPUT]
@@ -221,11 +253,16 @@ async def test_a_mind_gets_the_differences_and_tries_again(register: Register) -
     assert "its output differs" in again
 
 
-async def test_after_three_programs_it_is_given_up_and_nothing_is_published(register: Register) -> None:
+async def test_after_three_programs_it_is_given_up_and_nothing_is_published(
+    register: Register,
+) -> None:
     mind = Scripted(*[answer(OTHER_OUTPUT, A)] * 3)
     async with Bridge(FREE, toolbox=register.toolbox, mind=mind) as bridge:
         run = await worked(bridge, ["anna", "axel", "alma"])
-        with pytest.raises(PublicationError, match=r"none of 3 programs does what the runs did; .*its output differs"):
+        with pytest.raises(
+            PublicationError,
+            match=r"none of 3 programs does what the runs did; .*its output differs",
+        ):
             await bridge.publisher.distill([run], "mark_names")
         assert bridge.store.publications.page(10, caller=SEES_ALL).items == []
 
@@ -243,26 +280,42 @@ async def test_an_assistant_asks_what_to_write_and_hands_it_in(register: Registe
         Client(Front(bridge, group, "0").server) as client,
     ):
         run = await worked(bridge, ["anna", "axel", "alma"])
-        wanted = await client.call_tool("publish_idea", {"idea": run, "name": "mark_names", "program": "?"})
+        wanted = await client.call_tool(
+            "publish_idea", {"idea": run, "name": "mark_names", "program": "?"}
+        )
         assert "call 3: tools.mark(name='anna') -> null" in text(wanted)
         assert structured(wanted)["schema"]["required"] == ["program"]
-        error = await refused(client, "publish_idea", idea=run, name="mark_names", program=OTHER_OUTPUT, inputs=A)
+        error = await refused(
+            client, "publish_idea", idea=run, name="mark_names", program=OTHER_OUTPUT, inputs=A
+        )
         assert "its output differs" in error
-        made = await call(client, "publish_idea", idea=run, name="mark_names", program=RIGHT, inputs=A)
+        made = await call(
+            client, "publish_idea", idea=run, name="mark_names", program=RIGHT, inputs=A
+        )
         assert made["answer"] == "program"
         assert "bert" in text(await client.call_tool("mark_names", {"prefix": "b"}))
         group.cancel_scope.cancel()
 
 
-async def test_a_run_that_is_no_plan_comes_back_with_what_is_open_and_what_to_write(register: Register) -> None:
+async def test_a_run_that_is_no_plan_comes_back_with_what_is_open_and_what_to_write(
+    register: Register,
+) -> None:
     async with (
         Bridge(FREE, toolbox=register.toolbox, store=":memory:") as bridge,
         anyio.create_task_group() as group,
         Client(Front(bridge, group, "0").server) as client,
     ):
         note: JSONObject = {"type": "data", "kind": "note", "data": {"first": "anna"}}
-        run = await bridge.solve("Mark the name in the note.", context=[note], output_schema={"type": "object"})
-        run.submit(0, {"calls": [{"_tool": "mark", "name": "†data.note.first"}], "output": {"marked": "anna"}})
+        run = await bridge.solve(
+            "Mark the name in the note.", context=[note], output_schema={"type": "object"}
+        )
+        run.submit(
+            0,
+            {
+                "calls": [{"_tool": "mark", "name": "†data.note.first"}],
+                "output": {"marked": "anna"},
+            },
+        )
         with anyio.fail_after(30):
             assert await run.wait() == "done"
         made = await client.call_tool("publish_idea", {"idea": run.id, "name": "mark_one"})
@@ -275,6 +328,8 @@ async def test_a_run_that_is_no_plan_comes_back_with_what_is_open_and_what_to_wr
         assert 'data note, which a program does not see: {"first":"anna"}' in described
         program = "import tools\nawait tools.mark(name=input['name'])\n{'marked': input['name']}"
         given = [{"name": "anna"}]
-        again = await call(client, "publish_idea", idea=run.id, name="mark_one", program=program, inputs=given)
+        again = await call(
+            client, "publish_idea", idea=run.id, name="mark_one", program=program, inputs=given
+        )
         assert (again["answer"], again["version"]) == ("program", 2)
         group.cancel_scope.cancel()

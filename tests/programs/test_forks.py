@@ -1,4 +1,6 @@
-"""Runs of programs are forked: what had run is kept, and what the program does after it is done anew."""
+"""Runs of programs are forked: what had run is kept, and what the program does after
+it is done anew.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +85,10 @@ async def test_a_fork_with_another_input_begins_anew_or_says_where_it_differs() 
     async with Bridge(ALLOWED, toolbox=ran.toolbox) as bridge:
         parent = await bridge.run_plan({"program": PROGRAM, "input": {"name": "x"}})
         await settled(parent)
-        assert await settled(await bridge.fork(parent.id, 1, input={"name": "y"})) == "seen sent seen y!"
+        assert (
+            await settled(await bridge.fork(parent.id, 1, input={"name": "y"}))
+            == "seen sent seen y!"
+        )
         ran.calls = []
         after = (await names_of(parent)).index("call_finished") + 1
         fork = await bridge.fork(parent.id, after, input={"name": "y"})
@@ -96,7 +101,9 @@ async def test_another_solution_may_be_a_program() -> None:
     ran = Ran()
     other: JSON = {"program": "import tools\nawait tools.look(name=input['name'] + '2')"}
     async with Bridge(ALLOWED, toolbox=ran.toolbox) as bridge:
-        plan = await bridge.run_plan(calls=[{"_tool": "look", "name": "†input.name"}], input={"name": "x"})
+        plan = await bridge.run_plan(
+            calls=[{"_tool": "look", "name": "†input.name"}], input={"name": "x"}
+        )
         await settled(plan)
         solved = await bridge.solve("Look.", input={"name": "x"})
         solved.submit(0, {"calls": [], "output": "nothing"})
@@ -105,7 +112,9 @@ async def test_another_solution_may_be_a_program() -> None:
             fork = await bridge.fork(parent.id, 2, solution=other)
             assert await settled(fork) == "seen x2", parent.status
         with pytest.raises(PlanError, match="has no member `lok`"):
-            await bridge.fork(plan.id, 2, solution={"program": "import tools\nawait tools.lok(name='x')"})
+            await bridge.fork(
+                plan.id, 2, solution={"program": "import tools\nawait tools.lok(name='x')"}
+            )
         for parent in (plan, solved):
             with pytest.raises(RejectedSolutionError, match="leave calls and output out"):
                 await bridge.fork(parent.id, 2, solution={"program": "1", "output": 2})

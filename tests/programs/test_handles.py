@@ -1,4 +1,6 @@
-"""Large results stay in this process: a program gets handles, and reads parts of them or passes them on."""
+"""Large results stay in this process: a program gets handles, and reads parts of them or
+passes them on.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,9 @@ async def bridge(folder: Path) -> AsyncIterator[Bridge]:
 
 
 async def ended(bridge: Bridge, program: str, given: JSONObject | None = None) -> Run:
-    run = await bridge.run_plan({"program": f"import large, tools\n{program}", "input": {"n": N, **(given or {})}})
+    run = await bridge.run_plan(
+        {"program": f"import large, tools\n{program}", "input": {"n": N, **(given or {})}}
+    )
     with anyio.fail_after(30):
         await run.wait()
     return run
@@ -92,7 +96,10 @@ print(large_one)
     run = await ended(bridge, program)
     assert run.given() == [0, "object", 1, "", False, {"rows": rows(2)}]
     size = len(json.dumps({"rows": rows()}, separators=(",", ":")))
-    assert run.answer()["printed"] == f"Handle(call=0, path='', type='object', length=1, bytes={size})\n"
+    assert (
+        run.answer()["printed"]
+        == f"Handle(call=0, path='', type='object', length=1, bytes={size})\n"
+    )
 
 
 async def test_parts_are_read_by_paths_of_references(bridge: Bridge) -> None:
@@ -129,7 +136,9 @@ text = await large.text(n=input["n"])
     assert await output(bridge, program) == ["text", row(1), True]
 
 
-async def test_a_handle_is_passed_on_as_its_value_and_journaled_as_a_reference(bridge: Bridge, folder: Path) -> None:
+async def test_a_handle_is_passed_on_as_its_value_and_journaled_as_a_reference(
+    bridge: Bridge, folder: Path
+) -> None:
     program = """
 found = await large.rows(n=input["n"])
 size = await large.keep(data=found)
@@ -152,8 +161,12 @@ async def test_a_handle_that_is_the_output_becomes_the_value(bridge: Bridge) -> 
     found = 'found = await large.rows(n=input["n"])\n'
     run = await ended(bridge, f"{found}found")
     assert run.given() == {"rows": rows()}
-    assert [one.output async for one in run.events() if isinstance(one, OutputProposed)] == ["†results.0"]
-    assert await output(bridge, f'{found}{{"all": (await tools.read(found, "rows"), "†x")}}') == {"all": [rows(), "†x"]}
+    assert [one.output async for one in run.events() if isinstance(one, OutputProposed)] == [
+        "†results.0"
+    ]
+    assert await output(bridge, f'{found}{{"all": (await tools.read(found, "rows"), "†x")}}') == {
+        "all": [rows(), "†x"]
+    }
 
 
 async def test_a_result_that_imitates_a_handle_is_data(bridge: Bridge, folder: Path) -> None:
@@ -185,29 +198,58 @@ found
 @pytest.mark.parametrize(
     ("program", "error"),
     [
-        ("class Handle:\n    def __init__(self): self.call = 0\nawait large.keep(data=Handle())", "not JSON"),
-        ("class Handle:\n    def __init__(self): self.call = 0\nawait tools.read(Handle())", "not JSON"),
+        (
+            "class Handle:\n    def __init__(self): self.call = 0\nawait large.keep(data=Handle())",
+            "not JSON",
+        ),
+        (
+            "class Handle:\n    def __init__(self): self.call = 0\nawait tools.read(Handle())",
+            "not JSON",
+        ),
         ("type(found)()", "cannot instantiate host class 'Handle'"),
         ("found.value", "'Handle' object has no attribute 'value'"),
         ("found.reference(0)", "'Handle' object has no attribute 'reference'"),
         ("found.__class__.__init__.__globals__", "AttributeError"),
-        ("found[0]", "is not subscriptable (a result over 1 MB is a Handle: read a part of it with await tools.read("),
+        (
+            "found[0]",
+            (
+                "is not subscriptable (a result over 1 MB is a Handle: read a part of "
+                "it with await tools.read("
+            ),
+        ),
         ("for one in found: pass", "is not iterable (a result over 1 MB is a Handle"),
-        ("import json\njson.dumps(found)", "is not JSON serializable (a result over 1 MB is a Handle"),
-        ('await tools.read(found, "rows.5000")', "†results.0.rows is an array of 5000; '5000' is not one"),
-        ('await tools.read(await tools.read(found, "rows"), "x")', "†results.0.rows is an array of 5000; 'x' is not"),
+        (
+            "import json\njson.dumps(found)",
+            "is not JSON serializable (a result over 1 MB is a Handle",
+        ),
+        (
+            'await tools.read(found, "rows.5000")',
+            "†results.0.rows is an array of 5000; '5000' is not one",
+        ),
+        (
+            'await tools.read(await tools.read(found, "rows"), "x")',
+            "†results.0.rows is an array of 5000; 'x' is not",
+        ),
         ('await tools.read({"a": 1}, "b")', "†input.result has no 'b'; it has a"),
         ('await tools.read(found, "rows || x")', "every operand starts with †"),
         ('await tools.read(found, "rows || †state.x")', "expected one path, without || and &&"),
         ('await tools.read(found, "rows..0")', "at character 14"),
-        ("await tools.read(found, input['n'])", 'expected a path as text, such as "rows.0.name", found int'),
+        (
+            "await tools.read(found, input['n'])",
+            'expected a path as text, such as "rows.0.name", found int',
+        ),
         ("await tools.read(found, 'x.' * 60_000)", "characters; at most"),
         ("[await large.keep(data={'a': found, 'b': {1}})]", "is a set, which is not JSON"),
     ],
 )
-async def test_what_is_wrong_with_a_handle_is_told(bridge: Bridge, program: str, error: str) -> None:
+async def test_what_is_wrong_with_a_handle_is_told(
+    bridge: Bridge, program: str, error: str
+) -> None:
     # Without a type, as from a tool without an output schema.
-    begin = 'async def large_one() -> Any:\n    return await large.rows(n=input["n"])\nfound = await large_one()\n'
+    begin = (
+        "async def large_one() -> Any:\n    "
+        'return await large.rows(n=input["n"])\nfound = await large_one()\n'
+    )
     run = await ended(bridge, f"from typing import Any\n{begin}{program}")
 
     assert run.status == "failed"
@@ -231,7 +273,9 @@ async def test_the_checker_knows_handles(bridge: Bridge, program: str, error: st
 
 
 async def test_a_person_sees_the_value_that_is_passed(bridge: Bridge, folder: Path) -> None:
-    run = await ended(bridge, 'found = await large.rows(n=input["n"])\nawait large.send(data=found)')
+    run = await ended(
+        bridge, 'found = await large.rows(n=input["n"])\nawait large.send(data=found)'
+    )
     [asked] = run.pending()
     assert asked.call["data"] == {"rows": rows()}
     run.decide(asked.approval, "approve", by="me")
@@ -260,8 +304,12 @@ while True:
     assert "tools.read() took more than 5 s between two calls" in str(run.errors())
 
 
-async def test_a_program_needs_no_import_for_what_it_passes_on(bridge: Bridge, folder: Path) -> None:
-    run = await bridge.run_program(f"import large\nfound = await large.rows(n={N})\nawait large.keep(data=found)")
+async def test_a_program_needs_no_import_for_what_it_passes_on(
+    bridge: Bridge, folder: Path
+) -> None:
+    run = await bridge.run_program(
+        f"import large\nfound = await large.rows(n={N})\nawait large.keep(data=found)"
+    )
     with anyio.fail_after(30):
         assert await run.wait() == "done", run.errors()
     assert kept(folder) == {"rows": rows()}
@@ -273,7 +321,9 @@ async def test_a_later_solution_refers_to_its_own_calls(bridge: Bridge, folder: 
     run.submit(0, {"program": first})
     with anyio.fail_after(30):
         assert await run.wait() == "needs_solution"
-    program = 'import large\nfound = await large.rows(n=input["n"])\nawait large.keep(data=found)\n"done"'
+    program = (
+        'import large\nfound = await large.rows(n=input["n"])\nawait large.keep(data=found)\n"done"'
+    )
     run.submit(1, {"program": program})
     with anyio.fail_after(30):
         assert await run.wait() == "done"
@@ -283,7 +333,9 @@ async def test_a_later_solution_refers_to_its_own_calls(bridge: Bridge, folder: 
 
 async def test_handles_go_into_the_runs_of_ideas_and_come_out_of_them(bridge: Bridge) -> None:
     made = await ended(
-        bridge, '{"n": len((await large.rows(n=2))["rows"]), "given": input["given"]}', {"given": [*rows(2)]}
+        bridge,
+        '{"n": len((await large.rows(n=2))["rows"]), "given": input["given"]}',
+        {"given": [*rows(2)]},
     )
     await bridge.publish(made.id, "pass_on", answer="program")
     program = """
@@ -327,7 +379,9 @@ print(found, part)
             assert await whole.wait() == "done", whole.errors()
         events = [event for _, event in bridge.store.runs.events(whole.id)]
         for cut in range(2, len(events)):
-            run = await bridge.run(cut_journal(bridge.store, whole, events[:cut], bridge.fingerprint))
+            run = await bridge.run(
+                cut_journal(bridge.store, whole, events[:cut], bridge.fingerprint)
+            )
             with anyio.fail_after(30):
                 assert await run.wait() == "done", run.errors()
             assert run.given() == whole.given()

@@ -1,5 +1,5 @@
-"""Minds of every kind answer with programs: streamed by a mind in this process, from a model endpoint, from a
-recording, and from the model of a client.
+"""Minds of every kind answer with programs: streamed by a mind in this process, from a model
+endpoint, from a recording, and from the model of a client.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def scripted(mind: Scripted, **settings: Any) -> Bridge:
     return Bridge(parse_configuration(settings), toolbox=Toolbox(page, price), mind=mind)
 
 
-# -- a mind that streams -----------------------------------------------------------------------------------------
+# -- a mind that streams ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("size", [1, 1000])
@@ -121,7 +121,9 @@ async def test_a_streamed_program_runs_when_its_text_is_complete(size: int) -> N
 
 
 async def test_what_went_wrong_is_in_the_next_request() -> None:
-    mind = Scripted({"program": LOOKS}, {"program": MISSPELLED}, {"program": FAILS}, {"program": RIGHT})
+    mind = Scripted(
+        {"program": LOOKS}, {"program": MISSPELLED}, {"program": FAILS}, {"program": RIGHT}
+    )
     async with scripted(mind) as bridge:
         run = await solved(bridge)
         assert (run.status, run.given()) == ("done", 11)
@@ -146,7 +148,9 @@ async def test_a_program_that_only_prints_shows_what_the_mind_wants_to_see() -> 
     async with scripted(mind) as bridge:
         run = await solved(bridge, input={"rows": [f"row {number}" for number in range(3)]})
         assert (run.status, run.given(), run.calls()) == ("done", 3, [])
-    assert [f"The last program printed:\nrow {number}" in mind.told(number + 1) for number in range(3)] == [True] * 3
+    assert [
+        f"The last program printed:\nrow {number}" in mind.told(number + 1) for number in range(3)
+    ] == [True] * 3
     assert "neither calls nor an output" not in mind.told(1)
     # A program that shows nothing is no step forward.
     idle = Scripted({"program": "None"}, {"program": "None"})
@@ -174,7 +178,9 @@ async def test_a_malformed_answer_runs_nothing_and_is_told(answer: JSON, error: 
 
 async def test_a_program_beside_calls_that_have_begun_does_not_run() -> None:
     begun: JSON = [{"_tool": "price", "item": "pencil", "_outputPath": "n"}]
-    mind = Scripted({"calls": begun, "output": None, "program": RIGHT}, {"calls": [], "output": "†state.n"})
+    mind = Scripted(
+        {"calls": begun, "output": None, "program": RIGHT}, {"calls": [], "output": "†state.n"}
+    )
     async with scripted(mind) as bridge:
         run = await solved(bridge)
         assert (run.status, run.given(), len(run.calls())) == ("done", 6, 1)
@@ -183,18 +189,25 @@ async def test_a_program_beside_calls_that_have_begun_does_not_run() -> None:
 
 async def test_a_mind_may_answer_with_calls_and_then_with_a_program() -> None:
     begun: JSON = [{"_tool": "price", "item": "pencil", "_outputPath": "n"}]
-    mind = Scripted({"calls": begun, "output": None}, {"calls": [], "output": None, "program": "state['n'] + 1"})
+    mind = Scripted(
+        {"calls": begun, "output": None}, {"calls": [], "output": None, "program": "state['n'] + 1"}
+    )
     async with scripted(mind) as bridge:
         run = await solved(bridge)
         assert (run.status, run.given()) == ("done", 7)
-        assert [one.meta.mind for one in bridge.store.ideas.of_run(run.id)] == ["scripted", "scripted"]
+        assert [one.meta.mind for one in bridge.store.ideas.of_run(run.id)] == [
+            "scripted",
+            "scripted",
+        ]
 
 
 @pytest.mark.parametrize("lazy", [True, False])
 async def test_a_program_is_refused_where_it_cannot_mean_anything(lazy: bool) -> None:
     mind = Scripted({"program": "1"}, {"calls": [], "output": 4 if lazy else {"a": 4, "b": 4}})
     async with scripted(mind) as bridge:
-        states: list[JSON] = [{"type": "state", "state": {"x": 1}, "_instance": one} for one in ("a", "b")]
+        states: list[JSON] = [
+            {"type": "state", "state": {"x": 1}, "_instance": one} for one in ("a", "b")
+        ]
         given: dict[str, Any] = {"planning": "lazy"} if lazy else {"context": states}
         await solved(bridge, **given)
     error = "nobody can accept its calls" if lazy else "the run is over instances"
@@ -202,14 +215,18 @@ async def test_a_program_is_refused_where_it_cannot_mean_anything(lazy: bool) ->
     assert "write calls" in mind.told(1)
 
 
-# -- a model endpoint, a recording --------------------------------------------------------------------------------
+# -- a model endpoint, a recording -----------------------------------------------------------------
 
 
 async def by_endpoint(*answers: JSON, cut: int = 5) -> tuple[Run, FakeEndpoint]:
-    """Solve the task with a model behind HTTP, which streams these answers in pieces of `cut` bytes."""
+    """Solve the task with a model behind HTTP, which streams these answers in pieces
+    of `cut` bytes.
+    """
     async with endpoint(*[say(json.dumps(answer), cut=cut) for answer in answers]) as fake:
         bridge = Bridge(ASKS, toolbox=Toolbox(page, price))
-        bridge.mind = ModelMind(ModelConfiguration(name="openai:tiny-1", base_url=fake.base_url), bridge.secrets)
+        bridge.mind = ModelMind(
+            ModelConfiguration(name="openai:tiny-1", base_url=fake.base_url), bridge.secrets
+        )
         async with bridge:
             run = await solved(bridge)
             assert [one.meta.model for one in bridge.store.ideas.of_run(run.id)][-1] == "tiny-1"
@@ -218,7 +235,9 @@ async def by_endpoint(*answers: JSON, cut: int = 5) -> tuple[Run, FakeEndpoint]:
 
 @pytest.mark.parametrize("cut", [1, 64])
 async def test_a_model_answers_with_programs(cut: int) -> None:
-    run, fake = await by_endpoint({"program": MISSPELLED}, {"program": LOOP, "calls": [], "output": None}, cut=cut)
+    run, fake = await by_endpoint(
+        {"program": MISSPELLED}, {"program": LOOP, "calls": [], "output": None}, cut=cut
+    )
     assert (run.status, run.given(), len(fake.bodies)) == ("done", 11, 2)
     assert run.answer()["usage"] == {"requests": 2, "tokens": 2468}
     assert "has no member `prize`" in fake.texts(1)
@@ -248,7 +267,9 @@ async def test_recorded_programs_run_again() -> None:
 
 
 async def test_a_run_of_a_model_continues_after_its_process_has_died(tmp_path: Path) -> None:
-    """The journal of a streamed program is folded by another process, which asks the mind for what follows."""
+    """The journal of a streamed program is folded by another process, which asks the mind
+    for what follows.
+    """
     path = tmp_path / "ideas.sqlite"
     asks = "import tools\nawait tools.order(item='pen')\nprint('ordered')"
     ordered: list[str] = []
@@ -259,7 +280,9 @@ async def test_a_run_of_a_model_continues_after_its_process_has_died(tmp_path: P
         ordered.append(item)
         return item
 
-    async with Bridge(ASKS, toolbox=Toolbox(price, order), store=path, mind=Scripted({"program": asks})) as bridge:
+    async with Bridge(
+        ASKS, toolbox=Toolbox(price, order), store=path, mind=Scripted({"program": asks})
+    ) as bridge:
         run = await bridge.solve("Order a pen.", output_schema=INTEGER)
         with anyio.fail_after(30):
             assert await run.wait() == "needs_approval"
@@ -274,7 +297,7 @@ async def test_a_run_of_a_model_continues_after_its_process_has_died(tmp_path: P
     assert "The last program printed:\nordered" in mind.told(0)
 
 
-# -- what minds are told, and the setting -------------------------------------------------------------------------
+# -- what minds are told, and the setting ----------------------------------------------------------
 
 
 def properties_of(schema: JSONObject) -> dict[str, Any]:
@@ -289,7 +312,9 @@ def program_in(schema: JSONObject) -> Any:
 
 async def first_request(*, programs: bool = True, **more: Any) -> tuple[JSONObject, str]:
     """The schema of the first Request of a run by turns, and its instructions."""
-    async with Bridge(parse_configuration({"programs": programs}), toolbox=Toolbox(page, price)) as bridge:
+    async with Bridge(
+        parse_configuration({"programs": programs}), toolbox=Toolbox(page, price)
+    ) as bridge:
         run = await bridge.solve("What do all items cost?", **more)
         [request] = run.answer()["requests"]
         return request["schema"], request["instructions"]
@@ -345,8 +370,12 @@ async def test_programs_are_offered_only_where_they_can_run(given: dict[str, Any
 async def test_models_and_clients_are_told_too() -> None:
     for programs in (True, False):
         async with endpoint(say('{"calls": [], "output": 1}')) as fake:
-            bridge = Bridge(parse_configuration({"programs": programs}), toolbox=Toolbox(page, price))
-            bridge.mind = ModelMind(ModelConfiguration(name="openai:tiny-1", base_url=fake.base_url), bridge.secrets)
+            bridge = Bridge(
+                parse_configuration({"programs": programs}), toolbox=Toolbox(page, price)
+            )
+            bridge.mind = ModelMind(
+                ModelConfiguration(name="openai:tiny-1", base_url=fake.base_url), bridge.secrets
+            )
             async with bridge:
                 await solved(bridge)
         assert ("page, price" in fake.texts(0)) is programs
@@ -380,14 +409,19 @@ async def test_a_server_without_programs_does_not_offer_them(era: str, tmp_path:
         assert "programs are turned off here" in await refused(client, "run_plan", program="1")
 
 
-# -- the model of a client ----------------------------------------------------------------------------------------
+# -- the model of a client -------------------------------------------------------------------------
 
-SUMS = "import tools\ntotal = 0\nfor n in input['numbers']:\n    total = await tools.add(a=total, b=n)\ntotal"
+SUMS = (
+    "import tools\ntotal = 0\nfor n in input['numbers']:\n    "
+    "total = await tools.add(a=total, b=n)\ntotal"
+)
 
 
 @pytest.mark.parametrize("tools", [False, True], ids=["text", "tools"])
 @pytest.mark.parametrize("era", ERAS)
-async def test_the_model_of_a_client_answers_with_programs(era: str, tools: bool, tmp_path: Path) -> None:
+async def test_the_model_of_a_client_answers_with_programs(
+    era: str, tools: bool, tmp_path: Path
+) -> None:
     model = Model(
         {"program": SUMS, "output": 6},
         {"program": SUMS.replace("b=n", "c=n")},
@@ -396,7 +430,12 @@ async def test_the_model_of_a_client_answers_with_programs(era: str, tools: bool
     )
     async with over_stdio(configured(tmp_path), era, **model.keys) as client:
         done = await call(
-            client, "solve", task="Add the numbers.", input={"numbers": [1, 2, 3]}, output_schema=INTEGER, tools=["add"]
+            client,
+            "solve",
+            task="Add the numbers.",
+            input={"numbers": [1, 2, 3]},
+            output_schema=INTEGER,
+            tools=["add"],
         )
     assert (done["status"], done["output"], done["mind"]["name"]) == ("done", 6, "sampling")
     assert not model.answers

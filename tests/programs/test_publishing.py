@@ -88,7 +88,9 @@ async def called(bridge: Bridge, name: str, arguments: JSONObject) -> JSON:
     return replay.run.given()
 
 
-async def test_a_program_becomes_a_tool_that_runs_it_with_new_input(bridge: Bridge, library: Library) -> None:
+async def test_a_program_becomes_a_tool_that_runs_it_with_new_input(
+    bridge: Bridge, library: Library
+) -> None:
     run = await ended(bridge, PAGES, {"size": 2})
     published = await bridge.publish(run.id, "find_names")
     assert published.answer == "program"
@@ -102,14 +104,19 @@ async def test_a_program_becomes_a_tool_that_runs_it_with_new_input(bridge: Brid
     assert published.description == "Calls page, mark and gives found, pages."
     assert checked(published) == "self-consistent"
     library.marked.clear()
-    assert await called(bridge, "find_names", {"size": 3, "prefix": "b"}) == {"found": ["bert"], "pages": 2}
+    assert await called(bridge, "find_names", {"size": 3, "prefix": "b"}) == {
+        "found": ["bert"],
+        "pages": 2,
+    }
     assert library.marked == ["bert"]
     with pytest.raises(ValueMismatchError, match="prefx"):
         await bridge.start_idea("find_names", {"size": 1, "prefx": "b"})
 
 
 async def test_a_program_without_a_value_gives_null(bridge: Bridge, library: Library) -> None:
-    run = await ended(bridge, "import tools\nawait tools.mark(name=input['name'])\nNone", {"name": "anna"})
+    run = await ended(
+        bridge, "import tools\nawait tools.mark(name=input['name'])\nNone", {"name": "anna"}
+    )
     assert run.given() is None
     await bridge.publish(run.id, "mark_name")
     assert await called(bridge, "mark_name", {"name": "bert"}) is None
@@ -118,7 +125,9 @@ async def test_a_program_without_a_value_gives_null(bridge: Bridge, library: Lib
     assert verdict.faults == []
 
 
-async def test_it_pins_what_it_may_call_and_verify_runs_it_with_its_results(bridge: Bridge, library: Library) -> None:
+async def test_it_pins_what_it_may_call_and_verify_runs_it_with_its_results(
+    bridge: Bridge, library: Library
+) -> None:
     run = await ended(bridge, PAGES, {"size": 2})
     published = await bridge.publish(run.id, "find_names")
     plan = published.plan or {}
@@ -157,7 +166,9 @@ second = ideas.find_names(size=1, prefix="b")
 
 async def test_a_changed_tool_is_noticed(library: Library, tmp_path: Path) -> None:
     async with Bridge(FREE, toolbox=library.toolbox, store=tmp_path / "store.db") as bridge:
-        run = await ended(bridge, "import tools\nlen(await tools.page(number=0, size=input['n']))", {"n": 2})
+        run = await ended(
+            bridge, "import tools\nlen(await tools.page(number=0, size=input['n']))", {"n": 2}
+        )
         published = await bridge.publish(run.id, "count_names")
         assert published.annotations["readOnlyHint"] is True
         document = bridge.export_idea("count_names", caller=SEES_ALL)
@@ -168,10 +179,14 @@ async def test_a_changed_tool_is_noticed(library: Library, tmp_path: Path) -> No
         return [order] * size * number
 
     async with Bridge(toolbox=Toolbox(page), store=tmp_path / "store.db") as other:
-        with pytest.raises(MeantToolError, match=r"(?s)count_names cannot be called: page has changed: .*order"):
+        with pytest.raises(
+            MeantToolError, match=r"(?s)count_names cannot be called: page has changed: .*order"
+        ):
             await other.start_idea("count_names", {"n": 1})
     async with Bridge(toolbox=Toolbox(page)) as other:
-        with pytest.raises(PublicationError, match="line 2, column 11: No argument provided for required parameter"):
+        with pytest.raises(
+            PublicationError, match="line 2, column 11: No argument provided for required parameter"
+        ):
             await other.import_idea(document, publish=True)
 
 
@@ -181,7 +196,10 @@ async def test_it_travels_as_a_document(library: Library, bridge: Bridge) -> Non
     document = bridge.export_idea("find_names", caller=SEES_ALL, results=True)
     async with Bridge(FREE, toolbox=Library().toolbox) as other:
         await other.import_idea(document, publish=True)
-        assert await called(other, "find_names", {"size": 4, "prefix": "c"}) == {"found": ["cora"], "pages": 2}
+        assert await called(other, "find_names", {"size": 4, "prefix": "c"}) == {
+            "found": ["cora"],
+            "pages": 2,
+        }
         # Its run stays where it was made, which is no fault of the program.
         (verdict,) = await other.verify()
         assert verdict.faults == []
@@ -201,8 +219,12 @@ async def test_it_travels_as_a_document(library: Library, bridge: Bridge) -> Non
 
 
 async def test_another_version_shows_the_lines_that_differ(bridge: Bridge) -> None:
-    first = await bridge.publish((await ended(bridge, "n = input['n']\nn + 1", {"n": 2})).id, "more")
-    second = await bridge.publish((await ended(bridge, "n = input['n']\nn + 2", {"n": 2})).id, "more")
+    first = await bridge.publish(
+        (await ended(bridge, "n = input['n']\nn + 1", {"n": 2})).id, "more"
+    )
+    second = await bridge.publish(
+        (await ended(bridge, "n = input['n']\nn + 2", {"n": 2})).id, "more"
+    )
     lines = differences(first, second)
     assert "- program: n + 1" in lines
     assert "+ program: n + 2" in lines
@@ -220,8 +242,14 @@ async def test_input_that_is_used_as_a_whole_keeps_every_member(bridge: Bridge) 
 
 
 async def test_a_schema_that_was_given_stays(bridge: Bridge) -> None:
-    schema: JSONObject = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 1}}, "required": ["n"]}
-    run = await bridge.run_plan({"program": "input['n'] * 2", "input": {"n": 2}, "input_schema": schema})
+    schema: JSONObject = {
+        "type": "object",
+        "properties": {"n": {"type": "integer", "minimum": 1}},
+        "required": ["n"],
+    }
+    run = await bridge.run_plan(
+        {"program": "input['n'] * 2", "input": {"n": 2}, "input_schema": schema}
+    )
     assert await run.wait() == "done"
     published = await bridge.publish(run.id, "twice")
     assert published.input_schema == schema
@@ -230,14 +258,23 @@ async def test_a_schema_that_was_given_stays(bridge: Bridge) -> None:
 async def test_parameters_get_descriptions_and_defaults(bridge: Bridge) -> None:
     run = await ended(bridge, "input['n'] * input['m']", {"n": 2, "m": 3})
     published = await bridge.publish(
-        run.id, "times", parameters={"m": {"description": "How often.", "default": 3}, "n": {"description": "What."}}
+        run.id,
+        "times",
+        parameters={
+            "m": {"description": "How often.", "default": 3},
+            "n": {"description": "What."},
+        },
     )
     schema = published.input_schema or {}
     assert schema["required"] == ["n"]
     assert await called(bridge, "times", {"n": 5}) == 15
-    with pytest.raises(PublicationError, match=r"parameters\.m: expected description, required or default"):
+    with pytest.raises(
+        PublicationError, match=r"parameters\.m: expected description, required or default"
+    ):
         await bridge.publish(run.id, "times", parameters={"m": {"rename": "count"}})
-    with pytest.raises(PublicationError, match=r"parameters\.k: the program reads no input of this name"):
+    with pytest.raises(
+        PublicationError, match=r"parameters\.k: the program reads no input of this name"
+    ):
         await bridge.publish(run.id, "times", parameters={"k": {"required": True}})
 
 

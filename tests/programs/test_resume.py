@@ -1,5 +1,5 @@
-"""A program that is stopped after any event and continued elsewhere gives what it gives in one piece, and repeats no
-call that has finished.
+"""A program that is stopped after any event and continued elsewhere gives what it gives in one
+piece, and repeats no call that has finished.
 """
 
 from __future__ import annotations
@@ -81,12 +81,26 @@ def statements(draw: st.DrawFn, depth: int = 2) -> list[str]:
         case "await":
             return [f"total += await {draw(calls())}"]
         case "later":
-            return [f"one, other = {draw(calls())}, {draw(calls())}", "total += await other", "total -= await one"]
+            return [
+                f"one, other = {draw(calls())}, {draw(calls())}",
+                "total += await other",
+                "total -= await one",
+            ]
         case "gather":
-            return [f"total += sum(await asyncio.gather(*[tools.look(n=k) for k in range({draw(st.integers(0, 4))})]))"]
+            return [
+                (
+                    "total += sum(await asyncio.gather(*[tools.look(n=k) for k in "
+                    f"range({draw(st.integers(0, 4))})]))"
+                )
+            ]
         case "doubtful":
             call = f"{INSIDE}total += await tools.doubtful(n={draw(expressions())})"
-            return ["try:", call, "except RuntimeError as error:", f"{INSIDE}total += len(str(error)) % 5"]
+            return [
+                "try:",
+                call,
+                "except RuntimeError as error:",
+                f"{INSIDE}total += len(str(error)) % 5",
+            ]
         case "tasks":
             return ["total += sum(await asyncio.gather(task(1), task(total), task(3)))"]
         case "if":
@@ -95,17 +109,30 @@ def statements(draw: st.DrawFn, depth: int = 2) -> list[str]:
             return [f"if {draw(expressions())} % 2:", *lines[0], "else:", *lines[1]]
         case _:
             inner = draw(statements(depth - 1))
-            return [f"for _ in range({draw(st.integers(0, 3))}):", *(f"{INSIDE}{line}" for line in inner)]
+            return [
+                f"for _ in range({draw(st.integers(0, 3))}):",
+                *(f"{INSIDE}{line}" for line in inner),
+            ]
 
 
 @st.composite
 def programs(draw: st.DrawFn) -> str:
-    """The text of `PARTS` programs, of which `input` chooses one: checking types takes longer than most runs do."""
-    task = ["async def task(n):", f"{INSIDE}first = await tools.look(n=n)", f"{INSIDE}return await tools.look(n=first)"]
+    """The text of `PARTS` programs, of which `input` chooses one: checking types takes longer
+    than most runs do.
+    """
+    task = [
+        "async def task(n):",
+        f"{INSIDE}first = await tools.look(n=n)",
+        f"{INSIDE}return await tools.look(n=first)",
+    ]
     text = ["import asyncio, tools", *task, "total = 0"]
     for part in range(PARTS):
         text.append(f"if input['part'] == {part}:")
-        text += [f"{INSIDE}{line}" for some in draw(st.lists(statements(), min_size=1, max_size=4)) for line in some]
+        text += [
+            f"{INSIDE}{line}"
+            for some in draw(st.lists(statements(), min_size=1, max_size=4))
+            for line in some
+        ]
     return "\n".join([*text, "print(total)", "total"])
 
 
@@ -114,7 +141,9 @@ async def to_the_end(run: Run) -> None:
     with anyio.fail_after(30):
         while await run.wait() == "needs_approval":
             for question in run.questions():
-                run.decide(question.approval, "retry" if question.kind == "outcome" else "approve", by="me")
+                run.decide(
+                    question.approval, "retry" if question.kind == "outcome" else "approve", by="me"
+                )
 
 
 def cut_journal(store: Store, whole: Run, events: Sequence[JSONObject], fingerprint: str) -> str:
@@ -129,7 +158,9 @@ def cut_journal(store: Store, whole: Run, events: Sequence[JSONObject], fingerpr
 
 
 class Stage:
-    """A bridge that stays open over many programs: a worker takes longer to start than most of them to run."""
+    """A bridge that stays open over many programs: a worker takes longer to start than most
+    of them to run.
+    """
 
     def __init__(self) -> None:
         self.bench = Bench()
@@ -147,13 +178,23 @@ class Stage:
         for cut in sorted({2 + one % (len(events) - 2) for one in cuts}):
             finished = sum(event["event"] == "call_finished" for event in events[:cut])
             bench.ran = 0
-            run = await bridge.run(cut_journal(bridge.store, whole, events[:cut], bridge.fingerprint))
+            run = await bridge.run(
+                cut_journal(bridge.store, whole, events[:cut], bridge.fingerprint)
+            )
             await to_the_end(run)
-            printed = [event["text"] for _, event in bridge.store.runs.events(run.id) if event["event"] == "printed"]
+            printed = [
+                event["text"]
+                for _, event in bridge.store.runs.events(run.id)
+                if event["event"] == "printed"
+            ]
             if (run.status, run.given()) != ("done", whole.given()) or len(printed) != 1:
-                found.append(f"{cut}: {run.answer()}, printed {printed}, instead of {whole.given()}")
+                found.append(
+                    f"{cut}: {run.answer()}, printed {printed}, instead of {whole.given()}"
+                )
             if bench.ran != len(whole.calls()) - finished:
-                found.append(f"{cut}: {bench.ran} calls ran, {finished} of {len(whole.calls())} had finished")
+                found.append(
+                    f"{cut}: {bench.ran} calls ran, {finished} of {len(whole.calls())} had finished"
+                )
         return found
 
 
@@ -181,7 +222,10 @@ def check_many(check: Check, programs_: int, seed_: int, most: int) -> None:
 
     @seed(seed_)
     @settings(
-        max_examples=programs_ // PARTS, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
+        max_examples=programs_ // PARTS,
+        deadline=None,
+        database=None,
+        suppress_health_check=[HealthCheck.too_slow],
     )
     @given(programs(), st.integers(0, 9), st.lists(cuts, min_size=PARTS, max_size=PARTS))
     def each(program: str, number: int, cuts: list[list[int]]) -> None:
@@ -208,7 +252,10 @@ async def test_another_interpreter_does_not_continue_a_program(tmp_path: Path) -
         whole = await bridge.run_plan({"program": "import tools\nawait tools.look(n=1)"})
         await to_the_end(whole)
         events = [event for _, event in bridge.store.runs.events(whole.id)]
-        other = [{**one, "interpreter": "monty 0.1"} if one["event"] == "program_proposed" else one for one in events]
+        other = [
+            {**one, "interpreter": "monty 0.1"} if one["event"] == "program_proposed" else one
+            for one in events
+        ]
         run = await bridge.run(cut_journal(bridge.store, whole, other[:3], bridge.fingerprint))
 
         assert run.status == "interrupted"
@@ -219,12 +266,15 @@ async def test_another_interpreter_does_not_continue_a_program(tmp_path: Path) -
 async def test_a_program_that_calls_something_else_ends(tmp_path: Path) -> None:
     bench = Bench()
     async with Bridge(ASKS, toolbox=bench.toolbox, store=tmp_path / "store.sqlite") as bridge:
-        whole = await bridge.run_plan({"program": "import tools\nawait tools.look(n=1)\nawait tools.look(n=2)"})
+        whole = await bridge.run_plan(
+            {"program": "import tools\nawait tools.look(n=1)\nawait tools.look(n=2)"}
+        )
         await to_the_end(whole)
         events = [event for _, event in bridge.store.runs.events(whole.id)]
         cut = next(n for n, one in enumerate(events) if one["event"] == "call_finished") + 1
         other: list[JSONObject] = [
-            {**one, "call": {"_tool": "look", "n": 9}} if one["event"] == "call_proposed" else one for one in events
+            {**one, "call": {"_tool": "look", "n": 9}} if one["event"] == "call_proposed" else one
+            for one in events
         ]
         run = await bridge.run(cut_journal(bridge.store, whole, other[:cut], bridge.fingerprint))
         await to_the_end(run)

@@ -81,7 +81,11 @@ async def test_parameters_have_names_of_any_script() -> None:
         return f"{город} {días}"
 
     async with Bridge(ASKS, toolbox=Toolbox(weather)) as bridge:
-        run = await ended(bridge, "import tools\nawait tools.weather(город=input['where'], días=3)", {"where": "Пермь"})
+        run = await ended(
+            bridge,
+            "import tools\nawait tools.weather(город=input['where'], días=3)",
+            {"where": "Пермь"},
+        )
         assert await run.result() == "Пермь 3"
         with pytest.raises(PlanError, match="No argument provided for required parameter `город`"):
             await ended(bridge, "import tools\nawait tools.weather(días=3)")
@@ -148,7 +152,9 @@ async def test_a_program_without_a_value_has_no_output_that_a_schema_admits(brid
     assert run.given() is None
 
 
-async def test_the_error_of_a_call_is_the_same_whatever_other_servers_and_calls_there_are(tmp_path: Path) -> None:
+async def test_the_error_of_a_call_is_the_same_whatever_other_servers_and_calls_there_are(
+    tmp_path: Path,
+) -> None:
     modules = Modules(tmp_path)
     program = """
 import git
@@ -177,7 +183,11 @@ found
 @pytest.mark.parametrize(
     ("program", "status", "error"),
     [
-        ('import tools\nawait tools.price(item="nothing")', "failed", "line 2: RuntimeError: price: there is no"),
+        (
+            'import tools\nawait tools.price(item="nothing")',
+            "failed",
+            "line 2: RuntimeError: price: there is no",
+        ),
         ("1 / 0", "failed", "line 1: ZeroDivisionError"),
         ("{1, 2}", "failed", "is a set, which is not JSON"),
         ("b'x'", "failed", "not JSON"),
@@ -189,7 +199,9 @@ found
         ("import time\ntime.sleep(1)", "failed", "await asyncio.sleep"),
     ],
 )
-async def test_what_goes_wrong_is_reported(bridge: Bridge, program: str, status: str, error: str) -> None:
+async def test_what_goes_wrong_is_reported(
+    bridge: Bridge, program: str, status: str, error: str
+) -> None:
     run = await ended(bridge, program)
 
     assert run.status == status
@@ -202,8 +214,14 @@ async def test_what_goes_wrong_is_reported(bridge: Bridge, program: str, status:
         ("1 +", "line 1"),
         ("open('/etc/passwd').read()", "Name `open` used when not defined"),
         ("import nothing", "Cannot resolve imported module `nothing`"),
-        ("import tools\nawait tools.prize(item='a')", "line 2, column 7: Module `tools` has no member `prize`"),
-        ("import tools\nawait tools.price(itme='a')", "Argument `itme` does not match any known parameter"),
+        (
+            "import tools\nawait tools.prize(item='a')",
+            "line 2, column 7: Module `tools` has no member `prize`",
+        ),
+        (
+            "import tools\nawait tools.price(itme='a')",
+            "Argument `itme` does not match any known parameter",
+        ),
         ("import tools\nawait tools.price(item=5)", "Expected `str`"),
         ("import tools\nawait tools.price()", "No argument provided for required parameter `item`"),
         ("import tools\nawait tools.price('a')", "line 2"),
@@ -211,7 +229,9 @@ async def test_what_goes_wrong_is_reported(bridge: Bridge, program: str, status:
         ("x" * 200_000, "at most 100,000"),
     ],
 )
-async def test_a_malformed_program_leaves_no_run_behind(bridge: Bridge, program: str, error: str) -> None:
+async def test_a_malformed_program_leaves_no_run_behind(
+    bridge: Bridge, program: str, error: str
+) -> None:
     with pytest.raises(PlanError, match="the program: ") as refused:
         await bridge.run_plan({"program": program})
 
@@ -252,7 +272,9 @@ done
             pytest.fail(f"{other}")
 
 
-async def test_thousands_of_calls_are_decided_one_by_one_in_time(bridge: Bridge, shop: Shop) -> None:
+async def test_thousands_of_calls_are_decided_one_by_one_in_time(
+    bridge: Bridge, shop: Shop
+) -> None:
     program = """
 import asyncio, tools
 async def sold(item):
@@ -277,12 +299,17 @@ found = await asyncio.gather(*[sold(str(number)) for number in range(2_000)])
 
 
 async def test_the_clock_stands_still_and_chance_repeats(bridge: Bridge) -> None:
-    program = "import random, time\na = time.time()\n[a == time.time(), random.random() == random.random()]"
+    program = (
+        "import random, time\na = time.time()\n[a == time.time(), "
+        "random.random() == random.random()]"
+    )
     assert (await ended(bridge, program)).given() == [True, False]
 
 
 async def test_too_many_calls_end_the_program(shop: Shop) -> None:
-    async with Bridge(parse_configuration({"limits": {"calls": 20}}), toolbox=shop.toolbox) as bridge:
+    async with Bridge(
+        parse_configuration({"limits": {"calls": 20}}), toolbox=shop.toolbox
+    ) as bridge:
         run = await ended(bridge, "import tools\nwhile True:\n    await tools.price(item='a')")
 
     assert run.status == "failed"
@@ -291,7 +318,10 @@ async def test_too_many_calls_end_the_program(shop: Shop) -> None:
 
 
 async def test_a_worker_that_is_killed_is_replaced(bridge: Bridge, shop: Shop) -> None:
-    program = "import tools\na = await tools.price(item='aa')\nb = await tools.sell(item='b')\n[a, b['count']]"
+    program = (
+        "import tools\na = await tools.price(item='aa')\nb = await "
+        "tools.sell(item='b')\n[a, b['count']]"
+    )
     run = await bridge.run_plan({"program": program})
     assert await run.wait() == "needs_approval"
     run.runner.program.stop()
@@ -304,7 +334,10 @@ async def test_a_worker_that_is_killed_is_replaced(bridge: Bridge, shop: Shop) -
 
 
 async def test_sleeping_is_a_call(bridge: Bridge) -> None:
-    run = await ended(bridge, "import asyncio\nawait asyncio.gather(asyncio.sleep(0.01), asyncio.sleep(0))\n'awake'")
+    run = await ended(
+        bridge,
+        "import asyncio\nawait asyncio.gather(asyncio.sleep(0.01), asyncio.sleep(0))\n'awake'",
+    )
 
     assert run.given() == "awake"
     assert [one.call.name for one in run.calls()] == ["sleep", "sleep"]
@@ -322,8 +355,13 @@ async def test_a_dry_run_lists_the_tools(bridge: Bridge) -> None:
 
 
 async def test_a_mind_may_answer_with_a_program(bridge: Bridge, shop: Shop) -> None:
-    run = await bridge.solve("Sell pens", input={"pens": 2}, output_schema={"type": "integer"}, mind="turns")
-    looks = "import tools\nfor n in range(input['pens']):\n    print(await tools.price(item='pen' * (n + 1)))"
+    run = await bridge.solve(
+        "Sell pens", input={"pens": 2}, output_schema={"type": "integer"}, mind="turns"
+    )
+    looks = (
+        "import tools\nfor n in range(input['pens']):\n    "
+        "print(await tools.price(item='pen' * (n + 1)))"
+    )
     run.submit(0, {"program": looks})
     assert await run.wait() == "needs_solution"
     assert [one.value for one in run.calls()] == [3, 6]
@@ -345,11 +383,16 @@ async def test_a_mind_may_answer_with_a_program(bridge: Bridge, shop: Shop) -> N
     ("solution", "error"),
     [
         ({"program": 5}, "expected text"),
-        ({"program": "1", "calls": [{"_tool": "price", "item": "a"}]}, "leave calls and output out"),
+        (
+            {"program": "1", "calls": [{"_tool": "price", "item": "a"}]},
+            "leave calls and output out",
+        ),
         ({"program": "1", "output": 2}, "leave calls and output out"),
     ],
 )
-async def test_a_solution_is_a_program_or_calls(bridge: Bridge, solution: JSONObject, error: str) -> None:
+async def test_a_solution_is_a_program_or_calls(
+    bridge: Bridge, solution: JSONObject, error: str
+) -> None:
     run = await bridge.solve("x", mind="turns")
     with pytest.raises(RejectedSolutionError, match=error):
         run.submit(0, solution)
@@ -357,7 +400,9 @@ async def test_a_solution_is_a_program_or_calls(bridge: Bridge, solution: JSONOb
 
 
 async def test_a_program_is_refused_where_it_cannot_mean_anything(bridge: Bridge) -> None:
-    states: list[JSON] = [{"type": "state", "state": {"x": 1}, "_instance": one} for one in ("a", "b")]
+    states: list[JSON] = [
+        {"type": "state", "state": {"x": 1}, "_instance": one} for one in ("a", "b")
+    ]
     over = await bridge.solve("x", context=states, mind="turns")
     with pytest.raises(RejectedSolutionError, match="over instances"):
         over.submit(0, {"program": "1"})

@@ -47,7 +47,8 @@ async def test_a_signature_names_what_plans_and_programs_call_differently(tmp_pa
             calls = [{"_tool": "look-up", "_module": "my-server", "class": "a", "_outputPath": "x"}]
             assert (await call(client, "run_plan", calls=calls))["status"] == "done"
             program = (
-                'import my_server\nfrom servers import time\nawait my_server.look_up(class_="a")\nawait time.now()'
+                "import my_server\nfrom servers import time\nawait "
+                'my_server.look_up(class_="a")\nawait time.now()'
             )
             run = await bridge.run_plan({"program": program})
             assert await run.wait() == "done"
@@ -74,14 +75,17 @@ async def test_what_was_observed_is_told_and_refuses_no_program(tmp_path: Path) 
         async with Client(Front(bridge, group, "0").server) as client:
             [tool] = (await call(client, "search_tools", words="git_log", limit=1))["tools"]
             assert tool["signature"] == "git.git_log(repo: str = ...) -> Any"
-            await call(client, "run_plan", calls=[{"_tool": "git_log", "repo": "r", "_outputPath": "x"}])
+            await call(
+                client, "run_plan", calls=[{"_tool": "git_log", "repo": "r", "_outputPath": "x"}]
+            )
             told = await client.call_tool("search_tools", {"words": "log of a repository"})
             [tool] = [one for one in structured(told)["tools"] if one["name"] == "git_log"]
             assert tool["signature"] == "git.git_log(repo: str = ...) -> str # observed"
             assert "does not declare" in text(told)
             # A text has no `keys`; but nobody promised a text.
             program = (
-                "import git\nx = await git.git_log(repo='r')\nx.keys() if isinstance(x, dict) else x + 1 if 0 else x"
+                "import git\nx = await git.git_log(repo='r')\nx.keys() if isinstance(x, "
+                "dict) else x + 1 if 0 else x"
             )
             run = await bridge.run_plan({"program": program})
             assert await run.wait() == "done"
@@ -95,13 +99,19 @@ async def test_signatures_of_real_servers() -> None:
         async with anyio.create_task_group() as group:
             async with Client(Front(bridge, group, "0").server) as client:
                 [log] = (await call(client, "search_tools", words="git_log", limit=1))["tools"]
-                assert log["signature"].startswith("git.git_log(repo_path: str, max_count: int = 10, ")
-                [now] = (await call(client, "search_tools", words="get_current_time", limit=1))["tools"]
+                assert log["signature"].startswith(
+                    "git.git_log(repo_path: str, max_count: int = 10, "
+                )
+                [now] = (await call(client, "search_tools", words="get_current_time", limit=1))[
+                    "tools"
+                ]
                 assert now["signature"].startswith(
                     "time_.get_current_time(timezone: str) -> {timezone: str, datetime: "
                 )
             group.cancel_scope.cancel()
-        program = "from servers import time\n(await time.get_current_time(timezone='UTC'))['timezone']"
+        program = (
+            "from servers import time\n(await time.get_current_time(timezone='UTC'))['timezone']"
+        )
         run = await bridge.run_plan({"program": program})
         assert await run.wait() == "done"
         assert run.given() == "UTC"

@@ -1,4 +1,6 @@
-"""A plan runs programs as calls: what they return and ask, what is refused, and what is published."""
+"""A plan runs programs as calls: what they return and ask, what is refused, and what is
+published.
+"""
 
 from __future__ import annotations
 
@@ -86,9 +88,19 @@ async def test_a_program_is_one_call_among_others(bridge: Bridge) -> None:
         {
             "input": {"items": ["pen", "nothing", "paper"]},
             "calls": [
-                {"_tool": "pick", "data": "†input.items", "path": "[?@ != 'pen']", "_outputPath": "left"},
+                {
+                    "_tool": "pick",
+                    "data": "†input.items",
+                    "path": "[?@ != 'pen']",
+                    "_outputPath": "left",
+                },
                 step(SUM, {"items": "†state.left"}, _outputPath="sum"),
-                {"_tool": "compute", "code": "sum * 2", "sum": "†state.sum", "_outputPath": "twice"},
+                {
+                    "_tool": "compute",
+                    "code": "sum * 2",
+                    "sum": "†state.sum",
+                    "_outputPath": "twice",
+                },
                 step(SUM, {"items": ["†item"]}, _each="†input.items", _outputPath="each"),
             ],
             "output": {"twice": "†state.twice", "each": "†state.each"},
@@ -122,7 +134,9 @@ async def test_it_runs_once_for_each_instance(bridge: Bridge) -> None:
     assert (await ended(bridge, plan)).answer()["output"] == {"one": 3, "two": 8}
 
 
-async def test_a_program_over_instances_runs_once_for_each_with_its_own_state(bridge: Bridge) -> None:
+async def test_a_program_over_instances_runs_once_for_each_with_its_own_state(
+    bridge: Bridge,
+) -> None:
     program = """
 import tools
 if state["item"] == "none":
@@ -162,8 +176,12 @@ async def test_it_sees_its_input_and_its_imports_alone(bridge: Bridge) -> None:
 
 
 async def test_programs_that_wait_for_programs_give_their_workers_up(shop: Shop) -> None:
-    async with Bridge(Configuration(limits=Limits(parallel_calls=64)), toolbox=shop.toolbox) as bridge:
-        run = await bridge.run_program("import tools\nawait tools.price(item=input['item'])", input={"item": "pen"})
+    async with Bridge(
+        Configuration(limits=Limits(parallel_calls=64)), toolbox=shop.toolbox
+    ) as bridge:
+        run = await bridge.run_program(
+            "import tools\nawait tools.price(item=input['item'])", input={"item": "pen"}
+        )
         await run.result()
         await bridge.publish(run.id, "price_of")
         shop.did.clear()
@@ -197,7 +215,10 @@ async def test_its_calls_ask_in_the_run(bridge: Bridge, shop: Shop) -> None:
             assert isinstance(question, dict)
             asked.append(question["approval"])
             run.decide(str(question["approval"]), "approve", by="me")
-    assert ([str(one).split("/")[0] for one in asked], run.answer()["output"]) == (["0", "0"], ["pen", "ink"])
+    assert ([str(one).split("/")[0] for one in asked], run.answer()["output"]) == (
+        ["0", "0"],
+        ["pen", "ink"],
+    )
     # Both touch the tools of this process, and the program may change something.
     assert shop.did == ["sell pen", "sell ink", "price map"]
 
@@ -219,11 +240,16 @@ async def test_a_program_that_only_reads_does_not_wait(bridge: Bridge) -> None:
         ("import tools\nawait tools.price()", r"calls\[1\]\.program: line 2, .*item"),
         ("1 +", r"calls\[1\]\.program: line 1"),
         ("import nowhere", r"calls\[1\]\.program: line 1, .*nowhere"),
-        ("†state.text", r"calls\[1\]\.program: expected the text of a program, found the reference"),
+        (
+            "†state.text",
+            r"calls\[1\]\.program: expected the text of a program, found the reference",
+        ),
         ("1" * 100_001, r"program"),
     ],
 )
-async def test_a_malformed_program_leaves_no_run_behind(bridge: Bridge, program: str, error: str) -> None:
+async def test_a_malformed_program_leaves_no_run_behind(
+    bridge: Bridge, program: str, error: str
+) -> None:
     calls: list[JSON] = [{"_tool": "price", "item": "a", "_outputPath": "text"}, step(program)]
     with pytest.raises(PlanError, match=error):
         await bridge.run_plan({"calls": calls})
@@ -237,13 +263,18 @@ async def test_too_many_programs_are_refused(bridge: Bridge) -> None:
 
 
 async def test_the_same_program_may_run_often(bridge: Bridge) -> None:
-    calls: list[JSON] = [step("input['n'] * 2", {"n": number}, _outputPath=f"n{number}") for number in range(60)]
+    calls: list[JSON] = [
+        step("input['n'] * 2", {"n": number}, _outputPath=f"n{number}") for number in range(60)
+    ]
     run = await ended(bridge, {"calls": calls, "output": "†state.n59"})
     assert run.answer()["output"] == 118
 
 
 async def test_an_error_of_the_program_is_an_error_of_its_call(bridge: Bridge) -> None:
-    run = await ended(bridge, {"calls": [step("x = 1\nx / 0", _outputPath="x"), {"_tool": "price", "item": "pen"}]})
+    run = await ended(
+        bridge,
+        {"calls": [step("x = 1\nx / 0", _outputPath="x"), {"_tool": "price", "item": "pen"}]},
+    )
     (error,) = run.answer()["errors"]
     assert "line 2: ZeroDivisionError" in str(error)
 
@@ -277,9 +308,17 @@ async def test_a_published_step_is_refused_once_its_tool_has_changed(tmp_path: P
         return f"{item} {currency}"
 
     configuration = Configuration(store=str(tmp_path / "ideas.sqlite"))
-    called: JSONObject = {"_tool": "total", "_module": "idea:total", "items": ["a"], "_outputPath": "found"}
+    called: JSONObject = {
+        "_tool": "total",
+        "_module": "idea:total",
+        "items": ["a"],
+        "_outputPath": "found",
+    }
     async with Bridge(configuration, toolbox=Shop().toolbox) as bridge:
-        plan: JSONObject = {"input": {"items": ["pen"]}, "calls": [step(SUM, {"items": "†input.items"})]}
+        plan: JSONObject = {
+            "input": {"items": ["pen"]},
+            "calls": [step(SUM, {"items": "†input.items"})],
+        }
         run = await ended(bridge, {**plan, "output": "†results.0"})
         await bridge.publish(run.id, "total", answer="plan")
         assert (await ended(bridge, {"calls": [called], "output": "†state.found"})).given() == 1
@@ -290,9 +329,15 @@ async def test_a_published_step_is_refused_once_its_tool_has_changed(tmp_path: P
 
 
 async def test_a_large_result_is_a_handle_in_a_step(bridge: Bridge) -> None:
-    program = "import tools\nrows = await tools.pick(data=input['rows'], path='@')\nawait tools.read(rows, '3.text')"
+    program = (
+        "import tools\nrows = await tools.pick(data=input['rows'], "
+        "path='@')\nawait tools.read(rows, '3.text')"
+    )
     rows: list[JSON] = [{"text": str(number) * 100_000} for number in range(10, 20)]
-    run = await ended(bridge, {"input": {"rows": rows}, "calls": [step(program, "†input")], "output": "†results.0"})
+    run = await ended(
+        bridge,
+        {"input": {"rows": rows}, "calls": [step(program, "†input")], "output": "†results.0"},
+    )
     assert run.given() == "13" * 100_000
 
 

@@ -65,7 +65,9 @@ def made(
 
 def line_of(tool: Tool) -> str:
     """What a stub says about the only tool of a module."""
-    [line] = [one for one in ProgramNames([tool]).stub("srv").splitlines() if one.startswith("async def ")]
+    [line] = [
+        one for one in ProgramNames([tool]).stub("srv").splitlines() if one.startswith("async def ")
+    ]
     return line.removeprefix("async def ").removesuffix(":")
 
 
@@ -77,10 +79,12 @@ def sandbox() -> Iterable[Sandbox]:
 
 
 async def checked(sandbox: Sandbox, tools: Iterable[Tool], program: str) -> str | None:
-    return await sandbox.check(program, setting_of(ProgramNames(tools), {"input": {}, "state": {}}, 0.0, "seed"))
+    return await sandbox.check(
+        program, setting_of(ProgramNames(tools), {"input": {}, "state": {}}, 0.0, "seed")
+    )
 
 
-# -- names -----------------------------------------------------------------------------------------------------------
+# -- names -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -105,7 +109,20 @@ def test_a_name_becomes_an_identifier(name: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "part", ["#a", "#(", "import (", "from ", "import (#", "#import (\n", "(#\n", "import \\\n", ". ", "#", "a.\n"]
+    "part",
+    [
+        "#a",
+        "#(",
+        "import (",
+        "from ",
+        "import (#",
+        "#import (\n",
+        "(#\n",
+        "import \\\n",
+        ". ",
+        "#",
+        "a.\n",
+    ],
 )
 @pytest.mark.parametrize("begin", ["", "import (", "from srv import (#"])
 def test_a_hostile_program_is_read_at_once(begin: str, part: str) -> None:
@@ -121,7 +138,10 @@ def test_a_hostile_program_is_read_at_once(begin: str, part: str) -> None:
         ("import srv\nlist = [1]\nstr = len(list)\nawait srv.read()", {"srv": ["read"]}),
         ("import srv as s\nf = s . str\nawait (s\n  .read)()", {"srv": ["read", "str"]}),
         ("from srv import read as r, (str)  # list\nlist", {"srv": ["list", "read", "str"]}),
-        ("from srv import (\n    read,  # (the first)\n    str,\n)\nlist", {"srv": ["read", "str"]}),
+        (
+            "from srv import (\n    read,  # (the first)\n    str,\n)\nlist",
+            {"srv": ["read", "str"]},
+        ),
         ("from srv import read, \\\n    str\nlist", {"srv": ["read", "str"]}),
         ("import other, srv; x = srv.read", {"other": [], "srv": ["read"]}),
         ("import srv\neval('srv.str()')", {"srv": ["str"]}),
@@ -130,7 +150,9 @@ def test_a_hostile_program_is_read_at_once(begin: str, part: str) -> None:
         ("srv.read()", {}),
     ],
 )
-def test_a_program_uses_what_it_imports_and_what_follows_a_dot(program: str, used: JSONObject) -> None:
+def test_a_program_uses_what_it_imports_and_what_follows_a_dot(
+    program: str, used: JSONObject
+) -> None:
     tools = [made(name) for name in ("list", "read", "str")]
     tools += [made("now", module="time"), made("loads", module="json"), made("put", module="other")]
     modules = ProgramNames(tools).used_by(program)["modules"]
@@ -173,9 +195,17 @@ def test_names_that_become_equal_are_numbered_and_reported() -> None:
     }
 
 
-@given(st.lists(st.text() | st.sampled_from([*keyword.kwlist, "a_b", "a-b", "a_b_2", "a" * 300, "é"]), unique=True))
+@given(
+    st.lists(
+        st.text() | st.sampled_from([*keyword.kwlist, "a_b", "a-b", "a_b_2", "a" * 300, "é"]),
+        unique=True,
+    )
+)
 def test_every_name_has_one_identifier_in_any_order(listed: list[str]) -> None:
-    functions = {tool.name: python for python, tool in ProgramNames(map(made, listed)).tools.get("srv", {}).items()}
+    functions = {
+        tool.name: python
+        for python, tool in ProgramNames(map(made, listed)).tools.get("srv", {}).items()
+    }
 
     assert sorted(functions) == sorted(listed)
     assert len({*functions.values()}) == len(listed)
@@ -188,7 +218,11 @@ def test_every_name_has_one_identifier_in_any_order(listed: list[str]) -> None:
 
 
 @given(
-    st.lists(st.text() | st.sampled_from(["class", "город", "é", "e\u0301", "x²", "a-b", "٣", "а" * 300]), unique=True)
+    st.lists(
+        st.text()
+        | st.sampled_from(["class", "город", "é", "e\u0301", "x²", "a-b", "٣", "а" * 300]),
+        unique=True,
+    )
 )
 def test_every_parameter_has_one_identifier_of_its_own_script(listed: list[str]) -> None:
     tool = made("find", {name: {} for name in listed})
@@ -205,7 +239,9 @@ def test_every_parameter_has_one_identifier_of_its_own_script(listed: list[str])
 
 def test_many_names_that_become_equal_are_mapped_at_once() -> None:
     started = time.process_time()
-    names = ProgramNames([made("é" * number) for number in range(1, 90)] + [made(f"é{n}") for n in range(20_000)])
+    names = ProgramNames(
+        [made("é" * number) for number in range(1, 90)] + [made(f"é{n}") for n in range(20_000)]
+    )
     same = ProgramNames(made("a" * 500 + str(number)) for number in range(20_000))
 
     assert len(names.tools["srv"]) == 20_089
@@ -213,7 +249,7 @@ def test_many_names_that_become_equal_are_mapped_at_once() -> None:
     assert time.process_time() - started < 5
 
 
-# -- types -----------------------------------------------------------------------------------------------------------
+# -- types -----------------------------------------------------------------------------------------
 
 
 _TYPES: Final[list[tuple[JSONObject, str, str]]] = [
@@ -221,7 +257,11 @@ _TYPES: Final[list[tuple[JSONObject, str, str]]] = [
     ({"type": "integer"}, "int", "int"),
     ({"type": ["string", "null"]}, "str | None", "str | None"),
     ({"type": "string", "nullable": True}, "str | None", "str | None"),
-    ({"anyOf": [{"type": "null"}, {"type": "array", "items": TEXT}]}, "Sequence[str] | None", "list[str] | None"),
+    (
+        {"anyOf": [{"type": "null"}, {"type": "array", "items": TEXT}]},
+        "Sequence[str] | None",
+        "list[str] | None",
+    ),
     ({"anyOf": [TEXT, {}]}, "Any", "Any"),
     ({"enum": ["a", "it's", None]}, "Literal['a', \"it's\", None]", "Literal['a', \"it's\", None]"),
     ({"const": True}, "Literal[True]", "Literal[True]"),
@@ -253,7 +293,9 @@ def test_types_of_schemas(schema: JSONObject, parameter: str, result: str) -> No
 
 
 def test_a_parameter_refers_to_definitions_of_its_tool() -> None:
-    tool = made("f", {"a": {"$ref": "#/$defs/x", "default": 3}}, more={"$defs": {"x": {"type": "integer"}}})
+    tool = made(
+        "f", {"a": {"$ref": "#/$defs/x", "default": 3}}, more={"$defs": {"x": {"type": "integer"}}}
+    )
 
     assert line_of(tool) == "f(*, a: int = 3) -> Any"
 
@@ -278,26 +320,35 @@ def test_defaults(schema: JSONObject, expected: str) -> None:
 
 
 def test_what_is_required_comes_first_and_may_have_no_schema() -> None:
-    tool = made("f", {"more": TEXT, "a": TEXT}, required=["a", "z", 5], more={"additionalProperties": True})
+    tool = made(
+        "f", {"more": TEXT, "a": TEXT}, required=["a", "z", 5], more={"additionalProperties": True}
+    )
 
     assert line_of(tool) == "f(*, a: str, z: Any, more: str = ..., **more_: Any) -> Any"
 
 
 def test_tools_may_be_called_like_types() -> None:
     rows: JSONObject = {"type": "array", "items": {"type": "object", "properties": {"a": TEXT}}}
-    text = ProgramNames([made("list", {"a": TEXT}, rows), made("str"), made("Any"), made("list_result_item")]).stub(
-        "srv"
-    )
+    text = ProgramNames(
+        [made("list", {"a": TEXT}, rows), made("str"), made("Any"), made("list_result_item")]
+    ).stub("srv")
 
     assert "async def list(*, a: _str = ...) -> _list[list_result_item_2]:" in text
     assert "from builtins import list as _list, str as _str" in text
 
 
 async def test_a_typed_result_is_checked_whatever_the_tools_are_called(sandbox: Sandbox) -> None:
-    row: JSONObject = {"type": "object", "properties": {"hash": TEXT, "n": {"type": "integer"}}, "required": ["hash"]}
+    row: JSONObject = {
+        "type": "object",
+        "properties": {"hash": TEXT, "n": {"type": "integer"}},
+        "required": ["hash"],
+    }
     tools = [
         made("list", {"kind": {"enum": ["a", "b"]}}, {"type": "array", "items": row}),
-        made("str", {"row": {"type": "object", "additionalProperties": TEXT}, "rows": {"type": "array"}}),
+        made(
+            "str",
+            {"row": {"type": "object", "additionalProperties": TEXT}, "rows": {"type": "array"}},
+        ),
         made("TypedDict", output=row),
         made("list_result_item"),
         made("match", {"type": TEXT, "self": TEXT, "class": TEXT}),
@@ -334,12 +385,14 @@ async def rows_of(kind):
         assert error in str(await checked(sandbox, tools, f"import srv\n{wrong}")), wrong
 
 
-# -- hostile schemas -------------------------------------------------------------------------------------------------
+# -- hostile schemas -------------------------------------------------------------------------------
 
 _TEXTS = st.text(max_size=6) | st.sampled_from(HOSTILE)
 _KEYS = _TEXTS | st.sampled_from(["a", "b", "str", "more", "self", "class", "f_result"])
 _VALUES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | _TEXTS
-_REFERENCES = st.sampled_from(["#", "#/$defs/x", "#/properties/a", "#/anyOf/0", "#/nothing", "http://x", "#/%zz/~2"])
+_REFERENCES = st.sampled_from(
+    ["#", "#/$defs/x", "#/properties/a", "#/anyOf/0", "#/nothing", "http://x", "#/%zz/~2"]
+)
 
 
 def _grown(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
@@ -348,19 +401,29 @@ def _grown(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return (
         st.fixed_dictionaries(
             {"type": st.just("object"), "properties": objects},
-            optional={"required": st.lists(_KEYS, max_size=3), "additionalProperties": inner, "$defs": objects},
+            optional={
+                "required": st.lists(_KEYS, max_size=3),
+                "additionalProperties": inner,
+                "$defs": objects,
+            },
         )
         | st.fixed_dictionaries({"type": st.just("array"), "items": inner})
-        | st.fixed_dictionaries({"anyOf": lists}, optional={"default": _VALUES, "nullable": st.booleans()})
+        | st.fixed_dictionaries(
+            {"anyOf": lists}, optional={"default": _VALUES, "nullable": st.booleans()}
+        )
         | st.fixed_dictionaries({"allOf": lists})
-        | st.fixed_dictionaries({"type": st.lists(st.sampled_from(["string", "null", "object"]), max_size=3)})
+        | st.fixed_dictionaries(
+            {"type": st.lists(st.sampled_from(["string", "null", "object"]), max_size=3)}
+        )
         | objects
         | lists
     )
 
 
 _SCHEMAS: st.SearchStrategy[Any] = st.recursive(
-    st.sampled_from(["string", "integer", "number", "boolean", "null", "array"]).map(lambda kind: {"type": kind})
+    st.sampled_from(["string", "integer", "number", "boolean", "null", "array"]).map(
+        lambda kind: {"type": kind}
+    )
     | st.lists(_VALUES, max_size=4).map(lambda values: {"enum": values})
     | _VALUES.map(lambda value: {"const": value})
     | _REFERENCES.map(lambda reference: {"$ref": reference})
@@ -372,9 +435,15 @@ _SCHEMAS: st.SearchStrategy[Any] = st.recursive(
 _OBJECTS = st.dictionaries(_KEYS, _SCHEMAS, max_size=4)
 
 
-def _tool_of(name: str, properties: JSONObject, output: JSON, required: list[JSON], description: str) -> Tool:
+def _tool_of(
+    name: str, properties: JSONObject, output: JSON, required: list[JSON], description: str
+) -> Tool:
     return made(
-        name, properties, output if isinstance(output, dict) else None, description=description, required=required
+        name,
+        properties,
+        output if isinstance(output, dict) else None,
+        description=description,
+        required=required,
     )
 
 
@@ -395,14 +464,22 @@ def _expect_only_declarations(text: str, functions: Iterable[str]) -> None:
         match node:
             case ast.ImportFrom(module="collections.abc" | "typing" | "builtins"):
                 pass
-            case ast.Assign(targets=[ast.Name()], value=ast.Call(func=ast.Name(), args=[ast.Constant(), ast.Dict()])):
+            case ast.Assign(
+                targets=[ast.Name()],
+                value=ast.Call(func=ast.Name(), args=[ast.Constant(), ast.Dict()]),
+            ):
                 pass
             case ast.AsyncFunctionDef(name=name, body=body, decorator_list=[]):
-                assert all(isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant) for one in body)
+                assert all(
+                    isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant)
+                    for one in body
+                )
                 found.append(name)
             case _:
                 pytest.fail(ast.unparse(node))
-        assert sum(isinstance(one, ast.Call) for one in ast.walk(node)) == isinstance(node, ast.Assign)
+        assert sum(isinstance(one, ast.Call) for one in ast.walk(node)) == isinstance(
+            node, ast.Assign
+        )
     assert found == [*functions]
 
 
@@ -455,7 +532,10 @@ def test_large_and_recursive_schemas_are_bounded() -> None:
         inner: JSONObject = {f"k{number}": deep(levels - 1, width) for number in range(width)}
         return {"type": "object", "properties": inner}
 
-    node: JSONObject = {"type": "object", "properties": {f"k{n}": {"$ref": "#/$defs/n"} for n in range(60)}}
+    node: JSONObject = {
+        "type": "object",
+        "properties": {f"k{n}": {"$ref": "#/$defs/n"} for n in range(60)},
+    }
     either: JSONObject = {"anyOf": [{"$ref": "#/$defs/n"} for _ in range(8)]}
     outputs: list[JSONObject] = [
         deep(4, 12),
@@ -477,8 +557,13 @@ def test_large_and_recursive_schemas_are_bounded() -> None:
 
 def test_stubs_of_many_tools_are_made_once_and_quickly() -> None:
     row: JSONObject = {"type": "object", "properties": {f"k{n}": TEXT for n in range(10)}}
-    properties: JSONObject = {f"p{n}": {"type": "string", "description": "x" * 100, "default": "y"} for n in range(8)}
-    tools = [made(f"tool_{n}", properties, {"type": "array", "items": row}, description="x" * 300) for n in range(500)]
+    properties: JSONObject = {
+        f"p{n}": {"type": "string", "description": "x" * 100, "default": "y"} for n in range(8)
+    }
+    tools = [
+        made(f"tool_{n}", properties, {"type": "array", "items": row}, description="x" * 300)
+        for n in range(500)
+    ]
     names = ProgramNames(tools)
 
     started = time.process_time()
@@ -492,11 +577,15 @@ def test_stubs_of_many_tools_are_made_once_and_quickly() -> None:
     assert other.stub("srv") != text
 
 
-# -- signatures ------------------------------------------------------------------------------------------------------
+# -- signatures ------------------------------------------------------------------------------------
 
 
 def test_a_signature_shows_objects_and_defaults() -> None:
-    place: JSONObject = {"type": "object", "properties": {"lat": {"type": "number"}, "a b": TEXT}, "required": ["lat"]}
+    place: JSONObject = {
+        "type": "object",
+        "properties": {"lat": {"type": "number"}, "a b": TEXT},
+        "required": ["lat"],
+    }
     tool = made(
         "look",
         {"places": {"type": "array", "items": place}, "unit": {"enum": ["c", "f"], "default": "c"}},
@@ -505,7 +594,8 @@ def test_a_signature_shows_objects_and_defaults() -> None:
     )
 
     assert ProgramNames([tool]).signature(tool) == (
-        "srv.look(places: list[{lat: float, 'a b'?: str}], unit: Literal['c', 'f'] = 'c') -> {lat: float, 'a b'?: str}"
+        "srv.look(places: list[{lat: float, 'a b'?: str}], unit: Literal['c', 'f'] = 'c') -> "
+        "{lat: float, 'a b'?: str}"
     )
 
 
@@ -513,7 +603,10 @@ def test_an_observed_result_is_marked_and_not_checked() -> None:
     tool = made("look")
     names = ProgramNames([tool])
 
-    assert names.signature(tool, {"type": "array", "items": TEXT}) == "srv.look() -> list[str] # observed"
+    assert (
+        names.signature(tool, {"type": "array", "items": TEXT})
+        == "srv.look() -> list[str] # observed"
+    )
     text: JSONObject = {"type": "string", "contentSchema": {"type": "array", "items": TEXT}}
     assert names.signature(tool, text) == "srv.look() -> Json[list[str]] # observed"
     assert names.signature(tool, {}) == "srv.look() -> Any"
@@ -522,17 +615,29 @@ def test_an_observed_result_is_marked_and_not_checked() -> None:
     assert ProgramNames([declared]).signature(declared, {"type": "integer"}) == "srv.look() -> str"
 
 
-KIND: JSONObject = {"properties": {"kind": {"const": "file"}, "path": TEXT}, "required": ["kind", "path"]}
-OTHER: JSONObject = {"properties": {"kind": {"const": "page"}, "path": {"type": "integer"}}, "required": ["kind"]}
+KIND: JSONObject = {
+    "properties": {"kind": {"const": "file"}, "path": TEXT},
+    "required": ["kind", "path"],
+}
+OTHER: JSONObject = {
+    "properties": {"kind": {"const": "page"}, "path": {"type": "integer"}},
+    "required": ["kind"],
+}
 COMBINED: list[tuple[JSONObject, str]] = [
     ({"allOf": [{"properties": {"a": TEXT}, "required": ["a"]}]}, "a: str, **more: Any"),
     (
         {"oneOf": [KIND, OTHER]},
         "kind: Literal['file'] | Literal['page'], path: str | int = ..., **more: Any",
     ),
-    ({"anyOf": [{"required": ["a"]}, {"required": ["b"]}]}, "a: Any = ..., b: Any = ..., **more: Any"),
     (
-        {"if": {"properties": {"a": {"const": 1}}}, "then": {"properties": {"b": TEXT}, "required": ["b"]}},
+        {"anyOf": [{"required": ["a"]}, {"required": ["b"]}]},
+        "a: Any = ..., b: Any = ..., **more: Any",
+    ),
+    (
+        {
+            "if": {"properties": {"a": {"const": 1}}},
+            "then": {"properties": {"b": TEXT}, "required": ["b"]},
+        },
         "a: Literal[1] = ..., b: str = ..., **more: Any",
     ),
     ({"$ref": "#/$defs/P", "$defs": {"P": KIND}}, "kind: Literal['file'], path: str, **more: Any"),
@@ -542,7 +647,9 @@ COMBINED: list[tuple[JSONObject, str]] = [
 
 
 @pytest.mark.parametrize(("more", "expected"), COMBINED)
-def test_parameters_that_are_combined_at_the_top_are_typed_as_far_as_known(more: JSONObject, expected: str) -> None:
+def test_parameters_that_are_combined_at_the_top_are_typed_as_far_as_known(
+    more: JSONObject, expected: str
+) -> None:
     tool = Tool("f", parameters={"type": "object", **more}, module="srv")
     named = "" if expected.startswith("**") else "*, "
     assert line_of(tool) == f"f({named}{expected}) -> Any"
@@ -550,13 +657,17 @@ def test_parameters_that_are_combined_at_the_top_are_typed_as_far_as_known(more:
 
 def test_own_properties_are_stricter_than_alternatives() -> None:
     schema: JSONObject = {"type": "object", "properties": {"kind": TEXT}, "anyOf": [KIND, OTHER]}
-    assert line_of(Tool("f", parameters=schema, module="srv")).startswith("f(*, kind: str, path: str | int = ...")
+    assert line_of(Tool("f", parameters=schema, module="srv")).startswith(
+        "f(*, kind: str, path: str | int = ..."
+    )
 
 
 def test_a_schema_that_combines_itself_a_thousand_times_is_read_in_no_time() -> None:
     definitions: JSONObject = {}
     for number in range(50):
-        definitions[f"d{number}"] = {"anyOf": [{"$ref": f"#/$defs/d{number + 1}"} for _ in range(9)]}
+        definitions[f"d{number}"] = {
+            "anyOf": [{"$ref": f"#/$defs/d{number + 1}"} for _ in range(9)]
+        }
     schema: JSONObject = {"type": "object", "$ref": "#/$defs/d0", "$defs": definitions}
     began = time.process_time()
     line_of(Tool("f", parameters=schema, module="srv"))

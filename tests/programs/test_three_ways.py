@@ -1,4 +1,6 @@
-"""Sixty tasks as a plan, as a program, and call by call: equal outputs and equal sets of calls, over real servers."""
+"""Sixty tasks as a plan, as a program, and call by call: equal outputs and equal sets of calls,
+over real servers.
+"""
 
 from __future__ import annotations
 
@@ -117,7 +119,8 @@ async def staged(base: anyio.Path, more: JSONObject | None = None) -> AsyncGener
         command, *arguments = program("mcp-server-filesystem")
         servers["files"] = {"command": command, "args": [*arguments, str(folder)]}
     configuration = parse_configuration(
-        {"mcpServers": servers, "approval": "allow_all", "expose": ["modules", "tools"]}, project=folder
+        {"mcpServers": servers, "approval": "allow_all", "expose": ["modules", "tools"]},
+        project=folder,
     )
     desk = Desk()
     every = tasks(repos, folder / "papers")
@@ -127,7 +130,12 @@ async def staged(base: anyio.Path, more: JSONObject | None = None) -> AsyncGener
         Client(Front(bridge, group, "0").server, read_timeout_seconds=20) as client,
     ):
         await bridge.modules.settled(30)
-        yield Stage(bridge, client, desk, [one for one in every if NO_FILES is None or "files." not in str(one.calls)])
+        yield Stage(
+            bridge,
+            client,
+            desk,
+            [one for one in every if NO_FILES is None or "files." not in str(one.calls)],
+        )
         group.cancel_scope.cancel()
 
 
@@ -139,8 +147,13 @@ async def test_sixty_tasks_are_the_same_three_ways(tmp_path: Path) -> None:
             written, called = await stage.run({"program": task.program, "input": task.given})
             by_hand, made = await stage.by_hand(task)
             if not (same(plan, written) and same(written, by_hand)):
-                different.append(f"{task.name}: plan {plan!r}, program {written!r}, by hand {by_hand!r}")
+                different.append(
+                    f"{task.name}: plan {plan!r}, program {written!r}, by hand {by_hand!r}"
+                )
             if not planned == called == made:
-                different.append(f"{task.name}: {planned - made} {called - made} {made - planned} {made - called}")
+                different.append(
+                    f"{task.name}: {planned - made} {called - made} "
+                    f"{made - planned} {made - called}"
+                )
         assert different == []
         assert len(stage.tasks) == (60 if NO_FILES is None else 48)

@@ -1,4 +1,6 @@
-"""Sixty tasks, each as a plan, as a program, and as single calls of an assistant; test_three_ways.py compares them."""
+"""Sixty tasks, each as a plan, as a program, and as single calls of an assistant;
+test_three_ways.py compares them.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,10 @@ PEOPLE: dict[str, list[dict[str, Any]]] = {
         {"name": "Bob", "age": 52, "city": "Bern"},
         {"name": "Cy", "age": 19, "city": "Rome"},
     ],
-    "blue": [{"name": "Dora", "age": 28, "city": "Oslo"}, {"name": "†Eve", "age": 61, "city": "Bern"}],
+    "blue": [
+        {"name": "Dora", "age": 28, "city": "Oslo"},
+        {"name": "†Eve", "age": 61, "city": "Bern"},
+    ],
     "none": [],
 }
 
@@ -46,7 +51,10 @@ class Desk:
         def page(number: int, size: int = 2) -> dict[str, JSON]:
             """A page of a list of seven numbers."""
             rows = list(range(7))[number * size : (number + 1) * size]
-            return {"rows": list[JSON](rows), "next": number + 1 if (number + 1) * size < 7 else None}
+            return {
+                "rows": list[JSON](rows),
+                "next": number + 1 if (number + 1) * size < 7 else None,
+            }
 
         @tool
         def note(text: str) -> int:
@@ -73,7 +81,9 @@ ByHand = Callable[[Call, dict[str, Any]], Awaitable[Any]]
 
 @dataclass(frozen=True)
 class Task:
-    """A task in three forms. `calls` and `output` are the plan, with (MODULE.TOOL, parameters, meta-properties)."""
+    """A task in three forms. `calls` and `output` are the plan, with (MODULE.TOOL, parameters,
+    meta-properties).
+    """
 
     name: str
     given: JSONObject
@@ -87,7 +97,11 @@ class Task:
         listed: list[JSON] = []
         for name, parameters, *more in self.calls:
             module, _, own = name.rpartition(".")
-            call: JSONObject = {"_tool": own, **({"_module": module} if module else {}), **parameters}
+            call: JSONObject = {
+                "_tool": own,
+                **({"_module": module} if module else {}),
+                **parameters,
+            }
             listed.append({**call, **(more[0] if more else {})})
         return {"calls": listed, "output": self.output, "input": self.given}
 
@@ -96,7 +110,7 @@ _EITHER = "†state.one || †state.problem"
 _SUBJECT = re.compile(r"Message: (.*)")
 
 
-# -- git -------------------------------------------------------------------------------------------------------------
+# -- git -------------------------------------------------------------------------------------------
 
 
 async def _log(call: Call, i: dict[str, Any]) -> Any:
@@ -115,7 +129,9 @@ async def _log_and_status(call: Call, i: dict[str, Any]) -> Any:
 
 async def _show_newest(call: Call, i: dict[str, Any]) -> Any:
     log = await call("git.git_log", repo_path=i["repo"], max_count=1)
-    return len(await call("git.git_show", repo_path=i["repo"], revision=log.split("Commit: ")[1][:40]))
+    return len(
+        await call("git.git_show", repo_path=i["repo"], revision=log.split("Commit: ")[1][:40])
+    )
 
 
 async def _branches(call: Call, i: dict[str, Any]) -> Any:
@@ -130,12 +146,17 @@ async def _both_diffs(call: Call, i: dict[str, Any]) -> Any:
 
 
 async def _each_count(call: Call, i: dict[str, Any]) -> Any:
-    return [len(_SUBJECT.findall(await call("git.git_log", repo_path=i["repo"], max_count=n))) for n in i["counts"]]
+    return [
+        len(_SUBJECT.findall(await call("git.git_log", repo_path=i["repo"], max_count=n)))
+        for n in i["counts"]
+    ]
 
 
 async def _if_dirty(call: Call, i: dict[str, Any]) -> Any:
     status = await call("git.git_status", repo_path=i["repo"])
-    return await call("git.git_diff_unstaged", repo_path=i["repo"]) if "modified" in status else None
+    return (
+        await call("git.git_diff_unstaged", repo_path=i["repo"]) if "modified" in status else None
+    )
 
 
 def git_tasks(repo: str, number: int) -> list[Task]:
@@ -159,7 +180,8 @@ def git_tasks(repo: str, number: int) -> list[Task]:
                 ("compute", {"code": "re.findall('Message: (.*)', log)", "log": "†state.log"}),
             ],
             "†results.1",
-            "import git, re\nlog = await git.git_log(max_count=input['n'], repo_path=input['repo'])\n"
+            "import git, re\nlog = await git.git_log(max_count=input['n'], "
+            "repo_path=input['repo'])\n"
             "[line[9:] for line in log.split('\\n') if line.startswith('Message: ')]",
             _subjects,
         ),
@@ -197,11 +219,19 @@ def git_tasks(repo: str, number: int) -> list[Task]:
             given,
             [
                 ("git.git_branch", {**one, "branch_type": "local"}, {"_outputPath": "text"}),
-                ("compute", {"code": "sorted(x.strip('* ') for x in t.split('\\n') if x.strip())", "t": "†state.text"}),
+                (
+                    "compute",
+                    {
+                        "code": "sorted(x.strip('* ') for x in t.split('\\n') if x.strip())",
+                        "t": "†state.text",
+                    },
+                ),
             ],
             "†results.1",
-            "import git\nnames = []\nfor line in (await git.git_branch(repo_path=input['repo'], branch_type='local'))"
-            ".splitlines():\n    name = line.replace('*', '').strip()\n    if name:\n        names.append(name)\n"
+            "import git\nnames = []\nfor line in (await git.git_branch(repo_path=input['repo'], "
+            "branch_type='local'))"
+            ".splitlines():\n    name = line.replace('*', '').strip()\n    if name:\n        "
+            "names.append(name)\n"
             "sorted(names)",
             _branches,
         ),
@@ -211,7 +241,8 @@ def git_tasks(repo: str, number: int) -> list[Task]:
             [("git.git_diff_unstaged", one), ("git.git_diff_staged", one)],
             ["†results.0", "†results.1"],
             "import asyncio, git\nrepo = input['repo']\n"
-            "list(await asyncio.gather(git.git_diff_unstaged(repo_path=repo), git.git_diff_staged(repo_path=repo)))",
+            "list(await asyncio.gather(git.git_diff_unstaged(repo_path=repo), "
+            "git.git_diff_staged(repo_path=repo)))",
             _both_diffs,
         ),
         Task(
@@ -219,10 +250,14 @@ def git_tasks(repo: str, number: int) -> list[Task]:
             {**given, "counts": [1, number]},
             [
                 ("git.git_log", {**one, "max_count": "†item"}, {"_each": "†input.counts"}),
-                ("compute", {"code": "[log.count('Message: ') for log in logs]", "logs": "†results.0"}),
+                (
+                    "compute",
+                    {"code": "[log.count('Message: ') for log in logs]", "logs": "†results.0"},
+                ),
             ],
             "†results.1",
-            "import asyncio, git\nlogs = [git.git_log(repo_path=input['repo'], max_count=n) for n in input['counts']]\n"
+            "import asyncio, git\nlogs = [git.git_log(repo_path=input['repo'], "
+            "max_count=n) for n in input['counts']]\n"
             "[log.count('Commit: ') for log in await asyncio.gather(*logs)]",
             _each_count,
         ),
@@ -233,13 +268,22 @@ def git_tasks(repo: str, number: int) -> list[Task]:
                 ("git.git_status", one),
                 (
                     "compute",
-                    {"code": "[repo] if 'modified' in text else []", "repo": "†input.repo", "text": "†results.0"},
+                    {
+                        "code": "[repo] if 'modified' in text else []",
+                        "repo": "†input.repo",
+                        "text": "†results.0",
+                    },
                 ),
                 ("git.git_diff_unstaged", {"repo_path": "†item"}, {"_each": "†results.1"}),
-                ("compute", {"code": "diffs[0] if diffs else None", "diffs": "†results.2"}, {"_outputPath": "diff"}),
+                (
+                    "compute",
+                    {"code": "diffs[0] if diffs else None", "diffs": "†results.2"},
+                    {"_outputPath": "diff"},
+                ),
             ],
             {"diff": "†state.diff"},
-            "import git\ndiff = None\nif 'modified' in await git.git_status(repo_path=input['repo']):\n"
+            "import git\ndiff = None\nif 'modified' in await "
+            "git.git_status(repo_path=input['repo']):\n"
             "    diff = await git.git_diff_unstaged(repo_path=input['repo'])\n{'diff': diff}",
             lambda call, i: _as_member("diff", _if_dirty(call, i)),
         ),
@@ -250,25 +294,33 @@ async def _as_member(name: str, value: Awaitable[Any]) -> Any:
     return {name: await value}
 
 
-# -- time ------------------------------------------------------------------------------------------------------------
+# -- time ------------------------------------------------------------------------------------------
 
 
 async def _difference(call: Call, i: dict[str, Any]) -> Any:
-    found = await call("time.convert_time", source_timezone=i["here"], time="12:00", target_timezone=i["there"])
+    found = await call(
+        "time.convert_time", source_timezone=i["here"], time="12:00", target_timezone=i["there"]
+    )
     return found["time_difference"]
 
 
 async def _there_and_back(call: Call, i: dict[str, Any]) -> Any:
-    there = await call("time.convert_time", source_timezone=i["here"], time="09:30", target_timezone=i["there"])
+    there = await call(
+        "time.convert_time", source_timezone=i["here"], time="09:30", target_timezone=i["there"]
+    )
     clock = there["target"]["datetime"][11:16]
-    back = await call("time.convert_time", source_timezone=i["there"], time=clock, target_timezone=i["here"])
+    back = await call(
+        "time.convert_time", source_timezone=i["there"], time=clock, target_timezone=i["here"]
+    )
     return [clock, back["target"]["datetime"][11:16]]
 
 
 async def _zones(call: Call, i: dict[str, Any]) -> Any:
     found: list[Any] = []
     for zone in i["zones"]:
-        one = await call("time.convert_time", source_timezone="UTC", time="00:00", target_timezone=zone)
+        one = await call(
+            "time.convert_time", source_timezone="UTC", time="00:00", target_timezone=zone
+        )
         found.append(one["time_difference"])
     return dict(zip(i["zones"], found, strict=True))
 
@@ -290,7 +342,8 @@ def time_tasks(here: str, there: str) -> list[Task]:
             given,
             [("time.convert_time", {**convert, "time": "12:00"})],
             "†results.0.time_difference",
-            "from servers import time\nfound = await time.convert_time(source_timezone=input['here'], time='12:00',"
+            "from servers import time\nfound = await "
+            "time.convert_time(source_timezone=input['here'], time='12:00',"
             " target_timezone=input['there'])\nfound['time_difference']",
             _difference,
         ),
@@ -299,16 +352,29 @@ def time_tasks(here: str, there: str) -> list[Task]:
             given,
             [
                 ("time.convert_time", {**convert, "time": "09:30"}),
-                ("compute", {"code": "found[11:16]", "found": "†results.0.target.datetime"}, {"_outputPath": "clock"}),
+                (
+                    "compute",
+                    {"code": "found[11:16]", "found": "†results.0.target.datetime"},
+                    {"_outputPath": "clock"},
+                ),
                 (
                     "time.convert_time",
-                    {"source_timezone": "†input.there", "time": "†state.clock", "target_timezone": "†input.here"},
+                    {
+                        "source_timezone": "†input.there",
+                        "time": "†state.clock",
+                        "target_timezone": "†input.here",
+                    },
                 ),
-                ("compute", {"code": "found[11:16]", "found": "†results.2.target.datetime"}, {"_outputPath": "back"}),
+                (
+                    "compute",
+                    {"code": "found[11:16]", "found": "†results.2.target.datetime"},
+                    {"_outputPath": "back"},
+                ),
             ],
             ["†state.clock", "†state.back"],
             "from servers import time as t\n\nasync def clock(at, source, target):\n"
-            "    found = await t.convert_time(source_timezone=source, time=at, target_timezone=target)\n"
+            "    found = await t.convert_time(source_timezone=source, time=at, "
+            "target_timezone=target)\n"
             "    return found['target']['datetime'].split('T')[1][:5]\n\n"
             "there = await clock('09:30', input['here'], input['there'])\n"
             "[there, await clock(there, input['there'], input['here'])]",
@@ -325,11 +391,16 @@ def time_tasks(here: str, there: str) -> list[Task]:
                 ),
                 (
                     "compute",
-                    {"code": "dict(zip(z, [c['time_difference'] for c in f]))", "z": "†input.zones", "f": "†results.0"},
+                    {
+                        "code": "dict(zip(z, [c['time_difference'] for c in f]))",
+                        "z": "†input.zones",
+                        "f": "†results.0",
+                    },
                 ),
             ],
             "†results.1",
-            "from servers import time\ntasks = {zone: time.convert_time(source_timezone='UTC', time='00:00',"
+            "from servers import time\ntasks = {zone: time.convert_time(source_timezone='UTC', "
+            "time='00:00',"
             " target_timezone=zone) for zone in input['zones']}\n"
             "{zone: (await task)['time_difference'] for zone, task in tasks.items()}",
             _zones,
@@ -338,23 +409,33 @@ def time_tasks(here: str, there: str) -> list[Task]:
             f"the zone {here}, or UTC",
             {"zone": here if here.startswith("A") else "No/Where"},
             [
-                ("time.get_current_time", {"timezone": "†input.zone"}, {"_outputPath": "one || problem"}),
+                (
+                    "time.get_current_time",
+                    {"timezone": "†input.zone"},
+                    {"_outputPath": "one || problem"},
+                ),
                 ("compute", {"code": "[] if 'timezone' in it else ['UTC']", "it": _EITHER}),
                 ("time.get_current_time", {"timezone": "†item"}, {"_each": "†results.1"}),
                 (
                     "compute",
-                    {"code": "(many or [one])[0]", "one": "†state.one || †state.problem", "many": "†results.2"},
+                    {
+                        "code": "(many or [one])[0]",
+                        "one": "†state.one || †state.problem",
+                        "many": "†results.2",
+                    },
                 ),
             ],
             "†results.3.timezone",
-            "from servers import time\ntry:\n    found = await time.get_current_time(timezone=input['zone'])\n"
-            "except RuntimeError:\n    found = await time.get_current_time(timezone='UTC')\nfound['timezone']",
+            "from servers import time\ntry:\n    "
+            "found = await time.get_current_time(timezone=input['zone'])\n"
+            "except RuntimeError:\n    found = await "
+            "time.get_current_time(timezone='UTC')\nfound['timezone']",
             _unknown_zone,
         ),
     ]
 
 
-# -- files -----------------------------------------------------------------------------------------------------------
+# -- files -----------------------------------------------------------------------------------------
 
 
 async def _write_and_read(call: Call, i: dict[str, Any]) -> Any:
@@ -370,16 +451,27 @@ async def _copy_upper(call: Call, i: dict[str, Any]) -> Any:
 
 async def _names(call: Call, i: dict[str, Any]) -> Any:
     found = await call("files.list_directory", path=i["folder"])
-    return [line.removeprefix("[FILE] ") for line in found["content"].split("\n") if line.startswith("[FILE] ")]
+    return [
+        line.removeprefix("[FILE] ")
+        for line in found["content"].split("\n")
+        if line.startswith("[FILE] ")
+    ]
 
 
 async def _words(call: Call, i: dict[str, Any]) -> Any:
-    return {path: len((await call("files.read_text_file", path=path))["content"].split()) for path in i["paths"]}
+    return {
+        path: len((await call("files.read_text_file", path=path))["content"].split())
+        for path in i["paths"]
+    }
 
 
 def file_tasks(folder: Path, number: int, text: str) -> list[Task]:
     """Tasks in a folder that holds `a.txt` and `b.txt`."""
-    file, source, other = str(folder / f"new{number}.txt"), str(folder / "a.txt"), str(folder / "b.txt")
+    file, source, other = (
+        str(folder / f"new{number}.txt"),
+        str(folder / "a.txt"),
+        str(folder / "b.txt"),
+    )
     return [
         Task(
             f"write and read {number}",
@@ -415,7 +507,10 @@ def file_tasks(folder: Path, number: int, text: str) -> list[Task]:
                 ("files.list_directory", {"path": "†input.folder"}),
                 (
                     "compute",
-                    {"code": "[x[7:] for x in t.split('\\n') if x[:7] == '[FILE] ']", "t": "†results.0.content"},
+                    {
+                        "code": "[x[7:] for x in t.split('\\n') if x[:7] == '[FILE] ']",
+                        "t": "†results.0.content",
+                    },
                 ),
             ],
             "†results.1",
@@ -438,7 +533,8 @@ def file_tasks(folder: Path, number: int, text: str) -> list[Task]:
                 ),
             ],
             "†results.1",
-            "import files\nreading = [(path, files.read_text_file(path=path)) for path in input['paths']]\n"
+            "import files\nreading = [(path, "
+            "files.read_text_file(path=path)) for path in input['paths']]\n"
             "counts = {}\nfor path, found in reading:\n"
             "    counts[path] = len((await found)['content'].split())\ncounts",
             _words,
@@ -446,11 +542,13 @@ def file_tasks(folder: Path, number: int, text: str) -> list[Task]:
     ]
 
 
-# -- the desk --------------------------------------------------------------------------------------------------------
+# -- the desk --------------------------------------------------------------------------------------
 
 
 async def _older(call: Call, i: dict[str, Any]) -> Any:
-    return sorted(one["name"] for one in await call("people", team=i["team"]) if one["age"] > i["above"])
+    return sorted(
+        one["name"] for one in await call("people", team=i["team"]) if one["age"] > i["above"]
+    )
 
 
 async def _oldest(call: Call, i: dict[str, Any]) -> Any:
@@ -491,13 +589,19 @@ async def _pages(call: Call, i: dict[str, Any]) -> Any:
 
 
 async def _three_notes(call: Call, i: dict[str, Any]) -> Any:
-    counts = [await call("note", text=f"{number}: {item}") for number, item in enumerate(i["items"])]
+    counts = [
+        await call("note", text=f"{number}: {item}") for number, item in enumerate(i["items"])
+    ]
     return {"counts": counts, "notes": await call("noted")}
 
 
 def desk_tasks(team: str, above: int, items: list[JSON]) -> list[Task]:
     """Tasks with the tools of the user."""
-    people: tuple[str, JSONObject, JSONObject] = ("people", {"team": "†input.team"}, {"_outputPath": "people"})
+    people: tuple[str, JSONObject, JSONObject] = (
+        "people",
+        {"team": "†input.team"},
+        {"_outputPath": "people"},
+    )
     of_team: JSONObject = {"team": team, "above": above}
     of_items: JSONObject = {"items": items}
     return [
@@ -506,7 +610,14 @@ def desk_tasks(team: str, above: int, items: list[JSON]) -> list[Task]:
             of_team,
             [
                 people,
-                ("compute", {"code": "[p for p in ps if p['age'] > n]", "ps": "†state.people", "n": "†input.above"}),
+                (
+                    "compute",
+                    {
+                        "code": "[p for p in ps if p['age'] > n]",
+                        "ps": "†state.people",
+                        "n": "†input.above",
+                    },
+                ),
                 ("pick", {"data": "†results.1", "path": "sort([*].name)"}),
             ],
             "†results.2",
@@ -519,10 +630,15 @@ def desk_tasks(team: str, above: int, items: list[JSON]) -> list[Task]:
             of_team,
             [
                 people,
-                ("pick", {"data": "†state.people", "path": "max_by(@, &age).name"}, {"_outputPath": "name"}),
+                (
+                    "pick",
+                    {"data": "†state.people", "path": "max_by(@, &age).name"},
+                    {"_outputPath": "name"},
+                ),
             ],
             {"name": "†state.name"},
-            "import tools\nname, age = None, -1\nfor one in await tools.people(team=input['team']):\n"
+            "import tools\nname, age = None, "
+            "-1\nfor one in await tools.people(team=input['team']):\n"
             "    if one['age'] > age:\n        name, age = one['name'], one['age']\n{'name': name}",
             lambda call, i: _as_member("name", _oldest(call, i)),
         ),
@@ -531,7 +647,8 @@ def desk_tasks(team: str, above: int, items: list[JSON]) -> list[Task]:
             of_team,
             [people, ("count", {"items": "†state.people", "by": "city"})],
             "†results.1",
-            "import tools\ncities = [one['city'] for one in await tools.people(team=input['team'])]\n"
+            "import tools\ncities = [one['city'] for one in await "
+            "tools.people(team=input['team'])]\n"
             "{city: cities.count(city) for city in sorted(set(cities))}",
             _by_city,
         ),
@@ -540,14 +657,27 @@ def desk_tasks(team: str, above: int, items: list[JSON]) -> list[Task]:
             of_team,
             [
                 people,
-                ("compute", {"code": "[p for p in ps if p['age'] >= n]", "ps": "†state.people", "n": "†input.above"}),
-                ("template", {"text": "Dear {name} of {city}", "values": "†item"}, {"_each": "†results.1"}),
+                (
+                    "compute",
+                    {
+                        "code": "[p for p in ps if p['age'] >= n]",
+                        "ps": "†state.people",
+                        "n": "†input.above",
+                    },
+                ),
+                (
+                    "template",
+                    {"text": "Dear {name} of {city}", "values": "†item"},
+                    {"_each": "†results.1"},
+                ),
                 ("note", {"text": "†item"}, {"_each": "†results.2"}),
                 ("noted", {}),
             ],
             "†results.4",
-            "import tools\nfor one in await tools.people(team=input['team']):\n    if one['age'] >= input['above']:\n"
-            "        await tools.note(text=f\"Dear {one['name']} of {one['city']}\")\nawait tools.noted()",
+            "import tools\nfor one in await tools.people(team=input['team']):\n    "
+            "if one['age'] >= input['above']:\n"
+            "        await tools.note(text=f\"Dear {one['name']} of "
+            "{one['city']}\")\nawait tools.noted()",
             _greet,
         ),
         Task(
@@ -558,7 +688,8 @@ def desk_tasks(team: str, above: int, items: list[JSON]) -> list[Task]:
                 ("compute", {"code": "sum(prices)", "prices": "†results.0"}),
             ],
             "†results.1",
-            "import asyncio, tools\nsum(await asyncio.gather(*[tools.price(item=item) for item in input['items']]))",
+            "import asyncio, tools\nsum(await asyncio.gather(*[tools.price(item=item) for "
+            "item in input['items']]))",
             _total,
         ),
         Task(
@@ -567,12 +698,20 @@ def desk_tasks(team: str, above: int, items: list[JSON]) -> list[Task]:
             [
                 ("pick", {"data": "†input.items", "path": "[0]"}),
                 ("price", {"item": "†results.0"}, {"_outputPath": "one || problem"}),
-                ("compute", {"code": "[x[-1]] if isinstance(f, dict) else []", "x": "†input.items", "f": _EITHER}),
+                (
+                    "compute",
+                    {
+                        "code": "[x[-1]] if isinstance(f, dict) else []",
+                        "x": "†input.items",
+                        "f": _EITHER,
+                    },
+                ),
                 ("price", {"item": "†item"}, {"_each": "†results.2"}),
                 ("compute", {"code": "(many or [one])[0]", "one": _EITHER, "many": "†results.3"}),
             ],
             "†results.4",
-            "import tools\nitems = input['items']\ntry:\n    found = await tools.price(item=items[0])\n"
+            "import tools\nitems = input['items']\ntry:\n    "
+            "found = await tools.price(item=items[0])\n"
             "except RuntimeError:\n    found = await tools.price(item=items[-1])\nfound",
             _first_price,
         ),
@@ -592,13 +731,17 @@ def desk_tasks(team: str, above: int, items: list[JSON]) -> list[Task]:
             f"notes about {len(items)} with {team}",
             of_items,
             [
-                ("compute", {"code": "[f'{n}: {x}' for n, x in enumerate(items)]", "items": "†input.items"}),
+                (
+                    "compute",
+                    {"code": "[f'{n}: {x}' for n, x in enumerate(items)]", "items": "†input.items"},
+                ),
                 ("note", {"text": "†item"}, {"_each": "†results.0"}),
                 ("noted", {}),
             ],
             {"counts": "†results.1", "notes": "†results.2"},
             "import asyncio, tools\nasync def all_notes():\n"
-            "    return await asyncio.gather(*[tools.note(text=f'{n}: {x}') for n, x in enumerate(input['items'])])\n"
+            "    return await asyncio.gather(*[tools.note(text=f'{n}: {x}') for n, "
+            "x in enumerate(input['items'])])\n"
             "counts = await all_notes()\n{'counts': list(counts), 'notes': await tools.noted()}",
             _three_notes,
         ),

@@ -1,4 +1,6 @@
-"""A program that is no MCP server: it writes its words and its environment to standard error, and ends."""
+"""A program that is no MCP server: it writes its words and its environment to standard
+error, and ends.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""flooding.py KIND [--http]: a server of the handshake era that sends far more than it was asked for.
+"""flooding.py KIND [--http]: a server of the handshake era that sends far more than
+it was asked for.
 
-Over stdio, or over HTTP on a free port that it prints. KIND says how it lists its tools; calls flood by their names.
+Over stdio, or over HTTP on a free port that it prints. KIND says how it lists its tools; calls
+flood by their names.
 """
 
 from __future__ import annotations
@@ -29,11 +31,16 @@ def page(cursor: str | None) -> dict[str, Any]:
     if KIND == "pages":
         number = int(cursor or 0)
         tools = [
-            {"name": f"t{number}_{index}", "inputSchema": {**OBJECT, "x-more": "x" * 200_000}} for index in range(30)
+            {"name": f"t{number}_{index}", "inputSchema": {**OBJECT, "x-more": "x" * 200_000}}
+            for index in range(30)
         ]
         return {"tools": tools, "nextCursor": str(number + 1)}
     names = [*FLOODS, f"list_{listed}"] if KIND == "changing" else FLOODS
-    return {"tools": [{"name": name, "description": "d" * 5000, "inputSchema": OBJECT} for name in names]}
+    return {
+        "tools": [
+            {"name": name, "description": "d" * 5000, "inputSchema": OBJECT} for name in names
+        ]
+    }
 
 
 def answers(message: dict[str, Any]) -> Iterator[bytes]:
@@ -60,7 +67,10 @@ def answers(message: dict[str, Any]) -> Iterator[bytes]:
             print("the last word", file=sys.stderr, flush=True)
         elif name == "lists":
             lists = b"[" + b",".join([b"[]"] * 2_600_000) + b"]"
-            yield b'{"jsonrpc":"2.0","id":%d,"result":{"content":[],"structuredContent":{"x":%b}}}' % (number, lists)
+            yield (
+                b'{"jsonrpc":"2.0","id":%d,"result":{"content":[],"structuredContent":{"x":%b}}}'
+                % (number, lists)
+            )
             return
         yield encoded({"id": number, "result": {"content": [{"type": "text", "text": "done"}]}})
     elif number is not None and method is not None:
@@ -68,7 +78,9 @@ def answers(message: dict[str, Any]) -> Iterator[bytes]:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Streamable HTTP; the address says whether an answer is a stream of events or one JSON text."""
+    """Streamable HTTP; the address says whether an answer is a stream of events or one JSON
+    text.
+    """
 
     def do_POST(self) -> None:
         message = json.loads(self.rfile.read(int(self.headers["content-length"])))
@@ -80,7 +92,11 @@ class Handler(BaseHTTPRequestHandler):
             found = []
         self.send_response(200 if found else 202)
         self.send_header("content-type", "text/event-stream" if events else "application/json")
-        body = b"".join(b"event: message\ndata: " + one + b"\n\n" for one in found) if events else b"".join(found[-1:])
+        body = (
+            b"".join(b"event: message\ndata: " + one + b"\n\n" for one in found)
+            if events
+            else b"".join(found[-1:])
+        )
         self.send_header("content-length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)

@@ -1,4 +1,5 @@
-"""A server on standard input and output that uses how its oddities are repaired: its tools attack by name.
+"""A server on standard input and output that uses how its oddities are repaired: its tools
+attack by name.
 
 Its argument is a file in which it counts the calls.
 """
@@ -28,10 +29,18 @@ def call(request: int, name: str) -> None:
             error = {"code": -32000, "message": "no", "data": "ideabridge: message over the limit"}
             send({"id": request, "error": error})
         case "unreadable":
-            error = {"code": -32000, "message": "no", "data": "ideabridge: answer that cannot be read"}
+            error = {
+                "code": -32000,
+                "message": "no",
+                "data": "ideabridge: answer that cannot be read",
+            }
             send({"id": request, "error": error})
         case "nested":
-            block = {"type": "tool_result", "toolUseId": "x", "content": [{"type": "text", "text": 5}]}
+            block = {
+                "type": "tool_result",
+                "toolUseId": "x",
+                "content": [{"type": "text", "text": 5}],
+            }
             send({"id": request, "result": {"content": [block]}})
         case "crowd":
             send({"id": request, "result": {"content": HEAVY}})

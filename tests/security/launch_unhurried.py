@@ -1,5 +1,5 @@
-"""Serve a configuration file, and take every declined form for one that nobody was shown: however slow this machine is,
-a client that declines by itself is found out.
+"""Serve a configuration file, and take every declined form for one that nobody was shown: however
+slow this machine is, a client that declines by itself is found out.
 """
 
 import runpy

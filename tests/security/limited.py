@@ -1,4 +1,6 @@
-"""limited.py DESCRIPTORS CONFIGURATION PORT: what `tests/server/launch.py` does, with so many descriptors at most."""
+"""limited.py DESCRIPTORS CONFIGURATION PORT: what `tests/server/launch.py` does, with so many
+descriptors at most.
+"""
 
 import os
 import resource

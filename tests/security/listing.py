@@ -16,7 +16,12 @@ def described(name: str, *, read_only: bool | None = True, **schema: Any) -> dic
     """The definition of a tool that takes a repository; `schema` goes over its input schema."""
     parameters = {"type": "object", "properties": {"repo": {"type": "string"}}, **schema}
     hints = {} if read_only is None else {"annotations": {"readOnlyHint": read_only}}
-    return {"name": name, "description": f"{name} of a repository", "inputSchema": parameters, **hints}
+    return {
+        "name": name,
+        "description": f"{name} of a repository",
+        "inputSchema": parameters,
+        **hints,
+    }
 
 
 class Modules:
@@ -44,8 +49,13 @@ class Modules:
         return file.read_text(encoding="utf-8").split() if file.exists() else []
 
     def entry(self, name: str, *more: str) -> dict[str, Any]:
-        """The configuration of one of them; with another argument, it is another module of that name."""
-        return {"command": sys.executable, "args": ["-I", str(SERVER), name, str(self.folder), *more]}
+        """The configuration of one of them; with another argument, it is another
+        module of that name.
+        """
+        return {
+            "command": sys.executable,
+            "args": ["-I", str(SERVER), name, str(self.folder), *more],
+        }
 
     def configured(self, *names: str, **top: Any) -> Configuration:
         """A configuration of them, in this order."""

@@ -1,8 +1,8 @@
 """A module that lists what a file says, and tells who was called: `NAME.TOOL`.
 
-Arguments: its name, and a folder. `NAME.json` there holds its tools, read at each `tools/list`; where `NAME.down` is
-there, it does not start. A call of `refresh` tells the client that the list has changed; each other call is a line of
-`NAME.calls`.
+Arguments: its name, and a folder. `NAME.json` there holds its tools, read at each `tools/list`;
+where `NAME.down` is there, it does not start. A call of `refresh` tells the client that the list
+has changed; each other call is a line of `NAME.calls`.
 """
 
 import json

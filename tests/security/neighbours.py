@@ -80,7 +80,9 @@ class Neighbours:
             browser = Browser(http)
             if who is not None:
                 headers = {"origin": self.base}
-                signed_in = await http.post("/ui/sign-in", data={"token": self.tokens[who]}, headers=headers)
+                signed_in = await http.post(
+                    "/ui/sign-in", data={"token": self.tokens[who]}, headers=headers
+                )
                 assert signed_in.status_code == 303, signed_in.text
                 found = _SECRET.search((await http.get("/ui/playground")).text)
                 assert found is not None
@@ -111,9 +113,13 @@ def serving(folder: Path) -> Generator[Neighbours]:
     """A server with the page, two modules and two users, without objects."""
     modules = {"asks": preloaded.module(ASKS), "talks": preloaded.module(TALKS)}
     users = {"requests_per_minute": 1_000_000}
-    configuration = configured(folder, mcpServers=modules, expose=["modules"], own_tools="all", users=users)
+    configuration = configured(
+        folder, mcpServers=modules, expose=["modules"], own_tools="all", users=users
+    )
     with Store.open(folder / "ideas.sqlite") as store:
-        tokens = {name: store.users.add_token(store.users.add(name).name)[1] for name in ("alice", "bob")}
+        tokens = {
+            name: store.users.add_token(store.users.add(name).name)[1] for name in ("alice", "bob")
+        }
         tokens["ada"] = store.users.add_token(store.users.add("ada", "admin").name)[1]
     words = ("serve", "--config", str(configuration), "--http", "127.0.0.1:0", "--ui")
     with listening(preloaded.python(BIN / "ideabridge", *words)) as url:
@@ -127,7 +133,11 @@ def _like(kind: str, real: str) -> Pair:
 
 def _plan(text: str) -> dict[str, Any]:
     calls = [{"_tool": "count_words", "text": "†input.text", "_outputPath": "n"}]
-    return {"calls": calls, "input": {"text": text}, "output": {"n": "†state.n", "of": "†input.text"}}
+    return {
+        "calls": calls,
+        "input": {"text": text},
+        "output": {"n": "†state.n", "of": "†input.text"},
+    }
 
 
 async def settle(neighbours: Neighbours) -> None:
@@ -140,12 +150,16 @@ async def settle(neighbours: Neighbours) -> None:
         waiting = await call(client, "run_plan", calls=[note])
         add(Pair("waiting run", str(waiting["run"]), "run_0123456789abcdef"))
         add(_like("approval", str(waiting["approvals"][0]["approval"])))
-        asked = await call(client, "run_plan", calls=[{"_tool": "book", "_module": "asks", "who": MARKER}])
+        asked = await call(
+            client, "run_plan", calls=[{"_tool": "book", "_module": "asks", "who": MARKER}]
+        )
         assert asked["status"] == "needs_approval", asked
         add(Pair("question run", str(asked["run"]), "run_0123456789abcdef"))
 
         description = f"Count words {MARKER}."
-        await call(client, "publish_idea", idea=run, name=PRIVATE, answer="plan", description=description)
+        await call(
+            client, "publish_idea", idea=run, name=PRIVATE, answer="plan", description=description
+        )
         add(Pair("publication", PRIVATE, "walk_privatf"))
         add(Pair("version", f"{PRIVATE}@1", "walk_privatf@1"))
         room = {"_tool": PRIVATE, "_module": f"idea:{PRIVATE}", "text": MARKER}
@@ -153,9 +167,19 @@ async def settle(neighbours: Neighbours) -> None:
         add(Pair("room", f"{parent}.0.0", "run_0123456789abcdef.0.0"))
 
         # The first version is private; the name is shared with the second.
-        await call(client, "publish_idea", idea=run, name=SHARED, answer="plan", description=description)
+        await call(
+            client, "publish_idea", idea=run, name=SHARED, answer="plan", description=description
+        )
         plain = str((await call(client, "run_plan", **_plan("two words")))["run"])
-        await call(client, "publish_idea", idea=plain, name=SHARED, answer="plan", description="Count words.", to="all")
+        await call(
+            client,
+            "publish_idea",
+            idea=plain,
+            name=SHARED,
+            answer="plan",
+            description="Count words.",
+            to="all",
+        )
         add(Pair("earlier version", f"{SHARED}@1", f"{SHARED}@9"))
         await client.call_tool("capabilities", {})
         listed = await call(client, "check_run")

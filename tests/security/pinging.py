@@ -19,7 +19,8 @@ class Hold:
 
     Attributes:
         at: when it ended, by `time.monotonic`.
-        processor: seconds of processor time that the event loop took. They do not depend on what else the machine does.
+        processor: seconds of processor time that the event loop took. They do not depend on what
+            else the machine does.
         clock: seconds on the clock.
         collected: how many of the seconds of processor time collected garbage.
         places: where it was seen most often.
@@ -46,8 +47,8 @@ class Pings:
         answered: their number.
         worst: the longest time from one answer to the next, in seconds.
         seconds: how long the work took.
-        held: the round of the event loop that took the most processor time without the collector of garbage, if one was
-            noted.
+        held: the round of the event loop that took the most processor time without the collector of
+            garbage, if one was noted.
         collected: the most seconds of processor time that the collector of garbage took in a round.
     """
 
@@ -61,7 +62,9 @@ class Pings:
 
     @property
     def processor(self) -> float:
-        """The most processor time of a round of the event loop without the collector of garbage, in seconds."""
+        """The most processor time of a round of the event loop without the collector of
+        garbage, in seconds.
+        """
         return 0.0 if self.held is None else self.held.own
 
     @property
@@ -69,13 +72,16 @@ class Pings:
         """A line of a report."""
         held = "" if self.held is None else f" [{'; '.join(self.held.places[:2])}]"
         times = f"{self.processor:6.2f} s of processor, {self.collected:6.2f} s collected"
-        waited = f"{self.worst:6.2f} s of {self.seconds:6.2f} s without an answer, {self.answered:6,} pings"
+        waited = (
+            f"{self.worst:6.2f} s of {self.seconds:6.2f} s without an answer, "
+            f"{self.answered:6,} pings"
+        )
         return f"{times}, {waited}: {self.what}{held}"
 
 
 class Pinger:
-    """Asks for the health of the server at an address, again and again, in a thread of its own. `holds` is the file of
-    `watched_server.py`, if the server runs under it.
+    """Asks for the health of the server at an address, again and again, in a thread of its own.
+    `holds` is the file of `watched_server.py`, if the server runs under it.
     """
 
     def __init__(self, address: str, holds: Path | None = None) -> None:
@@ -92,7 +98,12 @@ class Pinger:
         self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
         self._ends.set()
         self._thread.join()
         if self._fault is not None and error is None:

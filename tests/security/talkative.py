@@ -1,4 +1,6 @@
-"""A module on bare stdin and stdout that writes what it is called with to standard error; a call of `die` ends it."""
+"""A module on bare stdin and stdout that writes what it is called with to standard error; a call
+of `die` ends it.
+"""
 
 import json
 import sys

@@ -25,7 +25,9 @@ DIFFERENCE = 'parameters.required: was absent, now ["repo"]'
 
 @pytest.fixture
 def modules(project: Path, capsys: pytest.CaptureFixture[str]) -> Modules:
-    """A project with the modules `git` and `evil`, which has published `history`; then `git` changes its tool."""
+    """A project with the modules `git` and `evil`, which has published `history`; then `git`
+    changes its tool.
+    """
     found = Modules(project)
     found.lists("git", "git_log")
     found.lists("evil", "git_log", "g\u0456t_log")
@@ -44,14 +46,18 @@ def told(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> dict
     return json.loads(capsys.readouterr().out)
 
 
-def test_a_changed_tool_is_shown_and_accepted(modules: Modules, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_changed_tool_is_shown_and_accepted(
+    modules: Modules, capsys: pytest.CaptureFixture[str]
+) -> None:
     [verdict] = told(capsys, "ideas", "verify", code=1)["ideas"]
     assert verdict["faults"] == [f"calls.0: git.git_log has changed: {DIFFERENCE}"]
     error = told(capsys, "ideas", "call", "history", "-i", "repo=x", code=2)["error"]
     assert "`ideabridge modules accept git`" in error["message"]
     # Nobody is at a terminal: nothing is accepted without --yes.
     shown = told(capsys, "modules", "accept", "git", code=1)
-    assert shown["changed"] == [{"tool": "git.git_log", "differences": [DIFFERENCE], "ideas": ["history@1"]}]
+    assert shown["changed"] == [
+        {"tool": "git.git_log", "differences": [DIFFERENCE], "ideas": ["history@1"]}
+    ]
     assert shown["accepted"] is False
     assert main(["modules", "accept", "git"]) == 2
     assert DIFFERENCE in capsys.readouterr().out
@@ -65,7 +71,9 @@ def test_a_changed_tool_is_shown_and_accepted(modules: Modules, capsys: pytest.C
 
 
 @pytest.mark.parametrize("answer", ["y", "n"])
-def test_a_person_is_asked_at_a_terminal(answer: str, modules: Modules, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_person_is_asked_at_a_terminal(
+    answer: str, modules: Modules, capsys: pytest.CaptureFixture[str]
+) -> None:
     terminal = Terminal(modules.folder, ["modules", "accept", "git"])
     terminal.read_until("Let them call it as it is now?")
     terminal.type(answer)
@@ -76,8 +84,12 @@ def test_a_person_is_asked_at_a_terminal(answer: str, modules: Modules, capsys: 
     assert verdict["holds"] is (answer == "y")
 
 
-def test_names_that_look_alike_are_told_apart_in_lists(modules: Modules, capsys: pytest.CaptureFixture[str]) -> None:
-    expected = r"evil: g\u0456t_log looks like git.git_log, evil.git_log; plans call it evil_g_t_log"
+def test_names_that_look_alike_are_told_apart_in_lists(
+    modules: Modules, capsys: pytest.CaptureFixture[str]
+) -> None:
+    expected = (
+        r"evil: g\u0456t_log looks like git.git_log, evil.git_log; plans call it evil_g_t_log"
+    )
     assert expected in told(capsys, "modules", "list")["names"]
     main(["doctor"])
     assert r"g\u0456t_log looks like git.git_log" in " ".join(capsys.readouterr().out.split())

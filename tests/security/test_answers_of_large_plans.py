@@ -19,7 +19,9 @@ CALLS: Final = 2_000
 
 
 async def ended(plan: dict[str, Any]) -> tuple[dict[str, Any], int]:
-    """The short answer about a plan that ran, and the number of function calls that shortening it took."""
+    """The short answer about a plan that ran, and the number of function calls that
+    shortening it took.
+    """
     made = 0
 
     def count(_frame: FrameType, event: str, _argument: object) -> None:
@@ -39,7 +41,9 @@ async def ended(plan: dict[str, Any]) -> tuple[dict[str, Any], int]:
 
 
 async def test_a_plan_of_many_calls_is_answered_soon() -> None:
-    """It was quadratic: ten thousand calls, of which none reads another, blocked everybody for seven seconds."""
+    """It was quadratic: ten thousand calls, of which none reads another, blocked everybody
+    for seven seconds.
+    """
     calls = [{"_tool": "count", "items": [1]} for _ in range(CALLS)]
     result, made = await ended({"calls": calls})
     assert len(result["results"]) == CALLS
@@ -47,7 +51,9 @@ async def test_a_plan_of_many_calls_is_answered_soon() -> None:
 
 
 async def test_a_plan_of_many_calls_that_read_each_other_is_answered_soon() -> None:
-    calls: list[dict[str, Any]] = [{"_tool": "count", "items": [1], "_outputPath": f"a.n{n}"} for n in range(CALLS)]
+    calls: list[dict[str, Any]] = [
+        {"_tool": "count", "items": [1], "_outputPath": f"a.n{n}"} for n in range(CALLS)
+    ]
     calls += [{"_tool": "pick", "data": f"†state.a.n{n}", "path": "@"} for n in range(CALLS)]
     result, made = await ended({"calls": calls})
     assert len(result["results"]) == CALLS
@@ -58,11 +64,17 @@ async def test_what_is_kept_is_what_no_call_reads() -> None:
     choice = random.Random(3)
     for _ in range(20):
         paths = [f"k{choice.randrange(4)}.m{choice.randrange(4)}.n{number}" for number in range(40)]
-        read = [path.rpartition(".")[0] if choice.random() < 0.3 else path for path in paths if choice.random() < 0.4]
+        read = [
+            path.rpartition(".")[0] if choice.random() < 0.3 else path
+            for path in paths
+            if choice.random() < 0.4
+        ]
         calls: list[dict[str, Any]] = [
             {"_tool": "pick", "data": "x" * 40, "path": "@", "_outputPath": p} for p in paths
         ]
-        calls.append({"_tool": "count", "items": [f"†state.{path}" for path in read], "_outputPath": "end"})
+        calls.append(
+            {"_tool": "count", "items": [f"†state.{path}" for path in read], "_outputPath": "end"}
+        )
         result, _ = await ended({"calls": calls})
         shown = {
             f"{key}.{member}.{name}"
@@ -71,4 +83,6 @@ async def test_what_is_kept_is_what_no_call_reads() -> None:
             for member, names in members.items()
             for name in names
         }
-        assert shown == {path for path in paths if not any(f"{path}.".startswith(f"{one}.") for one in read)}
+        assert shown == {
+            path for path in paths if not any(f"{path}.".startswith(f"{one}.") for one in read)
+        }

@@ -1,4 +1,6 @@
-"""What a published run takes in place of its literals is chosen by the person, not by the model in their place."""
+"""What a published run takes in place of its literals is chosen by the person, not by the model
+in their place.
+"""
 
 from __future__ import annotations
 
@@ -33,22 +35,31 @@ def unhurried(path: Path) -> list[str]:
     return preloaded.python(UNHURRIED, str(path))
 
 
-def person(action: Any, decision: str | None = None) -> tuple[list[str], Callable[..., Awaitable[types.ElicitResult]]]:
+def person(
+    action: Any, decision: str | None = None
+) -> tuple[list[str], Callable[..., Awaitable[types.ElicitResult]]]:
     """What the forms said that a person was shown, and what answers them."""
     shown: list[str] = []
 
     async def callback(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
         assert isinstance(params, types.ElicitRequestFormParams)
         shown.append(params.message)
-        return types.ElicitResult(action=action, content=None if decision is None else {"decision": decision})
+        return types.ElicitResult(
+            action=action, content=None if decision is None else {"decision": decision}
+        )
 
     return shown, callback
 
 
 async def solved(client: Client, a: str | int = "41") -> str:
     """A run of which nobody can tell whether its literals are the same for every input."""
-    told = await call(client, "solve", task="Add.", input={"a": a}, output_schema={"type": "integer"})
-    solution = {"calls": [{"_tool": "add", "a": 41, "b": 7, "_outputPath": "sum"}], "output": "†state.sum"}
+    told = await call(
+        client, "solve", task="Add.", input={"a": a}, output_schema={"type": "integer"}
+    )
+    solution = {
+        "calls": [{"_tool": "add", "a": 41, "b": 7, "_outputPath": "sum"}],
+        "output": "†state.sum",
+    }
     done = await call(client, "submit_solution", run=told["run"], turn=0, solution=solution)
     assert done["status"] == "done"
     return done["run"]
@@ -60,14 +71,20 @@ def decided_by(folder: Path, name: str) -> Any:
         return plan["lifting"]["decided_by"]
 
 
-TAKEN: dict[str, Any] = {"take": {"calls.0.a": {"convert": "†input.a", "by": ["number"]}, "calls.0.b": "keep"}}
+TAKEN: dict[str, Any] = {
+    "take": {"calls.0.a": {"convert": "†input.a", "by": ["number"]}, "calls.0.b": "keep"}
+}
 
 
-async def test_publishing_without_choices_asks_nobody_and_says_what_it_takes(era: str, tmp_path: Path) -> None:
+async def test_publishing_without_choices_asks_nobody_and_says_what_it_takes(
+    era: str, tmp_path: Path
+) -> None:
     shown, callback = person("accept", "approve")
     async with over_stdio(configured(tmp_path), era, elicitation_callback=callback) as client:
         run = await solved(client, 1)
-        result = await client.call_tool("publish_idea", {"idea": run, "name": "sum_up", "answer": "plan"})
+        result = await client.call_tool(
+            "publish_idea", {"idea": run, "name": "sum_up", "answer": "plan"}
+        )
         assert not result.is_error, text(result)
         for line in ("add_a (e.g. 41): always the same", "b (e.g. 7): always the same"):
             assert f"\n{line}\n" in text(result)
@@ -84,7 +101,9 @@ async def test_the_person_accepts_the_choices_in_a_form(era: str, tmp_path: Path
     shown, callback = person("accept", "approve")
     async with over_stdio(configured(tmp_path), era, elicitation_callback=callback) as client:
         run = await solved(client)
-        told = await call(client, "publish_idea", idea=run, name="sum_up", answer="plan", choices=TAKEN)
+        told = await call(
+            client, "publish_idea", idea=run, name="sum_up", answer="plan", choices=TAKEN
+        )
         assert [*told["input_schema"]["properties"]] == ["a"]
         assert await call(client, "sum_up", a="42") == {"result": 49}
     [form] = shown
@@ -112,24 +131,32 @@ async def test_without_the_person_nothing_is_published(
     shown, callback = person(action, decision)
     async with over_stdio(configured(tmp_path), era, elicitation_callback=callback) as client:
         run = await solved(client)
-        said = await refused(client, "publish_idea", idea=run, name="sum_up", answer="plan", choices=TAKEN)
+        said = await refused(
+            client, "publish_idea", idea=run, name="sum_up", answer="plan", choices=TAKEN
+        )
         assert expected in said
         assert "sum_up" not in await all_tools(client)
     assert len(shown) == 1
 
 
-async def test_where_no_forms_are_shown_the_choices_are_the_assistants(era: str, tmp_path: Path) -> None:
+async def test_where_no_forms_are_shown_the_choices_are_the_assistants(
+    era: str, tmp_path: Path
+) -> None:
     async with over_stdio(configured(tmp_path), era) as client:
         run = await solved(client)
         await call(client, "publish_idea", idea=run, name="sum_up", answer="plan", choices=TAKEN)
     assert decided_by(tmp_path, "sum_up") == {"kind": "assistant", "via": "tool", "user": "local"}
 
 
-async def test_approval_by_person_leaves_the_choices_to_the_terminal(era: str, tmp_path: Path) -> None:
+async def test_approval_by_person_leaves_the_choices_to_the_terminal(
+    era: str, tmp_path: Path
+) -> None:
     configuration = configured(tmp_path, approval={"by": "person"})
     async with over_stdio(configuration, era) as client:
         run = await solved(client)
-        said = await refused(client, "publish_idea", idea=run, name="sum_up", answer="plan", choices=TAKEN)
+        said = await refused(
+            client, "publish_idea", idea=run, name="sum_up", answer="plan", choices=TAKEN
+        )
         assert f"at a terminal: ideabridge ideas publish {run} sum_up" in said
         assert "sum_up" not in await all_tools(client)
     options = ["--take", "calls.0.b=keep", "--config", str(configuration)]
@@ -141,9 +168,13 @@ async def test_approval_by_person_leaves_the_choices_to_the_terminal(era: str, t
 
 async def test_a_form_declined_at_once_is_nobodys_answer(era: str, tmp_path: Path) -> None:
     shown, callback = person("decline")
-    async with over_stdio(configured(tmp_path), era, start=unhurried, elicitation_callback=callback) as client:
+    async with over_stdio(
+        configured(tmp_path), era, start=unhurried, elicitation_callback=callback
+    ) as client:
         run = await solved(client)
-        said = await refused(client, "publish_idea", idea=run, name="sum_up", answer="plan", choices=TAKEN)
+        said = await refused(
+            client, "publish_idea", idea=run, name="sum_up", answer="plan", choices=TAKEN
+        )
         assert "nobody was asked: the client declined the form at once" in said
         # From now on the session counts as one without forms.
         await call(client, "publish_idea", idea=run, name="sum_up", answer="plan", choices=TAKEN)

@@ -1,4 +1,6 @@
-"""Data files: a server's own data does not end trust where a person confirmed it, and nothing else can be confirmed."""
+"""Data files: a server's own data does not end trust where a person confirmed it, and nothing else
+can be confirmed.
+"""
 
 from __future__ import annotations
 
@@ -81,11 +83,15 @@ def trust(capsys: pytest.CaptureFixture[str], *data: str) -> None:
     assert main(["trust", "--hash", shown(capsys, *words)["hash"], *words]) == 0
 
 
-MEMORY: dict[str, Any] = {"command": "npx", "args": ["-y", "@x/memory"], "env": {"MEMORY_FILE_PATH": "memory.jsonl"}}
+MEMORY: dict[str, Any] = {
+    "command": "npx",
+    "args": ["-y", "@x/memory"],
+    "env": {"MEMORY_FILE_PATH": "memory.jsonl"},
+}
 SHOP: dict[str, Any] = {"command": "uvx", "args": ["mcp-server-sqlite", "--db-path", "shop.db"]}
 
 
-# -- the server's own data --------------------------------------------------------------------------------------------
+# -- the server's own data -------------------------------------------------------------------------
 
 
 @pytest.mark.anyio
@@ -132,9 +138,18 @@ async def test_a_server_writes_its_data_and_the_next_session_has_its_tools(
         ({"command": "node", "args": ["server.ts", "-d", "shop.db"]}, "shop.db"),
         ({"command": "python3.12", "args": ["-u", "server.py", "shop.db"]}, "shop.db"),
         ({"command": "python", "args": ["-m", "shop", "--log-file", "run.log"]}, "run.log"),
-        ({"command": "uv", "args": ["run", "--with", "mcp", "server.py", "--db", "shop.db"]}, "shop.db"),
-        ({"command": "uv", "args": ["--directory", ".", "run", "shop", "--db", "shop.db"]}, "shop.db"),
-        ({"command": "npx", "args": ["-y", "tsx", "server.ts", "--state-file", "s.json"]}, "s.json"),
+        (
+            {"command": "uv", "args": ["run", "--with", "mcp", "server.py", "--db", "shop.db"]},
+            "shop.db",
+        ),
+        (
+            {"command": "uv", "args": ["--directory", ".", "run", "shop", "--db", "shop.db"]},
+            "shop.db",
+        ),
+        (
+            {"command": "npx", "args": ["-y", "tsx", "server.ts", "--state-file", "s.json"]},
+            "s.json",
+        ),
         ({"command": "x", "args": ["--db-path", "shop.db"], "cwd": "data"}, "data/shop.db"),
         ({"command": "x", "env": {"DATABASE_URL": "sqlite:///{folder}/shop.db"}}, "shop.db"),
         ({"command": "x", "env": {"MEMORY_FILE_PATH": "{folder}/memory.json"}}, "memory.json"),
@@ -162,7 +177,9 @@ def test_confirmed_data_may_change_appear_and_disappear(
     assert main(["trust", "--show"]) == 0
 
 
-def test_what_nobody_confirmed_stays_covered(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_nobody_confirmed_stays_covered(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = write(folder, {"memory": MEMORY, "shop": SHOP})
     trust(capsys, "shop.db")
     (folder / "shop.db").write_text("one", encoding="utf-8")
@@ -172,7 +189,9 @@ def test_what_nobody_confirmed_stays_covered(folder: Path, capsys: pytest.Captur
     assert shown(capsys)["changed"] == [{"file": "memory.jsonl", "what": "new"}]
 
 
-def test_data_may_be_larger_than_what_trust_reads(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_data_may_be_larger_than_what_trust_reads(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = write(folder, {"shop": SHOP})
     with (folder / "shop.db").open("wb") as file:
         file.truncate(300 * 1024 * 1024)
@@ -183,7 +202,9 @@ def test_data_may_be_larger_than_what_trust_reads(folder: Path, capsys: pytest.C
     assert is_trusted(path)
 
 
-def test_all_files_together_have_one_limit(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_files_together_have_one_limit(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (folder / "server.bin").touch()
     names = [f"{number}.db" for number in range(3)]
     for name in names:
@@ -202,7 +223,9 @@ def test_all_files_together_have_one_limit(folder: Path, capsys: pytest.CaptureF
     assert is_trusted(path)
 
 
-def test_data_files_count_among_the_files_that_can_be_trusted(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_data_files_count_among_the_files_that_can_be_trusted(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     words = [word for number in range(1000) for word in ("--db-path", f"file-{number}.db")]
     write(folder, {"x": {"command": "x", "args": words[:-2]}})
     assert len(possible(capsys)) == 999
@@ -211,10 +234,12 @@ def test_data_files_count_among_the_files_that_can_be_trusted(folder: Path, caps
     assert "names more files than can be trusted" in capsys.readouterr().err
 
 
-# -- what is trusted is what was shown --------------------------------------------------------------------------------
+# -- what is trusted is what was shown -------------------------------------------------------------
 
 
-def test_the_hash_covers_which_files_are_data(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_hash_covers_which_files_are_data(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = write(folder, {"memory": MEMORY, "shop": SHOP})
     (folder / "shop.db").write_text("one", encoding="utf-8")
     hashes = {
@@ -239,7 +264,9 @@ def test_the_hash_covers_which_files_are_data(folder: Path, capsys: pytest.Captu
     assert is_trusted(path)
 
 
-@pytest.mark.parametrize("words", [["--data", "shop.db"], ["--data", "nothing.db"], ["--data", "../x.db"]], ids=str)
+@pytest.mark.parametrize(
+    "words", [["--data", "shop.db"], ["--data", "nothing.db"], ["--data", "../x.db"]], ids=str
+)
 def test_only_a_file_that_was_shown_can_be_named(
     folder: Path, words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -252,12 +279,17 @@ def test_only_a_file_that_was_shown_can_be_named(
     ("typed", "confirmed", "columns"),
     [("y", True, 80), ("y", True, 120), ("n", False, 80), ("", False, 120), ("maybe", False, 80)],
 )
-def test_a_terminal_asks_about_each_file(folder: Path, typed: str, confirmed: bool, columns: int) -> None:
+def test_a_terminal_asks_about_each_file(
+    folder: Path, typed: str, confirmed: bool, columns: int
+) -> None:
     path = write(folder, {"memory": MEMORY})
     terminal = Terminal(folder, ["tools", "list"], columns=columns)
     terminal.read_until("s(how the file): ")
     table = " ".join(terminal.seen.split())
-    assert "data? memory.jsonl (does not exist yet): the variable MEMORY_FILE_PATH of memory names it." in table
+    assert (
+        "data? memory.jsonl (does not exist yet): the variable MEMORY_FILE_PATH of memory names it."
+        in table
+    )
     terminal.type("y")
     terminal.read_until("Is it only data, and never code? y(es), n(o): ")
     lines = terminal.seen.replace("\r", "").splitlines()
@@ -269,7 +301,9 @@ def test_a_terminal_asks_about_each_file(folder: Path, typed: str, confirmed: bo
     assert is_trusted(path) is confirmed
 
 
-def test_entries_of_earlier_versions_keep_their_meaning(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_entries_of_earlier_versions_keep_their_meaning(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = write_trusted(folder, {"mcpServers": {"shop": SHOP}})
     held = json.loads(trust_path().read_text(encoding="utf-8"))
     for entry in held["files"].values():
@@ -284,7 +318,9 @@ def test_entries_of_earlier_versions_keep_their_meaning(folder: Path, capsys: py
     assert is_trusted(path)
 
 
-def test_variables_that_are_allowed_later_keep_the_data(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_variables_that_are_allowed_later_keep_the_data(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = write(folder, {"shop": SHOP})
     trust(capsys, "shop.db")
     assert main(["trust", "--env", "SHOP_TOKEN"]) == 0
@@ -292,7 +328,7 @@ def test_variables_that_are_allowed_later_keep_the_data(folder: Path, capsys: py
     assert is_trusted(path)
 
 
-# -- code that looks like data ----------------------------------------------------------------------------------------
+# -- code that looks like data ---------------------------------------------------------------------
 
 DB = "evil.db"
 
@@ -301,7 +337,18 @@ INTERPRETERS = (
     *("rbash", "csh", "tcsh", "mksh", "nu", "xonsh", "expect", "gjs", "busybox.static"),
 )
 LAUNCHERS = (
-    *("flock", "taskset", "unshare", "strace", "chroot", "systemd-run", "bwrap", "firejail", "ld.so", "mcp-proxy"),
+    *(
+        "flock",
+        "taskset",
+        "unshare",
+        "strace",
+        "chroot",
+        "systemd-run",
+        "bwrap",
+        "firejail",
+        "ld.so",
+        "mcp-proxy",
+    ),
     *("conda", "pixi", "rye", "dotenv", "op", "doppler", "dotenvx", "cross-env", "volta", "bundle"),
 )
 
@@ -368,8 +415,14 @@ LAUNCHERS = (
         {"command": "node", "args": ["inspect", DB]},
         {"command": "node", "args": ["inspect", "--log-file", DB]},
         *({"command": launcher, "args": ["python3", DB]} for launcher in LAUNCHERS),
-        *({"command": launcher, "args": ["run", "--", "python3.13t", "--data-file", DB]} for launcher in LAUNCHERS),
-        *({"command": launcher, "args": ["--x=/bin/mksh", "--data-file", DB]} for launcher in LAUNCHERS),
+        *(
+            {"command": launcher, "args": ["run", "--", "python3.13t", "--data-file", DB]}
+            for launcher in LAUNCHERS
+        ),
+        *(
+            {"command": launcher, "args": ["--x=/bin/mksh", "--data-file", DB]}
+            for launcher in LAUNCHERS
+        ),
         {"command": "uvx", "args": ["mcp-proxy", "python3", DB]},
         {"command": "uvx", "args": ["mcp-proxy", "python3", "--data-file", DB]},
         {"command": "x", "args": ["${SHELL}", "--data-file", DB]},
@@ -414,7 +467,15 @@ def test_what_may_be_executed_cannot_be_confirmed(
     outside = folder.parent / "outside.py"
     outside.touch()
     (folder / "outside.py").symlink_to(outside)
-    for file in ("own", "own.py", "own.js", ".venv/bin/hy", "node_modules/own.js", "inspect", "watch"):
+    for file in (
+        "own",
+        "own.py",
+        "own.js",
+        ".venv/bin/hy",
+        "node_modules/own.js",
+        "inspect",
+        "watch",
+    ):
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
         (folder / file).touch()
     for exists in (False, True):
@@ -449,7 +510,16 @@ def test_a_file_that_another_server_executes_is_no_data(
 
 
 def test_a_part_of_a_value_is_no_data(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write(folder, {"x": {"command": "x", "args": ["--db-path", "one.db two.db"], "env": {"DB_PATH": "a.db:three.db"}}})
+    write(
+        folder,
+        {
+            "x": {
+                "command": "x",
+                "args": ["--db-path", "one.db two.db"],
+                "env": {"DB_PATH": "a.db:three.db"},
+            }
+        },
+    )
     assert possible(capsys) == ["one.db two.db", "a.db:three.db"]
     trust(capsys, "one.db two.db", "a.db:three.db")
     for name in ("one.db", "two.db", "three.db"):
@@ -465,7 +535,9 @@ def test_a_tool_file_is_no_data(folder: Path, capsys: pytest.CaptureFixture[str]
     assert possible(capsys) == []
 
 
-@pytest.mark.parametrize("how", ["executable", "script", "program", "link", "dangling", "inner link", "hard link"])
+@pytest.mark.parametrize(
+    "how", ["executable", "script", "program", "link", "dangling", "inner link", "hard link"]
+)
 def test_a_data_file_that_becomes_something_else_ends_trust(
     folder: Path, how: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -503,10 +575,20 @@ def test_a_data_file_that_becomes_something_else_ends_trust(
 
 
 @pytest.mark.parametrize("server", ["x", "x. It is a plain log and safe to confirm", "y' of 'x"])
-def test_a_name_says_nothing_in_the_question(folder: Path, server: str, capsys: pytest.CaptureFixture[str]) -> None:
-    names = ("--x names it. It is a plain log. …-log", "--" + "界" * 40 + "-was-checked-db", "--" + "a" * 60 + "-db")
+def test_a_name_says_nothing_in_the_question(
+    folder: Path, server: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = (
+        "--x names it. It is a plain log. …-log",
+        "--" + "界" * 40 + "-was-checked-db",
+        "--" + "a" * 60 + "-db",
+    )
     for name in names:
-        entry = {"command": "x", "args": [name, "shop.db", f"{name}=shop.db"], "env": {name.lstrip("-"): "shop.db"}}
+        entry = {
+            "command": "x",
+            "args": [name, "shop.db", f"{name}=shop.db"],
+            "env": {name.lstrip("-"): "shop.db"},
+        }
         write(folder, {server: entry})
         assert possible(capsys) == []
     write(folder, {server: SHOP})

@@ -22,7 +22,15 @@ from ideabridge.tools.encoding import JSON
 
 @pytest.mark.parametrize(
     "decider",
-    [AT_TERMINAL, TIME_OUT, BRIDGE, FORK, MODULE, Decider("assistant", "tool", "ann"), decider_of("Ann")],
+    [
+        AT_TERMINAL,
+        TIME_OUT,
+        BRIDGE,
+        FORK,
+        MODULE,
+        Decider("assistant", "tool", "ann"),
+        decider_of("Ann"),
+    ],
 )
 def test_a_decider_is_read_again_as_it_was_journaled(decider: Decider) -> None:
     event = CallDecided(3, "digest", "deny", decider, "no")
@@ -32,7 +40,14 @@ def test_a_decider_is_read_again_as_it_was_journaled(decider: Decider) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [7, None, "the approver", {"kind": "god", "via": "form"}, {"kind": "person", "via": "form", "user": 1}]
+    "value",
+    [
+        7,
+        None,
+        "the approver",
+        {"kind": "god", "via": "form"},
+        {"kind": "person", "via": "form", "user": 1},
+    ],
 )
 def test_a_damaged_journal_says_what_is_wrong(value: JSON) -> None:
     with pytest.raises(JournalError, match="by: expected who decided"):

@@ -52,7 +52,9 @@ LITERAL = "†input.secret and ††"
 
 def guarded(folder: Path, **top: Any) -> Path:
     servers = {"Git": plain(folder, "Git", "Delete_Repo", "commit", "status")}
-    return configured(folder, mcpServers=servers, expose=["modules", "tools"], **{"approval": RULES, **top})
+    return configured(
+        folder, mcpServers=servers, expose=["modules", "tools"], **{"approval": RULES, **top}
+    )
 
 
 @pytest.fixture(scope="module")
@@ -94,9 +96,13 @@ async def test_a_denied_tool_cannot_be_called_directly(served: tuple[str, Path],
         assert await call(client, "add", a=1, b=2) == {"result": 3}
 
 
-async def test_a_direct_call_that_asks_waits_for_a_decision(served: tuple[str, Path], era: str, tmp_path: Path) -> None:
+async def test_a_direct_call_that_asks_waits_for_a_decision(
+    served: tuple[str, Path], era: str, tmp_path: Path
+) -> None:
     async with Client(served[0], mode=era, read_timeout_seconds=20) as client:
-        result = await client.call_tool("write_note", {"path": str(tmp_path / "note"), "text": LITERAL})
+        result = await client.call_tool(
+            "write_note", {"path": str(tmp_path / "note"), "text": LITERAL}
+        )
         assert result.is_error
         told = structured(result)
         assert told["status"] == "needs_approval"
@@ -106,7 +112,9 @@ async def test_a_direct_call_that_asks_waits_for_a_decision(served: tuple[str, P
         assert told["run"] in text(result)
         assert approval["approval"] in text(result)
         decisions = [{"approval": approval["approval"], "decision": "approve"}]
-        assert (await call(client, "decide_approval", run=told["run"], decisions=decisions))["status"] == "done"
+        assert (await call(client, "decide_approval", run=told["run"], decisions=decisions))[
+            "status"
+        ] == "done"
         assert (tmp_path / "note").read_text() == LITERAL
 
 
@@ -119,7 +127,9 @@ async def test_a_direct_call_that_is_approved_by_a_form_answers_as_the_tool_does
     if transport == "stdio":
         client_of = over_stdio(guarded(tmp_path), era, **yes)
     async with client_of as client:
-        result = await client.call_tool("write_note", {"path": str(tmp_path / "note"), "text": LITERAL})
+        result = await client.call_tool(
+            "write_note", {"path": str(tmp_path / "note"), "text": LITERAL}
+        )
         assert not result.is_error, text(result)
         assert structured(result) == {"result": len(LITERAL)}
         assert (tmp_path / "note").read_text() == LITERAL
@@ -133,19 +143,27 @@ async def test_a_direct_call_that_a_person_denies_does_not_run(
 ) -> None:
     no = person("accept", decision="deny", reason="not today")
     async with Client(served[0], mode=era, read_timeout_seconds=20, **no) as client:
-        assert "not today" in await refused(client, "write_note", path=str(tmp_path / "note"), text="x")
+        assert "not today" in await refused(
+            client, "write_note", path=str(tmp_path / "note"), text="x"
+        )
     assert not (tmp_path / "note").exists()
 
 
-async def test_where_the_configuration_asks_for_everything_direct_calls_ask_too(tmp_path: Path, era: str) -> None:
-    configuration = guarded(tmp_path, approval={"default": "ask", "rules": [{"tool": "add", "then": "allow"}]})
+async def test_where_the_configuration_asks_for_everything_direct_calls_ask_too(
+    tmp_path: Path, era: str
+) -> None:
+    configuration = guarded(
+        tmp_path, approval={"default": "ask", "rules": [{"tool": "add", "then": "allow"}]}
+    )
     async with over_stdio(configuration, era) as client:
         result = await client.call_tool("status", {"x": "now"})
         assert structured(result)["status"] == "needs_approval"
         assert await call(client, "add", a=1, b=2) == {"result": 3}
 
 
-async def test_a_rule_that_asks_by_the_exposed_name_alone_lets_no_call_through(tmp_path: Path) -> None:
+async def test_a_rule_that_asks_by_the_exposed_name_alone_lets_no_call_through(
+    tmp_path: Path,
+) -> None:
     long = "read_" + "x" * 60
     reads = {"name": long, "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}
     servers = {"Git": plain(tmp_path, "Git", reads)}
@@ -159,15 +177,25 @@ async def test_a_rule_that_asks_by_the_exposed_name_alone_lets_no_call_through(t
         assert "write the rule with the name of the tool" in await refused(client, exposed)
 
 
-async def test_a_direct_call_that_asks_takes_no_meta_properties(served: tuple[str, Path], era: str) -> None:
+async def test_a_direct_call_that_asks_takes_no_meta_properties(
+    served: tuple[str, Path], era: str
+) -> None:
     async with Client(served[0], mode=era, read_timeout_seconds=20) as client:
-        assert "no parameter '_each'" in await refused(client, "commit", _each=["a", "b"], x="†item")
+        assert "no parameter '_each'" in await refused(
+            client, "commit", _each=["a", "b"], x="†item"
+        )
 
 
-async def test_every_direct_call_is_recorded(tmp_path: Path, era: str, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_every_direct_call_is_recorded(
+    tmp_path: Path, era: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     secret = "correct-horse-7-battery"
-    servers = {"Git": {**plain(tmp_path, "Git", "Delete_Repo", "status"), "env": {"API_TOKEN": secret}}}
-    configuration = configured(tmp_path, mcpServers=servers, expose=["modules", "tools"], approval=RULES)
+    servers = {
+        "Git": {**plain(tmp_path, "Git", "Delete_Repo", "status"), "env": {"API_TOKEN": secret}}
+    }
+    configuration = configured(
+        tmp_path, mcpServers=servers, expose=["modules", "tools"], approval=RULES
+    )
     began = time.time()
     info = types.Implementation(name=f"host with {secret}", version="1.2")
     with http_process(configuration) as url:
@@ -176,7 +204,9 @@ async def test_every_direct_call_is_recorded(tmp_path: Path, era: str, capsys: p
             await client.call_tool("status", {"x": "[secret:API_TOKEN]"})
             await refused(client, "delete_repo", x="all")
             await refused(client, "fail", message="bad luck")
-            asked = structured(await client.call_tool("write_note", {"path": str(tmp_path / "n"), "text": "x"}))
+            asked = structured(
+                await client.call_tool("write_note", {"path": str(tmp_path / "n"), "text": "x"})
+            )
             # Own tools leave runs; they are no direct calls.
             await call(client, "check_run")
     rows = recorded(tmp_path)
@@ -199,7 +229,10 @@ async def test_every_direct_call_is_recorded(tmp_path: Path, era: str, capsys: p
     assert secret.encode() not in stored(tmp_path)
     store = ["--store", str(tmp_path / "ideas.sqlite")]
     capsys.readouterr()
-    assert await anyio.to_thread.run_sync(main, ["runs", "direct", "--json", "--limit", "2", *store]) == 0
+    assert (
+        await anyio.to_thread.run_sync(main, ["runs", "direct", "--json", "--limit", "2", *store])
+        == 0
+    )
     told = json.loads(capsys.readouterr().out)
     assert [one["name"] for one in told["calls"]] == ["write_note", "fail"]
     words = ["runs", "direct", "--json", "--after", told["next"], *store]
@@ -221,7 +254,9 @@ async def test_direct_calls_are_recorded_while_the_server_runs(tmp_path: Path) -
 
 def test_the_record_is_bounded_in_rows_and_age(tmp_path: Path) -> None:
     def made(at: float, count: int) -> list[DirectCall]:
-        one = DirectCall(at, "ada", "", "", "status", "Git", "status", "0" * 32, 0.1, "ok", None, 1, 2)
+        one = DirectCall(
+            at, "ada", "", "", "status", "Git", "status", "0" * 32, 0.1, "ok", None, 1, 2
+        )
         return [one] * count
 
     with Store.open(tmp_path / "store.sqlite") as store:
@@ -247,7 +282,7 @@ def test_a_denied_tool_cannot_be_called_at_the_command_line_either(
     assert main(["modules", "test", "Git", "commit", "-i", "x=all", *options]) == 0
 
 
-# -- only persons decide -------------------------------------------------------------------------------------------
+# -- only persons decide ---------------------------------------------------------------------------
 
 
 @asynccontextmanager
@@ -273,7 +308,9 @@ async def decide(folder: Path, decision: str, run: str, *more: str) -> None:
 
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
-async def test_where_only_persons_decide_a_direct_call_waits_for_one(tmp_path: Path, era: str, transport: str) -> None:
+async def test_where_only_persons_decide_a_direct_call_waits_for_one(
+    tmp_path: Path, era: str, transport: str
+) -> None:
     given = {"path": str(tmp_path / "note"), "text": LITERAL}
     async with asking(tmp_path, transport, era) as client:
         # What only reads runs, as in a plan; what does not say so asks, whoever has it.
@@ -286,8 +323,12 @@ async def test_where_only_persons_decide_a_direct_call_waits_for_one(tmp_path: P
         assert "only the person decides (approval.by in the configuration)" in text(first)
         assert "ideabridge approvals decide" in text(first)
         assert ("on the page http://" in text(first)) is (transport == "http")
-        assert "once it is decided, call write_note again with the same arguments for its result" in text(first)
-        # The same call again is the same run, also at the same time. Other arguments are another call.
+        assert (
+            "once it is decided, call write_note again with the same arguments for its result"
+            in text(first)
+        )
+        # The same call again is the same run, also at the same time. Other arguments
+        # are another call.
         again: list[str] = []
 
         async def repeat() -> None:
@@ -310,7 +351,11 @@ async def test_where_only_persons_decide_a_direct_call_waits_for_one(tmp_path: P
         assert anew["run"] not in (run, other)
         await decide(tmp_path, "deny", anew["run"], "--reason", "once is enough")
         assert "once is enough" in await refused(client, "write_note", **given)
-        assert structured(await client.call_tool("write_note", given))["run"] not in (run, other, anew["run"])
+        assert structured(await client.call_tool("write_note", given))["run"] not in (
+            run,
+            other,
+            anew["run"],
+        )
 
 
 async def test_the_same_call_at_once_asks_once(tmp_path: Path, era: str) -> None:
@@ -338,12 +383,19 @@ async def test_where_only_persons_decide_a_form_asks_about_a_direct_call(
 
 
 async def test_rules_hold_where_only_persons_decide(tmp_path: Path, era: str) -> None:
-    allow = {"by": "person", "rules": [{"tool": "commit", "then": "allow"}, {"tool": "delete*", "then": "deny"}]}
+    allow = {
+        "by": "person",
+        "rules": [{"tool": "commit", "then": "allow"}, {"tool": "delete*", "then": "deny"}],
+    }
     async with over_stdio(guarded(tmp_path, approval=allow), era) as client:
         assert json.loads(text(await client.call_tool("commit", {"x": "all"})))["tool"] == "commit"
         assert "denied by the configuration" in await refused(client, "delete_repo", x="all")
-        assert structured(await client.call_tool("status", {"x": "now"}))["status"] == "needs_approval"
-    async with over_stdio(guarded(tmp_path, approval={"by": "person", "default": "allow"}), era) as client:
+        assert (
+            structured(await client.call_tool("status", {"x": "now"}))["status"] == "needs_approval"
+        )
+    async with over_stdio(
+        guarded(tmp_path, approval={"by": "person", "default": "allow"}), era
+    ) as client:
         assert json.loads(text(await client.call_tool("commit", {"x": "all"})))["tool"] == "commit"
 
 
@@ -355,7 +407,9 @@ async def test_direct_calls_stand_on_the_page(tmp_path: Path, era: str) -> None:
         async with Client(url, mode=era, read_timeout_seconds=20) as client:
             await call(client, "add", a=1, b=2)
             run = structured(await client.call_tool("write_note", given))["run"]
-            async with httpx.AsyncClient(base_url=url.removesuffix("/mcp"), follow_redirects=True) as web:
+            async with httpx.AsyncClient(
+                base_url=url.removesuffix("/mcp"), follow_redirects=True
+            ) as web:
                 with Store.open(tmp_path / "ideas.sqlite") as store:
                     await web.get(link_to("/ui/", store.owner_links))
                 inbox = (await web.get("/ui/approvals")).text
@@ -366,7 +420,9 @@ async def test_direct_calls_stand_on_the_page(tmp_path: Path, era: str) -> None:
                 seal = found_in(inbox, r'name="seal" value="([^"]+)"')
                 form = {"secret": secret, "which": which, "decision": "approve", "seal": seal}
                 headers = {"origin": url.removesuffix("/mcp")}
-                assert (await web.post("/ui/approvals/decide", data=form, headers=headers)).status_code == 200
+                assert (
+                    await web.post("/ui/approvals/decide", data=form, headers=headers)
+                ).status_code == 200
                 assert await call(client, "write_note", **given) == {"result": len(LITERAL)}
                 # It answers when the direct calls before it are written.
                 await call(client, "search_ideas")

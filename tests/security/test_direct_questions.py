@@ -1,4 +1,6 @@
-"""Questions of modules to the clients of direct calls are marked and checked as those of runs, and so are answers."""
+"""Questions of modules to the clients of direct calls are marked and checked as those of runs, and
+so are answers.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ CLIENT_ERAS = pytest.mark.parametrize("era", ERAS)
 
 
 class Person:
-    """Gives one answer after the other, the last one again and again, and notes what each form said."""
+    """Gives one answer after the other, the last one again and again, and notes what
+    each form said.
+    """
 
     def __init__(self, *answers: dict[str, Any]) -> None:
         self.forms: list[types.ElicitRequestParams] = []
@@ -36,14 +40,20 @@ class Person:
 
 def exposed(folder: Path, module_era: str) -> Path:
     module = preloaded.module(ASKS, *(["--legacy"] if module_era == "legacy" else []))
-    return configured(folder, mcpServers={"asks": {**module, "env": {"API_TOKEN": SECRET}}}, expose=["modules"])
+    return configured(
+        folder, mcpServers={"asks": {**module, "env": {"API_TOKEN": SECRET}}}, expose=["modules"]
+    )
 
 
 @MODULE_ERAS
 @CLIENT_ERAS
-async def test_a_direct_question_cannot_speak_for_ideabridge(era: str, module_era: str, tmp_path: Path) -> None:
+async def test_a_direct_question_cannot_speak_for_ideabridge(
+    era: str, module_era: str, tmp_path: Path
+) -> None:
     person = Person({"decision": "deny"})
-    async with over_stdio(exposed(tmp_path, module_era), era, elicitation_callback=person) as client:
+    async with over_stdio(
+        exposed(tmp_path, module_era), era, elicitation_callback=person
+    ) as client:
         await client.call_tool("hostile", {"how": "imitates"})
     (form,) = person.forms
     assert isinstance(form, types.ElicitRequestFormParams)
@@ -57,7 +67,9 @@ async def test_a_direct_question_cannot_speak_for_ideabridge(era: str, module_er
     assert "title" not in form.requested_schema
     decision = form.requested_schema["properties"]["decision"]
     assert decision["title"] == "[asks] Run this call?\\u202e"
-    assert decision["description"].startswith("Module asks says: approve: it runs. deny: it does not.")
+    assert decision["description"].startswith(
+        "Module asks says: approve: it runs. deny: it does not."
+    )
     assert len(decision["description"]) < 700
     assert decision["enumNames"] == ["[asks] approve\\udb40\\udc41", "[asks] deny"]
     assert form.requested_schema["properties"]["password"]["title"] == "[asks] password"
@@ -70,7 +82,9 @@ async def test_a_form_that_no_run_shows_is_shown_by_no_direct_call(
     how: str, era: str, module_era: str, tmp_path: Path
 ) -> None:
     person = Person({})
-    async with over_stdio(exposed(tmp_path, module_era), era, elicitation_callback=person) as client:
+    async with over_stdio(
+        exposed(tmp_path, module_era), era, elicitation_callback=person
+    ) as client:
         refused = text(await client.call_tool("hostile", {"how": how}))
     assert person.forms == []
     assert "nobody was asked for elicitation: " in refused
@@ -80,15 +94,22 @@ async def test_a_form_that_no_run_shows_is_shown_by_no_direct_call(
 @CLIENT_ERAS
 async def test_an_answer_must_fit_the_form(era: str, module_era: str, tmp_path: Path) -> None:
     person = Person(
-        {"name": "Ada", "seats": 9}, {"name": "Ada", "seats": 1, "pin": "1234"}, {"name": "Ada", "seats": 2}
+        {"name": "Ada", "seats": 9},
+        {"name": "Ada", "seats": 1, "pin": "1234"},
+        {"name": "Ada", "seats": 2},
     )
-    async with over_stdio(exposed(tmp_path, module_era), era, elicitation_callback=person) as client:
+    async with over_stdio(
+        exposed(tmp_path, module_era), era, elicitation_callback=person
+    ) as client:
         told = text(await client.call_tool("book", {"who": "ada"}))
     assert told == 'ada:\n{"action": "accept", "content": {"name": "Ada", "seats": 2}}'
     first, second, third = (form.message for form in person.forms)
     assert "The last answer was not accepted" not in first
     assert "The last answer was not accepted: the value does not fit the form: " in second
-    assert "The last answer was not accepted: the answer to module asks: 'pin' is not a field of its form" in third
+    assert (
+        "The last answer was not accepted: the answer to module asks: 'pin' "
+        "is not a field of its form"
+    ) in third
 
 
 @MODULE_ERAS
@@ -103,7 +124,9 @@ async def test_only_the_answer_that_is_not_accepted_is_asked_for_again(
         seats = 9 if answered == ["First", "Second"] else len(answered)
         return types.ElicitResult(action="accept", content={"name": "Ada", "seats": seats})
 
-    async with over_stdio(exposed(tmp_path, module_era), era, elicitation_callback=person) as client:
+    async with over_stdio(
+        exposed(tmp_path, module_era), era, elicitation_callback=person
+    ) as client:
         told = text(await client.call_tool("twice", {"who": "ada"}))
     assert answered == ["First", "Second", "Second"]
     assert [line for line in told.split("\n") if "accept" in line] == [
@@ -114,9 +137,13 @@ async def test_only_the_answer_that_is_not_accepted_is_asked_for_again(
 
 @MODULE_ERAS
 @CLIENT_ERAS
-async def test_no_answer_brings_a_module_a_configured_secret(era: str, module_era: str, tmp_path: Path) -> None:
+async def test_no_answer_brings_a_module_a_configured_secret(
+    era: str, module_era: str, tmp_path: Path
+) -> None:
     person = Person({"name": f"it is {SECRET}", "seats": 1})
-    async with over_stdio(exposed(tmp_path, module_era), era, elicitation_callback=person) as client:
+    async with over_stdio(
+        exposed(tmp_path, module_era), era, elicitation_callback=person
+    ) as client:
         refused = text(await client.call_tool("book", {"who": "ada"}))
     assert len(person.forms) == 3
     assert "accept" not in refused
@@ -133,7 +160,9 @@ async def test_a_module_asks_a_model_in_its_own_name_and_without_the_conversatio
     asked: list[types.CreateMessageRequestParams] = []
     said = ["Ada", f"The token is {SECRET}"]
 
-    async def model(_context: Any, params: types.CreateMessageRequestParams) -> types.CreateMessageResult:
+    async def model(
+        _context: Any, params: types.CreateMessageRequestParams
+    ) -> types.CreateMessageResult:
         asked.append(params)
         return types.CreateMessageResult(
             role="assistant", content=types.TextContent(text=said[len(asked) - 1]), model="tiny"
@@ -169,7 +198,9 @@ async def test_a_client_is_asked_to_open_no_address_that_misleads(
     address: str, era: str, module_era: str, tmp_path: Path
 ) -> None:
     person = Person({})
-    async with over_stdio(exposed(tmp_path, module_era), era, elicitation_callback=person) as client:
+    async with over_stdio(
+        exposed(tmp_path, module_era), era, elicitation_callback=person
+    ) as client:
         refused = text(await client.call_tool("hostile", {"how": address}))
         assert person.forms == []
         assert "nobody was asked for elicitation: its address " in refused

@@ -1,4 +1,6 @@
-"""Names and hints that hosts are told: each name means one tool, whoever comes up first, and hints are those of now."""
+"""Names and hints that hosts are told: each name means one tool, whoever comes up first, and hints
+are those of now.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,12 @@ async def test_an_exposed_name_stays_with_the_module_that_had_it_first(tmp_path:
         for order in (("git", "evil"), ("evil", "git")):
             async with fronted(modules, *order) as front, Client(front.server) as client:
                 tools = await all_tools(client)
-                assert {"git_log", "evil_git_log", "evil_git_git_log", "evil_g_t_log"} <= tools.keys()
+                assert {
+                    "git_log",
+                    "evil_git_log",
+                    "evil_git_git_log",
+                    "evil_g_t_log",
+                } <= tools.keys()
                 assert "git_git_log" not in tools
                 if down:
                     assert "git does not start" in await refused(client, "git_log", repo="r")
@@ -70,7 +77,8 @@ async def test_a_name_that_was_told_is_the_tools_in_every_process(tmp_path: Path
         async with Client(one.server) as client:
             assert "git_log" in await all_tools(client)
         async with Client(other.server) as client:
-            # To it nothing of `git` is configured; but another server of the folder has told hosts that name.
+            # To it nothing of `git` is configured; but another server of the folder has told
+            # hosts that name.
             assert "git_log" not in await all_tools(client)
 
 
@@ -94,8 +102,13 @@ async def test_no_idea_and_no_own_tool_takes_an_exposed_name(tmp_path: Path) -> 
         run = (await call(client, "run_plan", **PLAN))["run"]
         assert "choose another" in await refused(client, "publish_idea", idea=run, name="git_log")
     # The command line asks no server.
-    async with Bridge(modules.configured("git", expose=["modules"]), store=tmp_path / "ideas.sqlite") as bridge:
-        with pytest.raises(PublicationError, match=r"'git_log' is (a tool of module 'git'|the name of git\.git_log)"):
+    async with Bridge(
+        modules.configured("git", expose=["modules"]), store=tmp_path / "ideas.sqlite"
+    ) as bridge:
+        with pytest.raises(
+            PublicationError,
+            match=r"'git_log' is (a tool of module 'git'|the name of git\.git_log)",
+        ):
             await bridge.publish(run, "git_log")
         # A store that an earlier version wrote may hold one.
         publication = await bridge.publish(run, "history")
@@ -122,7 +135,10 @@ async def test_hints_of_a_published_idea_are_those_of_now(tmp_path: Path) -> Non
         run = (await call(client, "run_plan", **PLAN))["run"]
         await call(client, "publish_idea", idea=run, name="history")
         await call(client, "publish_idea", idea=run, name="recorded", answer="recorded")
-        nested = {**PLAN, "calls": [{**PLAN["calls"][0], "_tool": "history", "_module": "idea:history"}]}
+        nested = {
+            **PLAN,
+            "calls": [{**PLAN["calls"][0], "_tool": "history", "_module": "idea:history"}],
+        }
         above = (await call(client, "run_plan", **nested))["run"]
         await call(client, "publish_idea", idea=above, name="above")
         for name in ("history", "recorded", "above"):
@@ -162,7 +178,9 @@ async def test_search_flags_what_looks_like_another_tool(tmp_path: Path) -> None
         assert flagged == {r"g\u0456t_log looks like git.git_log", "GIT_LOG looks like git.git_log"}
 
 
-async def test_a_call_that_the_rules_allow_now_takes_the_place_of_the_one_that_waits(tmp_path: Path) -> None:
+async def test_a_call_that_the_rules_allow_now_takes_the_place_of_the_one_that_waits(
+    tmp_path: Path,
+) -> None:
     modules = Modules(tmp_path)
     modules.lists("git", described("git_push", read_only=False))
     by_person: dict[str, Any] = {"by": "person"}
@@ -171,7 +189,9 @@ async def test_a_call_that_the_rules_allow_now_takes_the_place_of_the_one_that_w
     # A restart of the host changes nothing: the same call asks nobody again.
     async with fronted(modules, "git", approval=by_person) as front, Client(front.server) as client:
         assert "needs_approval" in await refused(client, "git_push", repo="r")
-        assert [run["status"] for run in (await call(client, "check_run"))["runs"]] == ["needs_approval"]
+        assert [run["status"] for run in (await call(client, "check_run"))["runs"]] == [
+            "needs_approval"
+        ]
     async with fronted(modules, "git") as front, Client(front.server) as client:
         assert text(await client.call_tool("git_push", {"repo": "r"})) == "git.git_push"
         assert [run["status"] for run in (await call(client, "check_run"))["runs"]] == ["cancelled"]
@@ -189,12 +209,18 @@ async def test_a_rule_that_allows_a_name_allows_no_direct_call_of_another_module
     async with fronted(modules, "git", approval=rules) as front, Client(front.server) as client:
         assert text(await client.call_tool("git_push", {"repo": "r"})) == "git.git_push"
     said = {"deny": "is denied by the configuration", "ask": "needs_approval"}[default]
-    async with fronted(modules, "evil", "git", approval=rules) as front, Client(front.server) as client:
+    async with (
+        fronted(modules, "evil", "git", approval=rules) as front,
+        Client(front.server) as client,
+    ):
         # As in a plan: of a name that two modules have, the rule allows neither.
         for name in ("evil_git_push", "git_push"):
             assert said in await refused(client, name, repo="r")
     rules["rules"] = [{"module": "git", "tool": "git_push", "then": "allow"}]
-    async with fronted(modules, "evil", "git", approval=rules) as front, Client(front.server) as client:
+    async with (
+        fronted(modules, "evil", "git", approval=rules) as front,
+        Client(front.server) as client,
+    ):
         assert text(await client.call_tool("git_push", {"repo": "r"})) == "git.git_push"
         assert said in await refused(client, "evil_git_push", repo="r")
     assert modules.calls("evil") == []

@@ -1,4 +1,6 @@
-"""Five users, two servers on one store, 1,000 mixed requests: nobody sees another's, the journal names who decided."""
+"""Five users, two servers on one store, 1,000 mixed requests: nobody sees another's, the journal
+names who decided.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,11 @@ class Crowd:
         """Nothing of others is in an answer, but what the request itself named."""
         seen = answer.replace(asked_for, "") if asked_for else answer
         for other in self.people:
-            assert other is person or other.marker not in seen, (person.name, other.name, seen[:2000])
+            assert other is person or other.marker not in seen, (
+                person.name,
+                other.name,
+                seen[:2000],
+            )
 
 
 class Worker:
@@ -78,7 +84,9 @@ class Worker:
     def others(self) -> Person:
         return self.random.choice([one for one in self.crowd.people if one is not self.person])
 
-    async def tool(self, name: str, asked_for: str = "", /, **arguments: Any) -> types.CallToolResult:
+    async def tool(
+        self, name: str, asked_for: str = "", /, **arguments: Any
+    ) -> types.CallToolResult:
         self.count += 1
         result = await self.client.call_tool(name, arguments)
         self.crowd.check(self.person, result.model_dump_json(), asked_for)
@@ -103,7 +111,7 @@ class Worker:
         self.crowd.check(self.person, answer, asked_for)
         return answer
 
-    # -- what a user does --------------------------------------------------------------------------------------
+    # -- what a user does --------------------------------------------------------------------------
 
     async def run(self) -> None:
         plan = {"calls": [{"_tool": "count_words", "text": "†input.text", "_outputPath": "n"}]}
@@ -130,11 +138,18 @@ class Worker:
             return
         run, approval = self.person.waiting.pop()
         decision = self.random.choice(["approve", "deny"])
-        await self.works("decide_approval", run=run, decisions=[{"approval": approval, "decision": decision}])
+        await self.works(
+            "decide_approval", run=run, decisions=[{"approval": approval, "decision": decision}]
+        )
         self.person.decided[run] += 1
 
     async def decide_for_another(self) -> None:
-        waiting = [(one, *pair) for one in self.crowd.people if one is not self.person for pair in one.waiting]
+        waiting = [
+            (one, *pair)
+            for one in self.crowd.people
+            if one is not self.person
+            for pair in one.waiting
+        ]
         if not waiting:
             await self.change()
             return
@@ -147,7 +162,9 @@ class Worker:
         if not self.person.runs:
             await self.run()
             return
-        told = await self.works("check_run", run=self.random.choice([*self.person.runs]), paths=["†output"])
+        told = await self.works(
+            "check_run", run=self.random.choice([*self.person.runs]), paths=["†output"]
+        )
         assert self.person.marker in json.dumps(told)
 
     async def latest(self) -> None:
@@ -174,7 +191,10 @@ class Worker:
         self.person.tools[name] = words
 
     async def share(self) -> None:
-        plan = {"calls": [{"_tool": "add", "a": "†input.a", "b": 2, "_outputPath": "s"}], "output": "†state.s"}
+        plan = {
+            "calls": [{"_tool": "add", "a": "†input.a", "b": 2, "_outputPath": "s"}],
+            "output": "†state.s",
+        }
         made = await self.works("run_plan", **plan, input={"a": self.random.randrange(10**6)})
         name = f"{self.person.name}_gives_{self.random.randrange(10**9)}"
         to = self.random.choice([("all",), (self.others().name, self.others().name)])
@@ -214,7 +234,9 @@ class Worker:
         elif way == 1:
             await self.fails("solve", name, task="Do it.", idea=name)
         elif way == 2:
-            await self.fails("run_plan", name, calls=[{"_tool": name, "_module": f"idea:{name}", "text": "x"}])
+            await self.fails(
+                "run_plan", name, calls=[{"_tool": name, "_module": f"idea:{name}", "text": "x"}]
+            )
         elif way == 3:
             await self.fails("publish_idea", name, idea=name, name="mine")
         elif way == 4:
@@ -236,10 +258,20 @@ class Worker:
             await self.asks(self.client.complete(name, {"name": "name", "value": start}), start)
         else:
             words = self.random.choice(["count", "words", "add", self.others().marker])
-            await self.tool(self.random.choice(["search_ideas", "search_tools"]), words, words=words)
+            await self.tool(
+                self.random.choice(["search_ideas", "search_tools"]), words, words=words
+            )
 
     def deeds(self) -> list[Callable[[], Awaitable[None]]]:
-        often = [self.run, self.change, self.decide, self.look, self.look_at_another, self.take_anothers, self.list]
+        often = [
+            self.run,
+            self.change,
+            self.decide,
+            self.look,
+            self.look_at_another,
+            self.take_anothers,
+            self.list,
+        ]
         return [
             *often,
             *often,
@@ -259,12 +291,16 @@ class Worker:
 
 
 @asynccontextmanager
-async def client_of(url: str, person: Person, people: list[Person], mode: str) -> AsyncGenerator[Client]:
+async def client_of(
+    url: str, person: Person, people: list[Person], mode: str
+) -> AsyncGenerator[Client]:
     async def approve(_context: Any, params: Any) -> types.ElicitResult:
         # A form is of one's own call, or of what one publishes.
         assert not any(other.marker in params.message for other in people if other is not person)
         fields = params.requested_schema["properties"]
-        chosen: dict[str, Any] = {name: "approve" for name, field in fields.items() if "approve" in json.dumps(field)}
+        chosen: dict[str, Any] = {
+            name: "approve" for name, field in fields.items() if "approve" in json.dumps(field)
+        }
         return types.ElicitResult(action="accept", content=chosen)
 
     keys: dict[str, Any] = {"elicitation_callback": approve} if person.forms else {}
@@ -286,7 +322,9 @@ def deciders(store: Store) -> list[tuple[str, str, Decider]]:
 
 
 @pytest.mark.parametrize("requests", [300, pytest.param(1000, marks=pytest.mark.long)])
-async def test_of_mixed_requests_no_answer_holds_anything_of_another_user(requests: int, tmp_path: Path) -> None:
+async def test_of_mixed_requests_no_answer_holds_anything_of_another_user(
+    requests: int, tmp_path: Path
+) -> None:
     configuration = configured(tmp_path)
     people: list[Person] = []
     with Store.open(tmp_path / "ideas.sqlite") as store:
@@ -295,7 +333,9 @@ async def test_of_mixed_requests_no_answer_holds_anything_of_another_user(reques
             marker = f"zq{number}{random.Random(number).randrange(10**8):08}"
             people.append(Person(name, store.users.add_token(name)[1], marker, forms=number < 2))
     crowd = Crowd(people, tmp_path)
-    serve = preloaded.python(BIN / "ideabridge", "serve", "--config", str(configuration), "--http", "127.0.0.1:0")
+    serve = preloaded.python(
+        BIN / "ideabridge", "serve", "--config", str(configuration), "--http", "127.0.0.1:0"
+    )
     with listening(serve) as one, listening(serve) as other:
         async with AsyncExitStack() as stack:
             workers: list[Worker] = []
@@ -326,7 +366,10 @@ async def test_of_mixed_requests_no_answer_holds_anything_of_another_user(reques
     with Store.open(tmp_path / "ideas.sqlite") as store:
         decided = deciders(store)
         assert len(decided) > requests / 20
-        ways = {f"user:{one.name}": ("person", "form") if one.forms else ("assistant", "tool") for one in people}
+        ways = {
+            f"user:{one.name}": ("person", "form") if one.forms else ("assistant", "tool")
+            for one in people
+        }
         for _, caller, by in decided:
             assert caller == f"user:{by.user}"
             assert (by.kind, by.via) == ways[caller]

@@ -1,4 +1,6 @@
-"""Modules that send far more than they were asked for: notifications, requests, stderr, lists of tools, values."""
+"""Modules that send far more than they were asked for: notifications, requests, stderr, lists
+of tools, values.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,10 @@ async def over_http(path: str) -> AsyncGenerator[dict[str, Any]]:
         assert process.stdout is not None
         port = int(await process.stdout.receive())
         try:
-            yield {"type": "sse" if path == "/sse" else "http", "url": f"http://127.0.0.1:{port}{path}"}
+            yield {
+                "type": "sse" if path == "/sse" else "http",
+                "url": f"http://127.0.0.1:{port}{path}",
+            }
         finally:
             process.kill()
 
@@ -64,7 +69,10 @@ async def test_a_storm_of_changes_ends_with_the_last_list() -> None:
 
 
 async def test_a_module_that_asks_without_end_keeps_nobody_else_waiting() -> None:
-    async with modules_of({"m": flooding(), "other": flooding()}) as modules, anyio.create_task_group() as group:
+    async with (
+        modules_of({"m": flooding(), "other": flooding()}) as modules,
+        anyio.create_task_group() as group,
+    ):
 
         async def flood() -> None:
             with pytest.raises(ModuleTimeoutError):
@@ -85,7 +93,9 @@ async def test_stderr_is_read_to_its_end_and_only_its_end_is_kept() -> None:
 async def test_a_list_of_tools_without_end_is_cut_off() -> None:
     async with modules_of({"m": flooding("pages")}) as modules:
         await modules["m"].ready(30)
-        assert f"lists its tools in more than {MAX_LIST_BYTES:,} bytes" in str(modules["m"].status().notes)
+        assert f"lists its tools in more than {MAX_LIST_BYTES:,} bytes" in str(
+            modules["m"].status().notes
+        )
 
 
 async def test_long_descriptions_are_cut_with_a_note() -> None:

@@ -51,7 +51,16 @@ def asked(plan: bool, /, **parameters: Any) -> ApprovalRequest:
     if plan:
         waiting: dict[str, Any] = {"calls": [shown], "output": None, "drawing": "0 shell\n"}
         request = ApprovalRequest(
-            "run_1", "local", "p0-1", None, {}, "a plan", None, "plan", ("approve", "deny", "edit"), waiting
+            "run_1",
+            "local",
+            "p0-1",
+            None,
+            {},
+            "a plan",
+            None,
+            "plan",
+            ("approve", "deny", "edit"),
+            waiting,
         )
     return request
 
@@ -69,24 +78,40 @@ async def ideabridge(*words: str, configuration: Path) -> str:
     return ended.stdout.decode()
 
 
-# -- how much one decision covers ----------------------------------------------------------------------------------
+# -- how much one decision covers ------------------------------------------------------------------
 
 
 def test_a_form_says_how_much_one_decision_covers() -> None:
-    waiting: dict[str, Any] = {"calls": [{"_tool": "shell"}], "output": None, "instances": 40, "drawing": "0 shell\n"}
+    waiting: dict[str, Any] = {
+        "calls": [{"_tool": "shell"}],
+        "output": None,
+        "instances": 40,
+        "drawing": "0 shell\n",
+    }
     plan = ApprovalRequest(
-        "run_1", "local", "p0-1", None, {}, "a plan", None, "plan", ("approve", "deny", "edit"), waiting
+        "run_1",
+        "local",
+        "p0-1",
+        None,
+        {},
+        "a plan",
+        None,
+        "plan",
+        ("approve", "deny", "edit"),
+        waiting,
     )
     assert message(plan).split("\n")[0] == "Run this plan? (1 call for each of 40 instances)"
     assert message(asked(False, _each=[1, 2, 3])).split("\n")[0] == "Run shell? (3 executions)"
     assert message(asked(False, command="ls")).split("\n")[0] == "Run shell?"
 
 
-# -- a call that does not fit --------------------------------------------------------------------------------------
+# -- a call that does not fit ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_call_whose_end_is_not_shown_cannot_be_approved_in_the_form(era: str, tmp_path: Path) -> None:
+async def test_a_call_whose_end_is_not_shown_cannot_be_approved_in_the_form(
+    era: str, tmp_path: Path
+) -> None:
     words = "# harmless " + "." * 7000 + "\nrm -rf ~"
     person = Person(decision="approve")
     configuration = configured(tmp_path)
@@ -94,7 +119,10 @@ async def test_a_call_whose_end_is_not_shown_cannot_be_approved_in_the_form(era:
         told = await call(client, "run_plan", calls=[note(tmp_path / "one", words)])
         # Whatever the client lets a person choose: what was not offered is not taken.
         assert told["status"] == "needs_approval"
-        assert "the person's answer in the form was not accepted: decision: expected deny" in told["notes"][0]
+        assert (
+            "the person's answer in the form was not accepted: decision: expected deny"
+            in told["notes"][0]
+        )
     assert not (tmp_path / "one").exists()
     text, form = person.forms[0]
     assert form["decision"]["enum"] == ["deny"]
@@ -102,11 +130,15 @@ async def test_a_call_whose_end_is_not_shown_cannot_be_approved_in_the_form(era:
     assert "# harmless ..." in text
     assert 'rm -rf ~"' in text
     assert (
-        f"  | text:\n  |   {len(whole):,} characters, SHA-256\n  |   {hashlib.sha256(whole.encode()).hexdigest()}"
-        in text
-    )
+        f"  | text:\n  |   {len(whole):,} characters, SHA-256\n  "
+        f"|   {hashlib.sha256(whole.encode()).hexdigest()}"
+    ) in text
     # What the form names shows the rest, and decides.
-    shows, decides = (shlex.split(line)[1:] for line in text.split("\n") if line.startswith("  ideabridge approvals"))
+    shows, decides = (
+        shlex.split(line)[1:]
+        for line in text.split("\n")
+        if line.startswith("  ideabridge approvals")
+    )
     assert "." * 7000 in await ideabridge(*shows, configuration=configuration)
     await ideabridge(*decides, configuration=configuration)
     assert (tmp_path / "one").read_text() == words
@@ -116,10 +148,14 @@ async def test_the_commands_that_are_named_work_in_any_folder(tmp_path: Path) ->
     """As a host starts it: the options of the server are those of the commands."""
     words = "x" * 7000
     person = Person(decision="approve")
-    async with over_stdio(configured(tmp_path), "auto", start=served, elicitation_callback=person) as client:
+    async with over_stdio(
+        configured(tmp_path), "auto", start=served, elicitation_callback=person
+    ) as client:
         told = await call(client, "run_plan", calls=[note(tmp_path / "one", words)])
     text = person.forms[0][0]
-    shows, decides = (line for line in text.split("\n") if line.startswith("  ideabridge approvals"))
+    shows, decides = (
+        line for line in text.split("\n") if line.startswith("  ideabridge approvals")
+    )
     assert f" --config {tmp_path / 'ideabridge.json'} --project {Path.cwd()} " in shows
     assert f"ideabridge approvals decide --config {tmp_path / 'ideabridge.json'}" in told["decides"]
     for command in (shows, decides):
@@ -135,7 +171,9 @@ async def test_a_call_that_fits_is_shown_whole(era: str, tmp_path: Path) -> None
     words = "# harmless " + "." * 1500 + "\nrm -rf ~ # " + "." * 1500
     person = Person(decision="approve")
     async with over_stdio(configured(tmp_path), era, elicitation_callback=person) as client:
-        assert (await call(client, "run_plan", calls=[note(tmp_path / "one", words)]))["status"] == "done"
+        assert (await call(client, "run_plan", calls=[note(tmp_path / "one", words)]))[
+            "status"
+        ] == "done"
     ((text, form),) = person.forms
     assert form["decision"]["enum"] == ["approve", "deny"]
     assert json.loads(value_in(text, "text")) == words
@@ -208,9 +246,21 @@ def test_no_text_passes_for_ours_or_is_invisible(name: str, value: str, plan: bo
     text = message(request)
     lines = text.split("\n")
     ours = [line for line in lines if not line.startswith("  | ")]
-    expected = ["Run this plan?" if plan else "Run shell?", "", "", "Why it asks: it changes things"]
+    expected = [
+        "Run this plan?" if plan else "Run shell?",
+        "",
+        "",
+        "Why it asks: it changes things",
+    ]
     if plan:
-        expected = ["Run this plan?", "", "", "In this order (names and values shortened):", "", "Why it asks: a plan"]
+        expected = [
+            "Run this plan?",
+            "",
+            "",
+            "In this order (names and values shortened):",
+            "",
+            "Why it asks: a plan",
+        ]
     assert ours == [*expected, f"Run run_1, approval {request.approval}."]
     for line in lines:
         # A terminal does not break it: what it would put into the next line would have no mark.
@@ -225,7 +275,15 @@ def test_no_text_passes_for_ours_or_is_invisible(name: str, value: str, plan: bo
 def test_what_came_of_a_call_that_is_not_shown_whole_is_not_said_in_the_form() -> None:
     shown: dict[str, Any] = {"_tool": "pay", "to": "x" * 10_000}
     request = ApprovalRequest(
-        "run_1", "local", "o0-1", Tool("pay"), shown, "unknown", None, "outcome", ("retry", "skip", "value")
+        "run_1",
+        "local",
+        "o0-1",
+        Tool("pay"),
+        shown,
+        "unknown",
+        None,
+        "outcome",
+        ("retry", "skip", "value"),
     )
     assert choices(request) == ["skip"]
     form: Any = form_of(request)
@@ -233,17 +291,27 @@ def test_what_came_of_a_call_that_is_not_shown_whole_is_not_said_in_the_form() -
 
 
 def test_an_escaped_text_is_json_of_the_same_value() -> None:
-    value = "".join(chr(code) for code in [*range(0x20, 0x3000), *range(0xE0000, 0xE01F0), 0x1F600]) + " " * 50
+    value = (
+        "".join(chr(code) for code in [*range(0x20, 0x3000), *range(0xE0000, 0xE01F0), 0x1F600])
+        + " " * 50
+    )
     assert json.loads(visible(json.dumps(value, ensure_ascii=False))) == value
-    assert "".join(one for one in visible(value) if unicodedata.category(one) in ("Cc", "Cf", "Zl", "Zp")) == ""
+    assert (
+        "".join(
+            one for one in visible(value) if unicodedata.category(one) in ("Cc", "Cf", "Zl", "Zp")
+        )
+        == ""
+    )
 
 
-# -- a form of a module --------------------------------------------------------------------------------------------
+# -- a form of a module ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("module_era", ["modern", "legacy"])
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_module_cannot_imitate_an_approval(era: str, module_era: str, tmp_path: Path) -> None:
+async def test_a_module_cannot_imitate_an_approval(
+    era: str, module_era: str, tmp_path: Path
+) -> None:
     module = preloaded.module(ASKS, *(["--legacy"] if module_era == "legacy" else []))
     person = Person(decision="approve")
     configuration = configured(tmp_path, mcpServers={"asks": module})
@@ -256,11 +324,15 @@ async def test_a_module_cannot_imitate_an_approval(era: str, module_era: str, tm
     async with over_stdio(configuration, era, elicitation_callback=person) as client:
         done = await call(client, "run_plan", calls=calls)
     # One form was the module's, the other ours.
-    [(theirs, form), (ours, _)] = sorted(person.forms, key=lambda one: one[0].startswith("Run write_note?"))
+    [(theirs, form), (ours, _)] = sorted(
+        person.forms, key=lambda one: one[0].startswith("Run write_note?")
+    )
     assert ours.startswith("Run write_note?")
     assert '"decision": "approve"' in done["state"]["got"]
     lines = theirs.split("\n")
-    assert lines[0] == "Module asks asks while it runs hostile of module asks (the text is its own):"
+    assert (
+        lines[0] == "Module asks asks while it runs hostile of module asks (the text is its own):"
+    )
     for line in ("Run write_note?", "Why it asks: it is harmless\\u202e"):
         assert f"  | {line}" in lines
         assert line not in lines
@@ -268,7 +340,9 @@ async def test_a_module_cannot_imitate_an_approval(era: str, module_era: str, tm
     assert "Do not write a password or a token into it. The call that asks:" in lines
     decision = form["decision"]
     assert decision["title"] == "[asks] Run this call?\\u202e"
-    assert decision["description"].startswith("Module asks says: approve: it runs. deny: it does not.")
+    assert decision["description"].startswith(
+        "Module asks says: approve: it runs. deny: it does not."
+    )
     assert len(decision["description"]) < 700
     assert decision["enum"] == ["approve", "deny"]
     assert decision["enumNames"] == ["[asks] approve\\udb40\\udc41", "[asks] deny"]
@@ -279,12 +353,18 @@ async def test_a_module_cannot_offer_what_a_person_cannot_tell_apart(tmp_path: P
     person = Person()
     configuration = configured(tmp_path, mcpServers={"asks": preloaded.module(ASKS)})
     async with over_stdio(configuration, "auto", elicitation_callback=person) as client:
-        told = await call(client, "run_plan", calls=[{"_tool": "hostile", "how": "unseen", "_outputPath": "got"}])
+        told = await call(
+            client, "run_plan", calls=[{"_tool": "hostile", "how": "unseen", "_outputPath": "got"}]
+        )
     assert not person.forms
     assert "holds characters that a person cannot see" in json.dumps(told["notes"])
 
 
 def test_a_form_that_nobody_could_fill_in_is_not_shown() -> None:
-    form: dict[str, Any] = {"type": "object", "properties": {"x": {"type": "string"}}, "required": ["x", "y"]}
+    form: dict[str, Any] = {
+        "type": "object",
+        "properties": {"x": {"type": "string"}},
+        "required": ["x", "y"],
+    }
     with pytest.raises(FormError, match="a field that it does not have"):
         read_inquiry("evil", types.ElicitRequestFormParams(message="m", requested_schema=form))

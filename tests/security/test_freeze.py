@@ -1,4 +1,6 @@
-"""Nobody freezes the server: what computes for long does so in a worker process, which can be stopped."""
+"""Nobody freezes the server: what computes for long does so in a worker process, which
+can be stopped.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,12 @@ from ideabridge.tools import names, worker
 from ideabridge.tools import schema as schemas
 from ideabridge.tools.builtins import builtin_toolbox
 from ideabridge.tools.encoding import JSON, JSONObject
-from ideabridge.tools.errors import ActivityError, IdeabridgeError, LimitExceededError, ValueMismatchError
+from ideabridge.tools.errors import (
+    ActivityError,
+    IdeabridgeError,
+    LimitExceededError,
+    ValueMismatchError,
+)
 from ideabridge.tools.rename import ParameterNames
 from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import Annotations, Tool
@@ -38,7 +45,10 @@ from tests.server.serving import call, configured, http_process, plain
 from tests.server.test_ending import is_there
 from tests.tools.context import RecordingContext
 
-pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform != "linux", reason="workers are found in /proc")]
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.skipif(sys.platform != "linux", reason="workers are found in /proc"),
+]
 
 TOOLS: Final = """
 from ideabridge.tools.decorator import tool
@@ -60,7 +70,9 @@ SLOW: Final = " && ".join(["contains(name, 'row')"] * 12)
 
 ENDLESS: Final = " && ".join(["contains(name, 'row')"] * 80)
 
-UNIONS: Final[JSONObject] = {"anyOf": [{"type": "string", "minLength": number} for number in range(5500)]}
+UNIONS: Final[JSONObject] = {
+    "anyOf": [{"type": "string", "minLength": number} for number in range(5500)]
+}
 """215 KB. A value that is no text fails in 5,500 ways."""
 
 
@@ -124,7 +136,7 @@ async def others_run_meanwhile(work: Callable[[], Awaitable[object]]) -> None:
     assert turns >= 10
 
 
-# -- over HTTP ---------------------------------------------------------------------------------------------------------
+# -- over HTTP -------------------------------------------------------------------------------------
 
 
 @asynccontextmanager
@@ -148,8 +160,18 @@ async def is_answered(other: Client, run: str) -> None:
 async def test_others_are_answered_while_a_call_computes_over_100_000_items(tmp_path: Path) -> None:
     plan: list[dict[str, Any]] = [
         {"_tool": "rows", "n": 100_000, "_outputPath": "rows"},
-        {"_tool": "filter", "items": "†state.rows", "where": f"v > `5` && {SLOW}", "_outputPath": "kept"},
-        {"_tool": "pick", "data": "†state.kept", "path": "[length(@), sum([].id)]", "_outputPath": "told"},
+        {
+            "_tool": "filter",
+            "items": "†state.rows",
+            "where": f"v > `5` && {SLOW}",
+            "_outputPath": "kept",
+        },
+        {
+            "_tool": "pick",
+            "data": "†state.kept",
+            "path": "[length(@), sum([].id)]",
+            "_outputPath": "told",
+        },
     ]
     async with two_clients(tmp_path) as (one, other):
         begun = await call(one, "run_plan", calls=plan, output="†state.told", wait_s=0)
@@ -178,27 +200,40 @@ async def test_a_hostile_output_schema_of_215_kb_fails_its_call_alone(tmp_path: 
         {"_tool": "trap", "x": "†state.wide", "_outputPath": "y"},
         {"_tool": "count", "items": "†state.wide", "_outputPath": "n"},
     ]
-    async with two_clients(tmp_path, mcpServers={"hostile": plain(tmp_path, "hostile", trap)}) as (one, _):
+    async with two_clients(tmp_path, mcpServers={"hostile": plain(tmp_path, "hostile", trap)}) as (
+        one,
+        _,
+    ):
         done = await call(one, "run_plan", calls=plan, output="†state.n", wait_s=45)
     assert (done["status"], done["output"]) == ("done", 2_000)
     [error] = done["errors"]
-    assert "module 'hostile' has an output schema but sent no structured content" in error["error"]["message"]
+    assert (
+        "module 'hostile' has an output schema but sent no structured content"
+        in error["error"]["message"]
+    )
 
 
-async def test_others_are_answered_while_a_result_is_held_against_a_hostile_schema(tmp_path: Path) -> None:
+async def test_others_are_answered_while_a_result_is_held_against_a_hostile_schema(
+    tmp_path: Path,
+) -> None:
     trap = hostile({"type": "array", "items": ENUMERATED})
     plan: list[dict[str, Any]] = [
         # As many values as the parameters of a call may have, but for a few.
         {"_tool": "nested", "n": 19_000, "_outputPath": "nested"},
         {"_tool": "trap", "x": "†state.nested", "_outputPath": "y"},
     ]
-    async with two_clients(tmp_path, mcpServers={"hostile": plain(tmp_path, "hostile", trap)}) as (one, other):
+    async with two_clients(tmp_path, mcpServers={"hostile": plain(tmp_path, "hostile", trap)}) as (
+        one,
+        other,
+    ):
         begun = await call(one, "run_plan", calls=plan, wait_s=0)
         await is_answered(other, begun["run"])
-        assert (await call(one, "check_run", run=begun["run"], cancel=True))["status"] == "cancelled"
+        assert (await call(one, "check_run", run=begun["run"], cancel=True))[
+            "status"
+        ] == "cancelled"
 
 
-# -- built-in tools ----------------------------------------------------------------------------------------------------
+# -- built-in tools --------------------------------------------------------------------------------
 
 
 def deep(text: str, times: int) -> str:
@@ -209,7 +244,10 @@ ATTACKS: Final[list[tuple[str, Callable[[], JSONObject]]]] = [
     ("filter", lambda: {"items": rows(100_000), "where": ENDLESS}),
     ("filter", lambda: {"items": rows(1_000), "where": "[@,@]" + "[].[@,@]" * 9}),
     ("count", lambda: {"items": rows(100_000), "by": f"to_string([{','.join(['@'] * 200)}])"}),
-    ("template", lambda: {"text": "{length(sort_by(r,&name))}" * 2_000, "values": {"r": rows(20_000)}}),
+    (
+        "template",
+        lambda: {"text": "{length(sort_by(r,&name))}" * 2_000, "values": {"r": rows(20_000)}},
+    ),
     ("pick", lambda: {"data": rows(20_000), "path": deep("sort_by(@,&name)", 100)}),
     ("pick", lambda: {"data": json.dumps(rows(100_000)), "path": f"[?{ENDLESS}]"}),
 ]
@@ -225,7 +263,8 @@ async def test_a_built_in_tool_ends_at_its_deadline_and_holds_up_nobody(
 
     async def attack() -> None:
         with pytest.raises(
-            LimitExceededError, match=rf"^{tool} over .* \([\d,]+ bytes\): stopped after 0.5 s|bytes: s"
+            LimitExceededError,
+            match=rf"^{tool} over .* \([\d,]+ bytes\): stopped after 0.5 s|bytes: s",
         ):
             await shaped(tool, **given)
 
@@ -247,12 +286,19 @@ def test_every_built_in_tool_is_attacked() -> None:
         "compute",  # tests/tools/test_computing.py
         "sleep",  # It only waits, for a time that its schema bounds.
     }
-    assert {tool for tool, _ in ATTACKS} | attacked_elsewhere == {tool.name for tool in builtin_toolbox()}
+    assert {tool for tool, _ in ATTACKS} | attacked_elsewhere == {
+        tool.name for tool in builtin_toolbox()
+    }
 
 
 async def test_what_is_small_needs_no_worker() -> None:
-    assert await shaped("filter", items=rows(500), where="v > `5`") == [one for one in rows(500) if vee(one) > 5]
-    assert await shaped("template", text="{length(r)} {r[0].name}", values={"r": rows(100)}) == "100 row 0"
+    assert await shaped("filter", items=rows(500), where="v > `5`") == [
+        one for one in rows(500) if vee(one) > 5
+    ]
+    assert (
+        await shaped("template", text="{length(r)} {r[0].name}", values={"r": rows(100)})
+        == "100 row 0"
+    )
     assert at_work() == set()
 
 
@@ -263,8 +309,12 @@ def vee(row: JSON) -> int:
 
 async def test_a_worker_gives_what_the_event_loop_gives() -> None:
     many = rows(20_000)
-    assert await shaped("filter", items=many, where="v > `5`") == [one for one in many if vee(one) > 5]
-    assert await shaped("count", items=many, by="v") == {str(v): len(range(v, 20_000, 7)) for v in range(7)}
+    assert await shaped("filter", items=many, where="v > `5`") == [
+        one for one in many if vee(one) > 5
+    ]
+    assert await shaped("count", items=many, by="v") == {
+        str(v): len(range(v, 20_000, 7)) for v in range(7)
+    }
     assert await shaped("pick", data=many, path="[-1].name") == "row 19999"
     assert await shaped("join", items=many[:5_000], separator="") == "".join(
         json.dumps(one, separators=(",", ":")) for one in many[:5_000]
@@ -280,7 +330,9 @@ async def test_a_worker_that_was_killed_is_named_and_replaced() -> None:
     async with anyio.create_task_group() as group:
 
         async def killed() -> None:
-            with pytest.raises(WorkerError, match=r"filter over 20,000 items .* ended with code -9"):
+            with pytest.raises(
+                WorkerError, match=r"filter over 20,000 items .* ended with code -9"
+            ):
                 await shaped("filter", items=many, where=ENDLESS)
 
         group.start_soon(killed)
@@ -297,7 +349,7 @@ async def test_a_worker_has_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> N
         await shaped("pick", data=text, path="length(split(@, ''))")
 
 
-# -- cancelling and the end --------------------------------------------------------------------------------------------
+# -- cancelling and the end ------------------------------------------------------------------------
 
 
 async def test_cancelling_a_run_kills_the_worker_of_its_call(tmp_path: Path) -> None:
@@ -328,7 +380,9 @@ anyio.run(main)
 
 
 def test_no_worker_outlives_us_whatever_kills_us() -> None:
-    with subprocess.Popen([sys.executable, "-c", PARENT, ENDLESS], stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT, ENDLESS], stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "at work\n"
         family = descendants(process.pid)
@@ -338,7 +392,7 @@ def test_no_worker_outlives_us_whatever_kills_us() -> None:
         until_ended(family, time.monotonic() + 10)
 
 
-# -- schemas -----------------------------------------------------------------------------------------------------------
+# -- schemas ---------------------------------------------------------------------------------------
 
 
 def nest(levels: int) -> JSON:
@@ -349,7 +403,9 @@ def nest(levels: int) -> JSON:
 
 
 def doubling(levels: int) -> JSONObject:
-    """Each definition refers twice to the one before, by anchors, which nobody follows beforehand."""
+    """Each definition refers twice to the one before, by anchors, which nobody
+    follows beforehand.
+    """
     defined: JSONObject = {"d0": {"$anchor": "d0", "type": "string"}}
     for number in range(1, levels):
         twice: list[JSON] = [{"$ref": f"#d{number - 1}"}] * 2
@@ -376,21 +432,34 @@ ENDLESS_CHECKS: Final[list[tuple[JSONObject, Callable[[], JSON]]]] = [
         lambda: {"axyz" * 20 + str(number): 1 for number in range(1_000)},
     ),
     (
-        {"items": {"oneOf": [*({"type": "string", "minLength": one} for one in range(6_000)), {"type": "integer"}]}},
+        {
+            "items": {
+                "oneOf": [
+                    *({"type": "string", "minLength": one} for one in range(6_000)),
+                    {"type": "integer"},
+                ]
+            }
+        },
         lambda: list[JSON](range(400_000)),
     ),
 ]
 ENDLESS_EXPLANATIONS: Final[list[tuple[JSONObject, Callable[[], JSON]]]] = [
     (RECURSIVE, lambda: nest(60)),
-    ({"type": "object", "additionalProperties": UNIONS}, lambda: {str(number): 1 for number in range(2_000)}),
+    (
+        {"type": "object", "additionalProperties": UNIONS},
+        lambda: {str(number): 1 for number in range(2_000)},
+    ),
 ]
 
 
 @pytest.mark.parametrize("number", range(len(ENDLESS_CHECKS)))
-async def test_a_check_that_takes_long_holds_up_nobody(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_check_that_takes_long_holds_up_nobody(
+    number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(worker, "SECONDS", 0.5)
     monkeypatch.setattr(schemas, "SECONDS_BLOCKED", 0.3)
-    # On a busy machine, compiling 3,000 patterns takes nearly as long as it may, which another test measures.
+    # On a busy machine, compiling 3,000 patterns takes nearly as long as it may, which
+    # another test measures.
     monkeypatch.setattr(schemas, "_PATTERNS_SECONDS", 10.0)
     schema, make = ENDLESS_CHECKS[number]
     value = make()
@@ -410,7 +479,9 @@ async def test_a_check_that_takes_long_holds_up_nobody(number: int, monkeypatch:
 
 
 @pytest.mark.parametrize("number", range(len(ENDLESS_EXPLANATIONS)))
-async def test_an_explanation_that_takes_long_is_left_out(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_explanation_that_takes_long_is_left_out(
+    number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(schemas, "_EXPLAINED_SECONDS", 0.5)
     schema, make = ENDLESS_EXPLANATIONS[number]
     value = make()
@@ -425,12 +496,16 @@ async def test_an_explanation_that_takes_long_is_left_out(number: int, monkeypat
         validator.check(value)
 
 
-async def test_a_worker_checks_and_explains_as_the_event_loop_does(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_worker_checks_and_explains_as_the_event_loop_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     # The tests before this one have used up the seconds that this process may block.
     monkeypatch.setattr(schemas, "blocking", schemas.Blocking())
     # A worker that starts now imports jsonschema, on a busy machine in more than the usual time.
     monkeypatch.setattr(schemas, "_EXPLAINED_BLOCKED", 1.0)
-    schema: JSONObject = {"items": {"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]}}
+    schema: JSONObject = {
+        "items": {"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]}
+    }
     good = rows(100)
     bad: list[JSON] = [*rows(99), {"id": "x"}]
     told: list[str] = []
@@ -452,15 +527,21 @@ async def test_a_worker_checks_and_explains_as_the_event_loop_does(monkeypatch: 
 
 
 def test_a_schema_whose_patterns_take_long_to_compile_is_refused() -> None:
-    schema: JSONObject = {"allOf": [{"pattern": rf"(?=\w{{30}})\w{{30}}k{number}"} for number in range(2_000)]}
-    with pytest.raises(LimitExceededError, match=r"the patterns of the schema \(2,000\) take too long to compile"):
+    schema: JSONObject = {
+        "allOf": [{"pattern": rf"(?=\w{{30}})\w{{30}}k{number}"} for number in range(2_000)]
+    }
+    with pytest.raises(
+        LimitExceededError, match=r"the patterns of the schema \(2,000\) take too long to compile"
+    ):
         Validator(schema, what="parameters").compile()
 
 
 async def test_parameters_that_take_long_to_check_are_checked_where_the_call_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The event loop is not blocked, the call fails alone, and what does not fit never reaches the tool."""
+    """The event loop is not blocked, the call fails alone, and what does not fit never
+    reaches the tool.
+    """
     monkeypatch.setattr(schemas, "SECONDS_BLOCKED", 0.0)
     # An explanation takes 2 s: on a fast machine it would come in time, and say something else.
     monkeypatch.setattr(schemas, "_EXPLAINED_SECONDS", 0.2)
@@ -472,7 +553,8 @@ async def test_parameters_that_take_long_to_check_are_checked_where_the_call_run
         async with Bridge(configuration, store=tmp_path / "store.sqlite") as bridge:
             value: list[JSON] = [{"a": [*([0] * 50), last]}] * 150
             run = await bridge.run_plan(
-                read_plan({"calls": [{"_tool": "trap", "x": "†input.x", "_outputPath": "y"}]}), input={"x": value}
+                read_plan({"calls": [{"_tool": "trap", "x": "†input.x", "_outputPath": "y"}]}),
+                input={"x": value},
             )
             with anyio.fail_after(40):
                 assert await run.wait() == "done"
@@ -481,7 +563,7 @@ async def test_parameters_that_take_long_to_check_are_checked_where_the_call_run
             assert all(error.startswith("not run: parameters: found") for error in errors)
 
 
-# -- what was meant ----------------------------------------------------------------------------------------------------
+# -- what was meant --------------------------------------------------------------------------------
 
 
 def test_the_nearest_of_20_000_names_take_few_comparisons(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -494,14 +576,20 @@ def test_the_nearest_of_20_000_names_take_few_comparisons(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(names, "SequenceMatcher", Counting)
     near = [f"some_name_long_enough_{number}_to_compare" * 2 for number in range(20_000)]
-    assert names.nearest("fetch_page", [*near[:10_000], "fetch_pages", *near[10_000:]]) == ["fetch_pages"]
+    assert names.nearest("fetch_page", [*near[:10_000], "fetch_pages", *near[10_000:]]) == [
+        "fetch_pages"
+    ]
     assert names.nearest(near[7] + "x", near)[0] == near[7]
     assert 0 < len(compared) <= 400
 
 
 async def test_a_plan_that_is_wrong_in_every_call_is_explained_in_its_first() -> None:
-    unknown: list[JSONObject] = [{"_tool": f"filter_{number}", "items": 1} for number in range(1_000)]
-    misspelt: list[JSONObject] = [{"_tool": "count", f"itemz_{number}": 1} for number in range(1_000)]
+    unknown: list[JSONObject] = [
+        {"_tool": f"filter_{number}", "items": 1} for number in range(1_000)
+    ]
+    misspelt: list[JSONObject] = [
+        {"_tool": "count", f"itemz_{number}": 1} for number in range(1_000)
+    ]
     unions: JSONObject = {"type": "object", "properties": {"x": UNIONS}}
     misfit: list[JSONObject] = [{"_tool": "trap", "x": number} for number in range(1_000)]
     trap = Tool("trap", "", unions, annotations=Annotations(read_only=True))
@@ -514,7 +602,10 @@ async def test_a_plan_that_is_wrong_in_every_call_is_explained_in_its_first() ->
 
 
 def test_only_the_first_of_many_unknown_parameters_get_a_hint() -> None:
-    known: JSONObject = {"type": "object", "properties": {f"name_{number}": {} for number in range(3_000)}}
+    known: JSONObject = {
+        "type": "object",
+        "properties": {f"name_{number}": {} for number in range(3_000)},
+    }
     faults = ParameterNames("tool", known).faults({f"name_{number}x": 1 for number in range(3_000)})
     assert len(faults) == 3_000
     assert sum("Did you mean" in one for one in faults.values()) == 10

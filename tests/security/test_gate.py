@@ -1,4 +1,6 @@
-"""The one gate of the server over HTTP: what somebody unknown gets, and what one caller may hold."""
+"""The one gate of the server over HTTP: what somebody unknown gets, and what one
+caller may hold.
+"""
 
 from __future__ import annotations
 
@@ -103,11 +105,16 @@ def status_of(opened: socket.socket) -> int:
     return int(opened.recv(100).split(b" ", 2)[1])
 
 
-def test_streams_of_one_member_leave_connections_for_others_and_for_health(tmp_path: Path, many_sockets: int) -> None:
+def test_streams_of_one_member_leave_connections_for_others_and_for_health(
+    tmp_path: Path, many_sockets: int
+) -> None:
     with site(tmp_path, "ann", "bob") as team, ExitStack() as stack:
         # More sessions of one caller are no more callers.
         cookies = [team.session("ann") for _ in range(5)]
-        streams = [stack.enter_context(team.stream(Cookie=cookies[number % 5])) for number in range(many_sockets)]
+        streams = [
+            stack.enter_context(team.stream(Cookie=cookies[number % 5]))
+            for number in range(many_sockets)
+        ]
         statuses = [status_of(one) for one in streams]
         assert statuses.count(200) == STREAMS
         assert statuses.count(429) == many_sockets - STREAMS
@@ -121,8 +128,12 @@ def test_streams_of_one_member_leave_connections_for_others_and_for_health(tmp_p
             assert status_of(stream) == 200
 
 
-@pytest.mark.parametrize("request_", ["", "G", "GET /ui/sign-in HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"])
-def test_connections_of_strangers_leave_one_for_health(request_: str, tmp_path: Path, many_sockets: int) -> None:
+@pytest.mark.parametrize(
+    "request_", ["", "G", "GET /ui/sign-in HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"]
+)
+def test_connections_of_strangers_leave_one_for_health(
+    request_: str, tmp_path: Path, many_sockets: int
+) -> None:
     with site(tmp_path, "ann") as team, ExitStack() as stack:
         for number in range(many_sockets):
             stack.enter_context(team.connect(request_))
@@ -136,13 +147,21 @@ def test_many_callers_together_leave_connections_for_one_more(tmp_path: Path) ->
     names = [f"user{number}" for number in range(12)]
     launch = Path(__file__).with_name("limited.py")
     command = preloaded.python(launch, "600", str(configured(tmp_path)), "0")
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process, ExitStack() as stack:
+    with (
+        subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process,
+        ExitStack() as stack,
+    ):
         stack.callback(process.terminate)
         assert process.stderr is not None
         process.stderr.readline()
-        team = Site(process.stderr.readline().split()[-1], tmp_path / "ideas.sqlite", *names, "late")
+        team = Site(
+            process.stderr.readline().split()[-1], tmp_path / "ideas.sqlite", *names, "late"
+        )
         for name in names:
-            head = f"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {team.tokens[name]}\r\n"
+            head = (
+                "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: "
+                f"Bearer {team.tokens[name]}\r\n"
+            )
             for _ in range(40):
                 stack.enter_context(team.connect(f"{head}Content-Length: 1000\r\n\r\n{{"))
         team.health()
@@ -166,7 +185,7 @@ def test_a_body_is_not_read_before_it_is_known_who_sends_it(tmp_path: Path) -> N
             assert web.post("/ui/sign-in", data={"token": "x" * 20_000}).status_code == 413
 
 
-# -- sessions and sign-ins -----------------------------------------------------------------------------------------
+# -- sessions and sign-ins -------------------------------------------------------------------------
 
 
 def test_sign_ins_are_bounded_and_end_sessions_of_the_same_member_alone(tmp_path: Path) -> None:
@@ -224,7 +243,9 @@ def _sign_out(team: Site, web: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize("end", [_disable, _revoke, _sign_out])
-def test_a_stream_of_the_page_ends_with_its_session(end: Callable[[Site, httpx.Client], None], tmp_path: Path) -> None:
+def test_a_stream_of_the_page_ends_with_its_session(
+    end: Callable[[Site, httpx.Client], None], tmp_path: Path
+) -> None:
     with site(tmp_path, "ann") as team, team.browser() as web:
         team.sign_in(web, "ann")
         with web.stream("GET", "/ui/live") as stream:
@@ -248,7 +269,12 @@ def test_a_stream_that_needed_no_token_ends_with_the_first_user(tmp_path: Path) 
 
 
 def test_a_link_works_once_at_every_server_on_the_store(tmp_path: Path) -> None:
-    with site(tmp_path) as one, site(tmp_path) as other, one.browser() as web, other.browser() as late:
+    with (
+        site(tmp_path) as one,
+        site(tmp_path) as other,
+        one.browser() as web,
+        other.browser() as late,
+    ):
         with Store.open(one.store) as store:
             link = link_to("/ui/", store.owner_links)
             key = link.partition("=")[2]
@@ -258,11 +284,13 @@ def test_a_link_works_once_at_every_server_on_the_store(tmp_path: Path) -> None:
         assert web.get(link).status_code == 403
 
 
-# -- requests in progress, with doors of the test --------------------------------------------------------------------
+# -- requests in progress, with doors of the test --------------------------------------------------
 
 
 class Room:
-    """A door that lets everybody in who names themselves. What is behind it waits until the request is ended."""
+    """A door that lets everybody in who names themselves. What is behind it waits until the
+    request is ended.
+    """
 
     def __init__(self) -> None:
         self.entered = anyio.Event()

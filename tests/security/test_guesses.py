@@ -51,7 +51,8 @@ async def test_a_search_confirms_no_guess_at_the_words_of_others(team: Team) -> 
         for words in ("contoso", "zebra", "zebra_deal"):
             assert await found(bob, "search_ideas", words) == set()
             assert await found(bob, "search_tools", words) == set()
-        # A word that nobody has stands for the beginnings of words. So does one that only others have.
+        # A word that nobody has stands for the beginnings of words. So does one that
+        # only others have.
         other = {**PLAN, "output": {"mine": "†state.s"}}
         own = (await call(bob, "run_plan", **other))["run"]
         given = {"answer": "plan"}
@@ -66,12 +67,29 @@ async def test_a_task_of_anothers_is_no_answer_to_a_guess(team: Team) -> None:
     async with team.client("alice") as alice, team.client("bob") as bob:
         await call(alice, "solve", task="Sell everything to Fabrikam.", mind="turns")
         for task in ("The fabrikamqq and the wobblesqq.",):
-            turn = await call(bob, "solve", task=task, mind="turns", output_schema={"type": "string"})
-            await call(bob, "submit_solution", run=turn["run"], turn=0, solution={"calls": [], "output": "done"})
+            turn = await call(
+                bob, "solve", task=task, mind="turns", output_schema={"type": "string"}
+            )
+            await call(
+                bob,
+                "submit_solution",
+                run=turn["run"],
+                turn=0,
+                solution={"calls": [], "output": "done"},
+            )
         async with team.client("alice") as client:
             turn = await call(client, "solve", task="Sell everything to Fabrikam.", mind="turns")
-            await call(client, "submit_solution", run=turn["run"], turn=0, solution={"calls": [], "output": "sold"})
-        counts = [len((await call(bob, "search_ideas", words=words))["ideas"]) for words in ("fabrikam", "wobbles")]
+            await call(
+                client,
+                "submit_solution",
+                run=turn["run"],
+                turn=0,
+                solution={"calls": [], "output": "sold"},
+            )
+        counts = [
+            len((await call(bob, "search_ideas", words=words))["ideas"])
+            for words in ("fabrikam", "wobbles")
+        ]
         assert counts == [1, 1]
 
 
@@ -83,7 +101,11 @@ async def test_a_name_that_was_withdrawn_is_not_another_users(team: Team, era: s
         "input": {"a": 1},
         "output": "†state.s",
     }
-    async with team.client("alice", era) as alice, team.client("bob", era) as bob, team.client("ada", era) as ada:
+    async with (
+        team.client("alice", era) as alice,
+        team.client("bob", era) as bob,
+        team.client("ada", era) as ada,
+    ):
         run = await published(alice, name, to="all")
         above = (await call(bob, "run_plan", **calling))["run"]
         await call(bob, "publish_idea", idea=above, name=report, answer="plan")
@@ -98,11 +120,17 @@ async def test_a_name_that_was_withdrawn_is_not_another_users(team: Team, era: s
             given = {"idea": other, "name": name, "answer": "plan"}
             for to in ({}, {"to": "all"}, {"to": "bob"}):
                 assert "another owner" in await refused(mallory, "publish_idea", **given, **to)
-        assert f"it needs the idea '{name}', which is not published here" in await refused(bob, report, a=1)
-        assert (await call(alice, "publish_idea", idea=run, name=name, answer="plan", to="all"))["version"] == 2
+        assert f"it needs the idea '{name}', which is not published here" in await refused(
+            bob, report, a=1
+        )
+        assert (await call(alice, "publish_idea", idea=run, name=name, answer="plan", to="all"))[
+            "version"
+        ] == 2
         assert structured(await bob.call_tool(report, {"a": 1})) == {"sum": 3}
         # An admin may take a name that nobody has.
         with Store.open(team.path) as store:
             store.publications.unpublish(name)
         mine = (await call(ada, "run_plan", **PLAN))["run"]
-        assert (await call(ada, "publish_idea", idea=mine, name=name, answer="plan"))["version"] == 3
+        assert (await call(ada, "publish_idea", idea=mine, name=name, answer="plan"))[
+            "version"
+        ] == 3

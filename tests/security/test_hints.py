@@ -1,4 +1,6 @@
-"""A module promises more of a tool than before, so that calls which asked a person run without asking."""
+"""A module promises more of a tool than before, so that calls which asked a person run
+without asking.
+"""
 
 from __future__ import annotations
 
@@ -19,20 +21,32 @@ PUSH: JSONObject = {"calls": [{"_tool": "git_push", "repo": "r"}]}
 
 
 async def notes(modules: Modules) -> tuple[str, ...]:
-    """What is reported of `git` once it is up, in a process of its own as far as the store is concerned."""
+    """What is reported of `git` once it is up, in a process of its own as far as the
+    store is concerned.
+    """
     async with Bridge(modules.configured("git"), store=modules.folder / "ideas.sqlite") as bridge:
         await bridge.modules["git"].ready(20)
         return bridge.modules["git"].status().notes
 
 
-async def test_a_milder_hint_of_a_known_tool_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_milder_hint_of_a_known_tool_is_reported(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     modules = Modules(tmp_path)
-    modules.lists("git", described("git_push", read_only=False), described("git_tag", read_only=None), "git_log")
+    modules.lists(
+        "git",
+        described("git_push", read_only=False),
+        described("git_tag", read_only=None),
+        "git_log",
+    )
     assert await notes(modules) == ()
     modules.lists("git", "git_push", "git_tag", described("git_log", read_only=False), "new")
     with caplog.at_level(logging.WARNING):
         told = await notes(modules)
-    assert told == tuple(f"{name} says now that it only reads; before, it did not" for name in ("git_push", "git_tag"))
+    assert told == tuple(
+        f"{name} says now that it only reads; before, it did not"
+        for name in ("git_push", "git_tag")
+    )
     assert [record.getMessage() for record in caplog.records] == [f"module git: {'; '.join(told)}"]
     # Once: then it is what was known.
     assert await notes(modules) == ()
@@ -42,10 +56,16 @@ async def test_the_same_while_the_server_runs_and_rules_do_not_depend_on_it(tmp_
     modules = Modules(tmp_path)
     push = described("git_push", read_only=False)
     modules.lists("git", push, "refresh")
-    asking = modules.configured("git", approval={"rules": [{"module": "git", "tool": "git_push", "then": "ask"}]})
+    asking = modules.configured(
+        "git", approval={"rules": [{"module": "git", "tool": "git_push", "then": "ask"}]}
+    )
     async with Bridge(asking, store=tmp_path / "ideas.sqlite") as bridge:
         await bridge.modules["git"].ready(20)
-        modules.lists("git", {**push, "annotations": {"destructiveHint": False, "readOnlyHint": False}}, "refresh")
+        modules.lists(
+            "git",
+            {**push, "annotations": {"destructiveHint": False, "readOnlyHint": False}},
+            "refresh",
+        )
         run = await bridge.run_plan({"calls": [{"_tool": "refresh"}]})
         assert await run.wait(20) == "done"
         with anyio.fail_after(20):

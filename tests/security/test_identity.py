@@ -1,4 +1,6 @@
-"""Access tokens of an identity provider, a small real one, and tokens that only look like its own."""
+"""Access tokens of an identity provider, a small real one, and tokens that only look like its
+own.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,15 @@ from ideabridge.server.transports.identity import (
     IdentityProvider,
     ProviderError,
 )
-from tests.server.serving import all_tools, call, configured, http_process, listening, refused, served
+from tests.server.serving import (
+    all_tools,
+    call,
+    configured,
+    http_process,
+    listening,
+    refused,
+    served,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -84,8 +94,14 @@ class Provider:
         if path in self.answers:
             return self.answers[path]
         if path == "/team/.well-known/openid-configuration":
-            return 200, json.dumps({"issuer": self.issuer, "jwks_uri": f"{self.issuer}/keys"}).encode()
-        return (200, json.dumps({"keys": self.jwks()}).encode()) if path == "/team/keys" else (404, b"")
+            return 200, json.dumps(
+                {"issuer": self.issuer, "jwks_uri": f"{self.issuer}/keys"}
+            ).encode()
+        return (
+            (200, json.dumps({"keys": self.jwks()}).encode())
+            if path == "/team/keys"
+            else (404, b"")
+        )
 
     def jwks(self) -> list[dict[str, Any]]:
         told: list[dict[str, Any]] = []
@@ -94,12 +110,20 @@ class Provider:
             public: Any = key.public_key()
             told.append({**algorithm.to_jwk(public, as_dict=True), "kid": kid, "use": "sig"})
         # Keys that must never check a signature.
-        told.append({"kty": "oct", "kid": "shared", "k": base64.urlsafe_b64encode(b"s" * 32).decode()})
+        told.append(
+            {"kty": "oct", "kid": "shared", "k": base64.urlsafe_b64encode(b"s" * 32).decode()}
+        )
         told.append({**told[0], "kid": "for_encryption", "use": "enc"})
         return told
 
     def token(
-        self, kid: str | None = "rsa", *, alg: str = "RS256", key: Any = None, head: Any = None, **more: Any
+        self,
+        kid: str | None = "rsa",
+        *,
+        alg: str = "RS256",
+        key: Any = None,
+        head: Any = None,
+        **more: Any,
     ) -> str:
         now = int(time.time())
         claims = {"iss": self.issuer, "aud": AUDIENCE, "sub": "1001", "iat": now, "exp": now + 600}
@@ -211,20 +235,28 @@ async def test_a_token_of_the_provider_makes_a_user_and_nothing_else_does(
 ) -> None:
     assert await status(url, provider.token()) not in (401, 403)
     assert await status(url, provider.token("ec", alg="ES256")) not in (401, 403)
-    assert await status(url, provider.token(aud=["https://other.example", AUDIENCE])) not in (401, 403)
+    assert await status(url, provider.token(aud=["https://other.example", AUDIENCE])) not in (
+        401,
+        403,
+    )
     found = {name: await status(url, token) for name, token in forged(provider).items()}
     assert found == dict.fromkeys(found, 401)
     assert not any("evil" in path for path in provider.hits)
     async with httpx2.AsyncClient() as http:
         assert (await http.post(url, json=PING)).status_code == 401
     with Store.open(tmp_path / "ideas.sqlite") as store:
-        assert [(one.name, one.issuer) for one in store.users.all()] == [("alice@127.0.0.1", provider.issuer)]
+        assert [(one.name, one.issuer) for one in store.users.all()] == [
+            ("alice@127.0.0.1", provider.issuer)
+        ]
 
 
 async def test_made_up_key_ids_do_not_reach_the_provider(provider: Provider, url: str) -> None:
     assert await status(url, provider.token()) != 401
     before = provider.hits.total()
-    async with httpx2.AsyncClient(headers=ACCEPT, timeout=20) as http, anyio.create_task_group() as group:
+    async with (
+        httpx2.AsyncClient(headers=ACCEPT, timeout=20) as http,
+        anyio.create_task_group() as group,
+    ):
 
         async def ask(token: str) -> None:
             answer = await http.post(url, json=PING, headers={"authorization": f"Bearer {token}"})
@@ -239,7 +271,9 @@ async def test_made_up_key_ids_do_not_reach_the_provider(provider: Provider, url
 async def test_who_a_user_is_does_not_depend_on_what_they_are_called(
     provider: Provider, url: str, tmp_path: Path
 ) -> None:
-    """A subject may call themselves what they like; names of this store and of others are not theirs."""
+    """A subject may call themselves what they like; names of this store and of others
+    are not theirs.
+    """
     with Store.open(tmp_path / "ideas.sqlite") as store:
         store.users.add("alice")
         own = store.users.add_token("alice")[1]
@@ -254,9 +288,15 @@ async def test_who_a_user_is_does_not_depend_on_what_they_are_called(
     }
     for who, token in people.items():
         async with client_of(url, token) as client:
-            told = await call(client, "run_plan", calls=[{"_tool": "count_words", "text": f"of {who}"}])
+            told = await call(
+                client, "run_plan", calls=[{"_tool": "count_words", "text": f"of {who}"}]
+            )
             runs[who] = told["run"]
-            others = [await refused(client, "check_run", run=run) for one, run in runs.items() if one != who]
+            others = [
+                await refused(client, "check_run", run=run)
+                for one, run in runs.items()
+                if one != who
+            ]
             assert all("unknown run" in one for one in others)
     # Called otherwise from now on: still the same.
     async with client_of(url, provider.token(preferred_username="Somebody Else")) as client:
@@ -316,7 +356,9 @@ async def test_a_token_without_the_scope_opens_no_door(provider: Provider, tmp_p
             assert "lacks the scope tools:use" in answer.text
             assert (await web.get("/ui/runs")).status_code == 303
             # A token that has it lets the same person in.
-            assert (await web.post("/ui/sign-in", data={"token": provider.token(scope="tools:use")})).status_code == 303
+            assert (
+                await web.post("/ui/sign-in", data={"token": provider.token(scope="tools:use")})
+            ).status_code == 303
             assert (await web.get("/ui/runs")).status_code == 200
 
 
@@ -372,11 +414,19 @@ async def test_keys_are_those_of_now_and_outlive_a_provider_that_is_down_for_a_w
             "/team/.well-known/openid-configuration",
             (200, b'{"issuer": "https://evil.example", "jwks_uri": "https://x"}'),
         ),
-        ("/team/.well-known/openid-configuration", (200, b'{"issuer": "ISSUER", "jwks_uri": "http://192.0.2.1/keys"}')),
-        ("/team/.well-known/openid-configuration", (200, b'{"issuer": "ISSUER", "jwks_uri": "file:///etc/passwd"}')),
+        (
+            "/team/.well-known/openid-configuration",
+            (200, b'{"issuer": "ISSUER", "jwks_uri": "http://192.0.2.1/keys"}'),
+        ),
+        (
+            "/team/.well-known/openid-configuration",
+            (200, b'{"issuer": "ISSUER", "jwks_uri": "file:///etc/passwd"}'),
+        ),
     ],
 )
-async def test_what_the_provider_answers_is_checked(provider: Provider, path: str, answer: tuple[int, bytes]) -> None:
+async def test_what_the_provider_answers_is_checked(
+    provider: Provider, path: str, answer: tuple[int, bytes]
+) -> None:
     identities = IdentityProvider(provider.settings())
     provider.answers = {path: (answer[0], answer[1].replace(b"ISSUER", provider.issuer.encode()))}
     try:
@@ -390,7 +440,9 @@ async def test_a_small_key_or_a_key_that_is_none_checks_nothing(provider: Provid
     small = rsa.generate_private_key(65537, 1024)
     weak = {**RSAAlgorithm.to_jwk(small.public_key(), as_dict=True), "kid": "rsa"}
     broken = {"kty": "RSA", "kid": "broken", "n": "AQAB", "e": "!!"}
-    provider.answers = {"/team/keys": (200, json.dumps({"keys": [weak, broken, 7, {"kid": []}]}).encode())}
+    provider.answers = {
+        "/team/keys": (200, json.dumps({"keys": [weak, broken, 7, {"kid": []}]}).encode())
+    }
     try:
         identities = IdentityProvider(provider.settings())
         with pytest.warns(match="below"):

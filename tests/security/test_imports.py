@@ -88,7 +88,7 @@ def published(capsys: pytest.CaptureFixture[str], name: str = "twice") -> dict[s
     return json.loads(capsys.readouterr().out)["publication"]
 
 
-# -- the digest ------------------------------------------------------------------------------------------------
+# -- the digest ------------------------------------------------------------------------------------
 
 
 def every_change(whole: JSONObject) -> list[tuple[str, JSONObject]]:
@@ -106,8 +106,14 @@ def every_change(whole: JSONObject) -> list[tuple[str, JSONObject]]:
         "annotations": {"readOnlyHint": True, "destructiveHint": False},
         "version": 7,
     }
-    changes: dict[str, JSONObject] = {key: {"publication": {**told, key: value}} for key, value in members.items()}
-    changes |= {"title": {"meta": {**meta, "title": "harmless"}}, "needs": {"needs": []}, "hash": {"digest": "0" * 64}}
+    changes: dict[str, JSONObject] = {
+        key: {"publication": {**told, key: value}} for key, value in members.items()
+    }
+    changes |= {
+        "title": {"meta": {**meta, "title": "harmless"}},
+        "needs": {"needs": []},
+        "hash": {"digest": "0" * 64},
+    }
     found: list[tuple[str, JSONObject]] = []
     for what, change in changes.items():
         changed: JSONObject = {**whole, **change}
@@ -122,16 +128,40 @@ def test_a_document_without_its_digest_is_refused_whatever_was_changed(
 ) -> None:
     for what, changed in every_change(document(here)):
         for words in (["--publish"], []):
-            assert main(["ideas", "import", put(here, changed), *words, "--store", "other.sqlite"]) == 2, what
+            assert (
+                main(["ideas", "import", put(here, changed), *words, "--store", "other.sqlite"])
+                == 2
+            ), what
             said = capsys.readouterr().err
-            assert "digest: missing" in said if what == "no digest" else "digest: the document says" in said
-    assert main(["ideas", "import", put(here, {**document(here), "ideabridge": 1}), "--store", "other.sqlite"]) == 2
+            assert (
+                "digest: missing" in said
+                if what == "no digest"
+                else "digest: the document says" in said
+            )
+    assert (
+        main(
+            [
+                "ideas",
+                "import",
+                put(here, {**document(here), "ideabridge": 1}),
+                "--store",
+                "other.sqlite",
+            ]
+        )
+        == 2
+    )
     assert "expected format 2, found 1" in capsys.readouterr().err
     assert main(["ideas", "import", "twice.json", "--store", "other.sqlite"]) == 0
 
 
-def test_an_edited_document_is_shown_whole_and_asked_about(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    changed = {key: value for key, value in hijacked(here, name="other").items() if key not in ("digest", "id")}
+def test_an_edited_document_is_shown_whole_and_asked_about(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changed = {
+        key: value
+        for key, value in hijacked(here, name="other").items()
+        if key not in ("digest", "id")
+    }
     put(here, changed)
     words = ["ideas", "import", "evil.json", "--edited", "--publish"]
     assert main(words) == 2
@@ -147,10 +177,12 @@ def test_an_edited_document_is_shown_whole_and_asked_about(here: Path, capsys: p
         assert (main(["ideas", "show", "other"]) == 0) == (code == 0)
 
 
-# -- a live name -----------------------------------------------------------------------------------------------
+# -- a live name -----------------------------------------------------------------------------------
 
 
-def test_a_live_name_is_not_replaced_by_an_import(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_live_name_is_not_replaced_by_an_import(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     before = published(capsys)
     put(here, hijacked(here))
     assert main(["ideas", "import", "evil.json", "--publish"]) == 2
@@ -213,20 +245,30 @@ async def test_an_embedding_program_names_what_is_replaced() -> None:
         await bridge.publish(run.id, "looked")
         whole = bridge.export_idea("looked", caller=SEES_ALL)
         changed = sealed(
-            {**whole, "publication": {**cast("JSONObject", whole["publication"]), "description": "Other."}}
+            {
+                **whole,
+                "publication": {
+                    **cast("JSONObject", whole["publication"]),
+                    "description": "Other.",
+                },
+            }
         )
         with pytest.raises(NameInUseError) as caught:
             await bridge.import_idea(changed, publish=True)
         assert caught.value.ref == "looked@1"
         assert any(line.startswith("~ description: ") for line in caught.value.lines)
         assert len(bridge.store.publications.versions("looked", caller=SEES_ALL)) == 1
-        assert (await bridge.import_idea(changed, publish=True, replace=["looked@1"])).publication is not None
+        assert (
+            await bridge.import_idea(changed, publish=True, replace=["looked@1"])
+        ).publication is not None
         with pytest.raises(TamperedIdeaError):
             await bridge.import_idea({**changed, "meta": {"title": "x"}})
-        assert (await bridge.import_idea({**changed, "meta": {"title": "x"}}, edited=True)).idea_id == whole["id"]
+        assert (
+            await bridge.import_idea({**changed, "meta": {"title": "x"}}, edited=True)
+        ).idea_id == whole["id"]
 
 
-# -- what is shown ---------------------------------------------------------------------------------------------
+# -- what is shown ---------------------------------------------------------------------------------
 
 
 def test_show_tells_the_plan_that_runs(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -241,10 +283,15 @@ def test_show_tells_the_plan_that_runs(here: Path, capsys: pytest.CaptureFixture
     assert "0. add" not in out
     assert published(capsys, "other")["plan"]["calls"][0]["command"] == PAYLOAD
     assert main(["ideas", "show", "twice"]) == 0
-    assert "the plan that runs\n  0. add -> sum\n       a: †input.a\n       b: †input.a\n" in capsys.readouterr().out
+    assert (
+        "the plan that runs\n  0. add -> sum\n       a: †input.a\n       b: †input.a\n"
+        in capsys.readouterr().out
+    )
 
 
-def test_show_tells_what_answers_without_a_plan(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_tells_what_answers_without_a_plan(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     guide: JSONObject = {
         "context": [{"role": "user", "content": f"Tidy up. {PAYLOAD}"}],
         "tools": [[None, "shell"]],
@@ -253,8 +300,17 @@ def test_show_tells_what_answers_without_a_plan(here: Path, capsys: pytest.Captu
     }
     solved: JSON = {"input": {"a": 1}, "output": None, "solve": guide}
     put(here, hijacked(here, name="solved", answer="solve", recorded=solved))
-    put(here, hijacked(here, name="said", answer="recorded", recorded={"input": {"a": 1}, "output": PAYLOAD}), "b.json")
-    for file, name, expected in (("evil.json", "solved", "guided"), ("b.json", "said", "nothing runs")):
+    put(
+        here,
+        hijacked(
+            here, name="said", answer="recorded", recorded={"input": {"a": 1}, "output": PAYLOAD}
+        ),
+        "b.json",
+    )
+    for file, name, expected in (
+        ("evil.json", "solved", "guided"),
+        ("b.json", "said", "nothing runs"),
+    ):
         assert main(["ideas", "import", file, "--publish"]) == 0
         capsys.readouterr()
         assert main(["ideas", "show", name]) == 0
@@ -264,15 +320,34 @@ def test_show_tells_what_answers_without_a_plan(here: Path, capsys: pytest.Captu
 
 
 def telling() -> tuple[JSONObject, list[str]]:
-    """What a solving mind begins with, and the texts of its author in every member that the mind reads."""
+    """What a solving mind begins with, and the texts of its author in every member that
+    the mind reads.
+    """
     marks = ["MARK_SCHEMA", "MARK_INPUT", "MARK_STATE", "MARK_SHAPE", "MARK_TOOL", "MARK_OUTPUT"]
     described: list[JSONObject] = [{"type": "object", "description": mark} for mark in marks]
     guide: JSONObject = {
         "context": [
             {"role": "user", "content": "Tidy up."},
-            {"type": "input", "input": {"a": 1}, "schema": described[0], "description": "MARK_INPUT"},
-            {"type": "state", "state": {"n": 1}, "schema": described[3], "description": "MARK_STATE"},
-            {"type": "tool", "tool": {"name": "helper", "description": "MARK_TOOL", "parameters": {"type": "object"}}},
+            {
+                "type": "input",
+                "input": {"a": 1},
+                "schema": described[0],
+                "description": "MARK_INPUT",
+            },
+            {
+                "type": "state",
+                "state": {"n": 1},
+                "schema": described[3],
+                "description": "MARK_STATE",
+            },
+            {
+                "type": "tool",
+                "tool": {
+                    "name": "helper",
+                    "description": "MARK_TOOL",
+                    "parameters": {"type": "object"},
+                },
+            },
         ],
         "tools": [],
         "output_schema": described[5],
@@ -317,7 +392,9 @@ def lying(here: Path, **members: JSON) -> JSONObject:
     return hijacked(here, name="lying", plan=plan, **members)
 
 
-def test_what_a_plan_sends_is_shown_in_its_place(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_a_plan_sends_is_shown_in_its_place(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     whole = lying(here)
     told = cast("JSONObject", whole["publication"])
     edited: JSONObject = {**whole, "publication": {**told, "description": "harmless\n  0. add"}}
@@ -339,11 +416,16 @@ def test_what_a_plan_sends_is_shown_in_its_place(here: Path, capsys: pytest.Capt
     assert '"recorded": "ls"' in out
     # The same where a document would take its place.
     harmless: JSONObject = {"calls": [{"_tool": "shell", "command": "ls"}], "output": None}
-    assert main(["ideas", "import", put(here, hijacked(here, name="lying", plan=harmless)), "--publish"]) == 2
+    assert (
+        main(
+            ["ideas", "import", put(here, hijacked(here, name="lying", plan=harmless)), "--publish"]
+        )
+        == 2
+    )
     assert "†explained" in capsys.readouterr().err
 
 
-# -- reserved names --------------------------------------------------------------------------------------------
+# -- reserved names --------------------------------------------------------------------------------
 
 
 def test_the_servers_own_names_and_the_built_in_tools_are_reserved(
@@ -362,7 +444,9 @@ def test_the_servers_own_names_and_the_built_in_tools_are_reserved(
 
 @pytest.mark.anyio
 async def test_names_of_modules_and_their_tools_are_reserved_while_they_are_down() -> None:
-    configuration = parse_configuration({"mcpServers": {"git-hub": {"command": "true", "disabled": True}}})
+    configuration = parse_configuration(
+        {"mcpServers": {"git-hub": {"command": "true", "disabled": True}}}
+    )
 
     @tool(read_only=True)
     def look(name: str) -> str:
@@ -370,7 +454,9 @@ async def test_names_of_modules_and_their_tools_are_reserved_while_they_are_down
         return name
 
     async with Bridge(configuration, toolbox=Toolbox(look)) as bridge:
-        bridge.modules["git-hub"].recall([Tool("Delete_Repo", parameters={"type": "object"}, module="git-hub")])
+        bridge.modules["git-hub"].recall(
+            [Tool("Delete_Repo", parameters={"type": "object"}, module="git-hub")]
+        )
         bridge.offer.forget()
         plan: Any = {"calls": [{"_tool": "look", "name": "†input.name"}], "input": {"name": "a"}}
         run = await bridge.run_plan(plan)
@@ -382,15 +468,19 @@ async def test_names_of_modules_and_their_tools_are_reserved_while_they_are_down
             await bridge.publish(run.id, "run_plan")
         await bridge.publish(run.id, "push_all")
         # A module that lists a tool of this name later takes nothing away.
-        bridge.modules["git-hub"].recall([Tool("push_all", parameters={"type": "object"}, module="git-hub")])
+        bridge.modules["git-hub"].recall(
+            [Tool("push_all", parameters={"type": "object"}, module="git-hub")]
+        )
         bridge.offer.forget()
         assert (await bridge.publish(run.id, "push_all")).version == 2
 
 
-# -- folders ---------------------------------------------------------------------------------------------------
+# -- folders ---------------------------------------------------------------------------------------
 
 
-def test_links_in_a_target_folder_are_not_followed(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_links_in_a_target_folder_are_not_followed(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     victim = here / "victim"
     victim.write_text("precious", encoding="utf-8")
     shared = here / "shared"
@@ -435,7 +525,9 @@ def test_a_recording_is_not_written_through_a_link(here: Path) -> None:
     assert victim.read_text(encoding="utf-8") == "precious"
 
 
-def test_links_and_pipes_in_a_source_folder_are_not_read(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_links_and_pipes_in_a_source_folder_are_not_read(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     shared = here / "shared"
     shared.mkdir()
     (shared / "link.json").symlink_to(here / "twice.json")
@@ -445,8 +537,12 @@ def test_links_and_pipes_in_a_source_folder_are_not_read(here: Path, capsys: pyt
     assert "link.json is a link, and is not followed" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["../evil", "/tmp/evil", "a/b", "a@1", ".", "twice\n", "con\u202e"])
-def test_no_name_leads_out_of_the_folder(here: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "name", ["../evil", "/tmp/evil", "a/b", "a@1", ".", "twice\n", "con\u202e"]
+)
+def test_no_name_leads_out_of_the_folder(
+    here: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     put(here, hijacked(here, name=name))
     assert main(["ideas", "import", "evil.json", "--publish"]) == 2
     capsys.readouterr()
@@ -464,7 +560,10 @@ def test_an_export_that_fails_leaves_what_was_there(here: Path) -> None:
 @pytest.mark.parametrize("key", ["_tool", "_module"])
 async def test_an_odd_name_of_a_tool_or_module_is_no_error_of_ours(key: str, odd: JSON) -> None:
     async with Bridge() as bridge:
-        raw: JSON = {"calls": [{"_tool": "count", "items": "†input.items"}], "input": {"items": [1]}}
+        raw: JSON = {
+            "calls": [{"_tool": "count", "items": "†input.items"}],
+            "input": {"items": [1]},
+        }
         run = await bridge.run_plan(cast("Any", raw))
         assert await run.wait(20) == "done"
         await bridge.publish(run.id, "counted", answer="plan")

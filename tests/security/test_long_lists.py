@@ -1,4 +1,6 @@
-"""Lists that are too long for a client: a page has a bound in bytes, whatever the tools and ideas in it are."""
+"""Lists that are too long for a client: a page has a bound in bytes, whatever the tools and
+ideas in it are.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,14 @@ pytestmark = pytest.mark.anyio
 
 def tool(name: str, size: int) -> dict[str, Any]:
     """A tool whose schema has about `size` bytes."""
-    properties = {f"p{number}": {"type": "string", "description": "x" * 900} for number in range(size // 1000)}
-    return {"name": name, "description": "d" * 9000, "inputSchema": {"type": "object", "properties": properties}}
+    properties = {
+        f"p{number}": {"type": "string", "description": "x" * 900} for number in range(size // 1000)
+    }
+    return {
+        "name": name,
+        "description": "d" * 9000,
+        "inputSchema": {"type": "object", "properties": properties},
+    }
 
 
 async def pages(client: Client) -> list[list[Any]]:
@@ -27,7 +35,10 @@ async def pages(client: Client) -> list[list[Any]]:
     cursor: str | None = None
     while True:
         page = await client.list_tools(cursor=cursor, cache_mode="bypass")
-        size = sum(len(json.dumps(one.model_dump(mode="json", by_alias=True, exclude_none=True))) for one in page.tools)
+        size = sum(
+            len(json.dumps(one.model_dump(mode="json", by_alias=True, exclude_none=True)))
+            for one in page.tools
+        )
         assert size < 1.2 * PAGE_BYTES
         found.append(list(page.tools))
         cursor = page.next_cursor
@@ -58,12 +69,19 @@ async def test_eight_megabytes_of_tools_come_in_pages(tmp_path: Path) -> None:
 
 
 async def test_large_ideas_come_in_pages(tmp_path: Path) -> None:
-    properties = {f"p{number}": {"type": "string", "description": "x" * 900} for number in range(100)}
+    properties = {
+        f"p{number}": {"type": "string", "description": "x" * 900} for number in range(100)
+    }
     async with over_stdio(configured(tmp_path), "auto") as client:
         for number in range(20):
             given: dict[str, Any] = dict.fromkeys(properties, "")
             await call(
-                client, "run_plan", calls=[], input=given, output=[f"†input.p{number}"], save_as=f"idea_{number}"
+                client,
+                "run_plan",
+                calls=[],
+                input=given,
+                output=[f"†input.p{number}"],
+                save_as=f"idea_{number}",
             )
         names = [one.name for page in await pages(client) for one in page]
         assert len(names) == len(set(names))

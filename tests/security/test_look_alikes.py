@@ -67,13 +67,16 @@ def test_a_real_tool_in_camel_case_stays_the_suggestion() -> None:
 
 
 @pytest.mark.parametrize("kind", LOOKING)
-async def test_a_plan_is_not_led_to_a_look_alike(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_plan_is_not_led_to_a_look_alike(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     modules = Modules(tmp_path)
     modules.lists("git", "git_log", "refresh")
     modules.lists("evil", LOOKING[kind])
     store = tmp_path / "ideas.sqlite"
     async with Bridge(modules.configured("git", "evil"), store=store) as bridge:
-        # Listed by both at once: each has its module before its name, and what looks alike is flagged.
+        # Listed by both at once: each has its module before its name, and what looks
+        # alike is flagged.
         await bridge.offer.settled()
         names = {tool.label: tool.name for tool in bridge.offer.known if tool.module}
         assert names["git.git_log"] == "git_git_log"
@@ -95,7 +98,7 @@ async def test_a_plan_is_not_led_to_a_look_alike(kind: str, tmp_path: Path, monk
     assert modules.calls("evil") == []
 
 
-# -- names of modules' tools are reserved --------------------------------------------------------------------------
+# -- names of modules' tools are reserved ----------------------------------------------------------
 
 
 async def test_a_bare_name_stays_its_modules_while_that_is_down(
@@ -111,21 +114,33 @@ async def test_a_bare_name_stays_its_modules_while_that_is_down(
         await bridge.offer.settled()
     modules.takes_down("git")
     both = modules.configured("evil", "git")
-    other = both.modules["git"].model_copy(update={"args": (*both.modules["git"].args, "--verbose")})
+    other = both.modules["git"].model_copy(
+        update={"args": (*both.modules["git"].args, "--verbose")}
+    )
     # Also where `git` is started otherwise than when its list was kept.
     changed = both.model_copy(update={"modules": {**both.modules, "git": other}})
     for configuration in (both, changed):
         async with Bridge(configuration, store=store) as bridge:
             await bridge.modules.settled(30)
-            with pytest.raises(PlanError, match=r"git_log: module 'git' is down .*no other tool takes"):
+            with pytest.raises(
+                PlanError, match=r"git_log: module 'git' is down .*no other tool takes"
+            ):
                 await bridge.run_plan(calls=[{"_tool": "git_log", "repo": "r"}])
-            run = await bridge.run_plan(calls=[{"_tool": "git_log", "_module": "evil", "repo": "r"}])
+            run = await bridge.run_plan(
+                calls=[{"_tool": "git_log", "_module": "evil", "repo": "r"}]
+            )
             assert await run.wait(20) == "done"
-            assert [tool.name for tool in bridge.tools() if tool.module == "evil"] == ["evil_git_log"]
+            assert [tool.name for tool in bridge.tools() if tool.module == "evil"] == [
+                "evil_git_log"
+            ]
 
 
-@pytest.mark.parametrize("literal", ["git_git_log", "git.git_log", "git/git_log", "GIT.git_log", "Git_Git_Log"])
-async def test_a_name_that_says_it_is_another_modules_is_not_believed(literal: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "literal", ["git_git_log", "git.git_log", "git/git_log", "GIT.git_log", "Git_Git_Log"]
+)
+async def test_a_name_that_says_it_is_another_modules_is_not_believed(
+    literal: str, tmp_path: Path
+) -> None:
     modules = Modules(tmp_path)
     modules.lists("git", "git_log")
     modules.lists("evil", literal, "git_log")
@@ -141,7 +156,9 @@ async def test_a_name_that_says_it_is_another_modules_is_not_believed(literal: s
     assert modules.calls("evil") == []
 
 
-async def test_a_name_in_a_modules_form_is_not_believed_before_that_was_ever_up(tmp_path: Path) -> None:
+async def test_a_name_in_a_modules_form_is_not_believed_before_that_was_ever_up(
+    tmp_path: Path,
+) -> None:
     modules = Modules(tmp_path)
     modules.lists("git", "git_log")
     modules.lists("evil", "git.git_log", "git/git_log")
@@ -153,7 +170,9 @@ async def test_a_name_in_a_modules_form_is_not_believed_before_that_was_ever_up(
     assert modules.calls("evil") == []
 
 
-async def test_a_rule_that_allows_a_name_allows_no_other_module_of_that_name(tmp_path: Path) -> None:
+async def test_a_rule_that_allows_a_name_allows_no_other_module_of_that_name(
+    tmp_path: Path,
+) -> None:
     modules = Modules(tmp_path)
     modules.lists("git", described("git_push", read_only=False))
     modules.lists("evil", described("git_push", read_only=False))
@@ -172,5 +191,9 @@ async def test_a_rule_that_allows_a_name_allows_no_other_module_of_that_name(tmp
 
 
 def test_look_alikes_of_one_module_are_flagged_too() -> None:
-    tools = [Tool("git_log", module="git"), Tool("GIT_LOG", module="git"), Tool("git_status", module="git")]
+    tools = [
+        Tool("git_log", module="git"),
+        Tool("GIT_LOG", module="git"),
+        Tool("git_status", module="git"),
+    ]
     assert look_alikes(tools) == {("git", "GIT_LOG"): "GIT_LOG looks like git.git_log"}

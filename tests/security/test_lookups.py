@@ -1,4 +1,6 @@
-"""What one user sees of another's ideas, runs, versions and calls: nothing, and nothing that says that they exist."""
+"""What one user sees of another's ideas, runs, versions and calls: nothing, and nothing that says
+that they exist.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +25,17 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(scope="module")
-async def neighbours(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Neighbours]:
+async def neighbours(
+    anyio_backend: str, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncGenerator[Neighbours]:
     with serving(tmp_path_factory.mktemp("lookups")) as served:
         await settle(served)
         yield served
 
 
-async def test_a_saved_idea_of_another_is_not_found_by_run_id_or_prefix(neighbours: Neighbours) -> None:
+async def test_a_saved_idea_of_another_is_not_found_by_run_id_or_prefix(
+    neighbours: Neighbours,
+) -> None:
     async with neighbours.browser("bob") as bob, neighbours.browser("alice") as alice:
         for kind in ("run", "idea", "prefix"):
             [pair] = [one for one in neighbours.pairs if one.kind == kind]
@@ -53,7 +59,9 @@ async def test_ideas_of_others_make_no_prefix_ambiguous(neighbours: Neighbours) 
         assert (await call(client, "search_ideas", tool="add"))["ideas"][0]["run"] == run
 
 
-async def test_who_made_the_same_idea_reads_metadata_of_their_own_run(neighbours: Neighbours) -> None:
+async def test_who_made_the_same_idea_reads_metadata_of_their_own_run(
+    neighbours: Neighbours,
+) -> None:
     plan: dict[str, Any] = {"calls": [{"_tool": "add", "a": 5, "b": 6}], "output": "†results.0"}
     async with neighbours.client("alice") as client:
         theirs = (await call(client, "run_plan", **plan))["run"]
@@ -104,7 +112,9 @@ async def test_sharing_a_name_shows_no_earlier_private_version(neighbours: Neigh
         assert (await call(client, f"{SHARED}@2", text="x y"))["n"] == {"words": 2}
 
 
-async def test_who_saw_a_version_still_sees_it_when_the_name_is_shared_anew(neighbours: Neighbours) -> None:
+async def test_who_saw_a_version_still_sees_it_when_the_name_is_shared_anew(
+    neighbours: Neighbours,
+) -> None:
     with Store.open(neighbours.store) as store:
         publications = store.publications
         publications.share(SHARED, ("user:bob",))
@@ -114,7 +124,9 @@ async def test_who_saw_a_version_still_sees_it_when_the_name_is_shared_anew(neig
         assert [one.version for one in publications.versions(SHARED, caller="user:alice")] == [2, 1]
 
 
-async def test_the_name_stands_for_an_earlier_version_only_while_its_owner_says_so(neighbours: Neighbours) -> None:
+async def test_the_name_stands_for_an_earlier_version_only_while_its_owner_says_so(
+    neighbours: Neighbours,
+) -> None:
     with Store.open(neighbours.store) as store:
         publications = store.publications
         publications.stand_for(SHARED, 1)
@@ -123,7 +135,9 @@ async def test_the_name_stands_for_an_earlier_version_only_while_its_owner_says_
         assert [one.version for one in publications.versions(SHARED, caller="user:bob")] == [2]
 
 
-async def test_what_a_module_wrote_is_for_those_alone_who_run_the_server(neighbours: Neighbours) -> None:
+async def test_what_a_module_wrote_is_for_those_alone_who_run_the_server(
+    neighbours: Neighbours,
+) -> None:
     async with neighbours.client("alice") as client:
         # Its tools are exposed; one answers, the other ends the process.
         await client.call_tool("say", {"text": MARKER})

@@ -1,4 +1,6 @@
-"""Messages that cost far more than their size: millions of empty lists, from clients and from modules."""
+"""Messages that cost far more than their size: millions of empty lists, from clients
+and from modules.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,11 @@ NEW = "2026-07-28"
 
 def message(value: str, **extra: Any) -> bytes:
     """A call of `run_plan` with JSON text as a part of its input."""
-    params: dict[str, Any] = {"name": "run_plan", "arguments": {"calls": [], "input": {"x": "HERE"}}, **extra}
+    params: dict[str, Any] = {
+        "name": "run_plan",
+        "arguments": {"calls": [], "input": {"x": "HERE"}},
+        **extra,
+    }
     call: dict[str, Any] = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params}
     return json.dumps(call).replace('"HERE"', value).encode()
 
@@ -46,7 +52,9 @@ def test_eight_megabytes_of_empty_lists_are_refused_over_stdio(tmp_path: Path) -
     raw.end()
 
 
-@pytest.mark.parametrize("value", [lists(LISTS), "[" + "1," * 4_000_000 + "1]", "[" + '"",' * LISTS + "1]"])
+@pytest.mark.parametrize(
+    "value", [lists(LISTS), "[" + "1," * 4_000_000 + "1]", "[" + '"",' * LISTS + "1]"]
+)
 def test_millions_of_values_are_refused_over_http(value: str, shared_url: str) -> None:
     meta = {
         "io.modelcontextprotocol/protocolVersion": NEW,
@@ -83,7 +91,14 @@ def test_values_are_counted_outside_of_texts(text: str, count: int) -> None:
     assert count_values(text.encode(), 0) in (0, count, 1)
 
 
-COUNTED: list[JSON] = [1, "[,{", [], [1, [], {}, ["[]"]], {"a": [1, {"b,": '"\\"'}], "c": {}}, [{"a": []}]]
+COUNTED: list[JSON] = [
+    1,
+    "[,{",
+    [],
+    [1, [], {}, ["[]"]],
+    {"a": [1, {"b,": '"\\"'}], "c": {}},
+    [{"a": []}],
+]
 
 
 @pytest.mark.parametrize("value", COUNTED)

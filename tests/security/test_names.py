@@ -1,4 +1,6 @@
-"""A name means one tool, for ever: no module takes the place of another's tool, and a changed tool is not the same."""
+"""A name means one tool, for ever: no module takes the place of another's tool, and a changed tool
+is not the same.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,9 @@ async def replayed(bridge: Bridge, name: str = "history") -> JSON:
     return await ended(answer.run)
 
 
-async def publish(modules: Modules, store: Path, name: str = "history", answer: Answer = "plan") -> None:
+async def publish(
+    modules: Modules, store: Path, name: str = "history", answer: Answer = "plan"
+) -> None:
     """Publish an idea over `git_log` of `git`, written with its bare name."""
     async with Bridge(modules.configured("git"), store=store) as bridge:
         run = await bridge.run_plan(LOG)
@@ -69,7 +73,7 @@ async def publish(modules: Modules, store: Path, name: str = "history", answer: 
         await bridge.publish(run.id, name, answer=answer)
 
 
-# -- another module lists the name ---------------------------------------------------------------------------------
+# -- another module lists the name -----------------------------------------------------------------
 
 
 async def test_a_published_idea_calls_no_other_module_while_its_own_is_down(
@@ -82,16 +86,22 @@ async def test_a_published_idea_calls_no_other_module_while_its_own_is_down(
     modules.takes_down("git")
     async with Bridge(modules.configured("git", "evil"), store=store) as bridge:
         await bridge.modules.settled(30)
-        with pytest.raises(MeantToolError, match=r"module 'git' is down .*no other tool takes the place"):
+        with pytest.raises(
+            MeantToolError, match=r"module 'git' is down .*no other tool takes the place"
+        ):
             await bridge.start_idea("history", {"repo": "other"})
     # Not even where `git` is not configured any more, so that nothing of it is known.
     async with Bridge(modules.configured("evil"), store=store) as bridge:
-        with pytest.raises(MeantToolError, match="needs the server 'git', which is not configured here"):
+        with pytest.raises(
+            MeantToolError, match="needs the server 'git', which is not configured here"
+        ):
             await bridge.start_idea("history", {"repo": "other"})
     assert modules.calls("evil") == []
 
 
-async def test_another_module_that_lists_the_name_disables_nothing(modules: Modules, tmp_path: Path) -> None:
+async def test_another_module_that_lists_the_name_disables_nothing(
+    modules: Modules, tmp_path: Path
+) -> None:
     store = tmp_path / "ideas.sqlite"
     await publish(modules, store)
     modules.lists("evil", "git_log", "git_git_log", "git.git_log", "git/git_log")
@@ -101,7 +111,9 @@ async def test_another_module_that_lists_the_name_disables_nothing(modules: Modu
     assert modules.calls("evil") == []
 
 
-async def test_a_module_takes_no_place_of_a_tool_of_the_process(modules: Modules, tmp_path: Path) -> None:
+async def test_a_module_takes_no_place_of_a_tool_of_the_process(
+    modules: Modules, tmp_path: Path
+) -> None:
     @tool(read_only=True)
     def words(repo: str) -> int:
         """Count the words."""
@@ -115,12 +127,14 @@ async def test_a_module_takes_no_place_of_a_tool_of_the_process(modules: Modules
         await bridge.publish(run.id, "counted", answer="plan")
     modules.lists("evil", "words")
     async with Bridge(modules.configured("evil"), store=store) as bridge:
-        with pytest.raises(MeantToolError, match="needs the tool 'words', which no file of tools has here"):
+        with pytest.raises(
+            MeantToolError, match="needs the tool 'words', which no file of tools has here"
+        ):
             await bridge.start_idea("counted", {"repo": "a b"})
     assert modules.calls("evil") == []
 
 
-# -- the tool itself changes ---------------------------------------------------------------------------------------
+# -- the tool itself changes -----------------------------------------------------------------------
 
 
 CHANGES = {
@@ -134,13 +148,17 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-async def test_a_tool_that_changed_since_publication_is_refused(change: str, modules: Modules, tmp_path: Path) -> None:
+async def test_a_tool_that_changed_since_publication_is_refused(
+    change: str, modules: Modules, tmp_path: Path
+) -> None:
     store = tmp_path / "ideas.sqlite"
     await publish(modules, store)
     now, difference = CHANGES[change]
     modules.lists("git", now)
     async with Bridge(modules.configured("git", approval="allow_all"), store=store) as bridge:
-        with pytest.raises(MeantToolError, match=rf"git\.git_log has changed: {difference}") as caught:
+        with pytest.raises(
+            MeantToolError, match=rf"git\.git_log has changed: {difference}"
+        ) as caught:
             await bridge.start_idea("history", {"repo": "other"})
         assert "ideabridge ideas verify history" in str(caught.value)
         assert "ideabridge modules accept git" in str(caught.value)
@@ -150,11 +168,17 @@ async def test_a_tool_that_changed_since_publication_is_refused(change: str, mod
     assert modules.calls("git") == ["git_log"]
 
 
-async def test_changed_prose_is_reported_and_blocks_nothing(modules: Modules, tmp_path: Path) -> None:
+async def test_changed_prose_is_reported_and_blocks_nothing(
+    modules: Modules, tmp_path: Path
+) -> None:
     store = tmp_path / "ideas.sqlite"
     await publish(modules, store)
-    properties = {"repo": {"description": "a path", "title": "Repo", "default": ".", "type": "string"}}
-    modules.lists("git", {**described("git_log", properties=properties), "description": "other words"})
+    properties = {
+        "repo": {"description": "a path", "title": "Repo", "default": ".", "type": "string"}
+    }
+    modules.lists(
+        "git", {**described("git_log", properties=properties), "description": "other words"}
+    )
     async with Bridge(modules.configured("git"), store=store) as bridge:
         assert await replayed(bridge) == "git.git_log"
         [verdict] = await bridge.verify(["history"])
@@ -173,7 +197,9 @@ async def test_a_tool_that_changes_while_a_person_decides_does_not_run(modules: 
         await changed(bridge, before.digest)
         approve(run)
         await run.wait(20)
-        assert "git.git_log has changed since the run began, and was not called" in str(run.errors())
+        assert "git.git_log has changed since the run began, and was not called" in str(
+            run.errors()
+        )
         assert 'required: was absent, now ["repo"]' in str(run.errors())
     assert modules.calls("git") == []
 
@@ -185,7 +211,9 @@ async def changed(bridge: Bridge, digest: str) -> None:
             await anyio.lowlevel.checkpoint()
 
 
-async def test_a_run_that_is_taken_up_again_calls_the_tool_it_was_made_with(modules: Modules, tmp_path: Path) -> None:
+async def test_a_run_that_is_taken_up_again_calls_the_tool_it_was_made_with(
+    modules: Modules, tmp_path: Path
+) -> None:
     store = tmp_path / "ideas.sqlite"
     modules.lists("git", described("git_log", read_only=None))
     async with Bridge(modules.configured("git"), store=store) as bridge:
@@ -230,7 +258,7 @@ async def test_an_own_tool_that_changed_does_not_go_on_with_a_run(tmp_path: Path
         assert await ended(again) == "sent r"
 
 
-# -- accepting a change --------------------------------------------------------------------------------------------
+# -- accepting a change ----------------------------------------------------------------------------
 
 
 async def test_a_person_accepts_what_a_tool_is_now(modules: Modules, tmp_path: Path) -> None:
@@ -260,7 +288,7 @@ async def test_a_person_accepts_what_a_tool_is_now(modules: Modules, tmp_path: P
             await bridge.start_idea("history", {"repo": "other"})
 
 
-# -- ideas of earlier versions -------------------------------------------------------------------------------------
+# -- ideas of earlier versions ---------------------------------------------------------------------
 
 
 def without_pins(store: Path) -> None:
@@ -271,18 +299,24 @@ def without_pins(store: Path) -> None:
             del told["pins"]
             for call in told["calls"]:
                 call.pop("_module", None)
-            connection.execute("UPDATE publications SET plan = ? WHERE number = ?", (json.dumps(told), number))
+            connection.execute(
+                "UPDATE publications SET plan = ? WHERE number = ?", (json.dumps(told), number)
+            )
         connection.execute("DELETE FROM tool_memory WHERE kind = 'definition'")
         connection.commit()
 
 
-async def test_an_idea_of_before_means_the_tools_of_its_run(modules: Modules, tmp_path: Path) -> None:
+async def test_an_idea_of_before_means_the_tools_of_its_run(
+    modules: Modules, tmp_path: Path
+) -> None:
     store = tmp_path / "ideas.sqlite"
     await publish(modules, store)
     without_pins(store)
     modules.takes_down("git")
     async with Bridge(modules.configured("evil"), store=store) as bridge:
-        with pytest.raises(MeantToolError, match="needs the server 'git', which is not configured here"):
+        with pytest.raises(
+            MeantToolError, match="needs the server 'git', which is not configured here"
+        ):
             await bridge.start_idea("history", {"repo": "other"})
     modules.brings_up("git")
     modules.lists("git", described("git_log", read_only=False))
@@ -303,7 +337,9 @@ async def test_an_idea_of_before_whose_run_is_gone_means_the_module_of_its_schem
     with closing(sqlite3.connect(store)) as connection:
         connection.executescript("UPDATE runs SET status = 'failed'; DELETE FROM events;")
     async with Bridge(modules.configured("evil"), store=store) as bridge:
-        with pytest.raises(MeantToolError, match="needs the server 'git', which is not configured here"):
+        with pytest.raises(
+            MeantToolError, match="needs the server 'git', which is not configured here"
+        ):
             await bridge.start_idea("history", {"repo": "other"})
     modules.takes_down("git")
     async with Bridge(modules.configured("git", "evil"), store=store) as bridge:
@@ -318,13 +354,17 @@ async def test_an_idea_of_before_whose_run_is_gone_means_the_module_of_its_schem
     assert modules.calls("evil") == []
 
 
-# -- ideas that call ideas -----------------------------------------------------------------------------------------
+# -- ideas that call ideas -------------------------------------------------------------------------
 
 
-async def test_an_idea_follows_versions_that_keep_their_schemas(modules: Modules, tmp_path: Path) -> None:
+async def test_an_idea_follows_versions_that_keep_their_schemas(
+    modules: Modules, tmp_path: Path
+) -> None:
     store = tmp_path / "ideas.sqlite"
     await publish(modules, store)
-    calls: list[JSON] = [{"_tool": "history", "_module": "idea:history", "repo": "†input.repo", "_outputPath": "log"}]
+    calls: list[JSON] = [
+        {"_tool": "history", "_module": "idea:history", "repo": "†input.repo", "_outputPath": "log"}
+    ]
     async with Bridge(modules.configured("git"), store=store) as bridge:
         run = await bridge.run_plan({**LOG, "calls": calls})
         await ended(run)
@@ -339,11 +379,15 @@ async def test_an_idea_follows_versions_that_keep_their_schemas(modules: Modules
         assert "idea:history: its description has changed (it is history@2 now)" in verdict.notes
         # One that takes something else is not.
         wanted: JSONObject = {"input": {"repository": "r"}, "output": "†state.log"}
-        other: list[JSON] = [{"_tool": "git_log", "repo": "†input.repository", "_outputPath": "log"}]
+        other: list[JSON] = [
+            {"_tool": "git_log", "repo": "†input.repository", "_outputPath": "log"}
+        ]
         run = await bridge.run_plan({**wanted, "calls": other})
         await ended(run)
         await bridge.publish(run.id, "history", answer="plan")
-        with pytest.raises(MeantToolError, match=r"idea:history has changed: .*repository: was absent") as caught:
+        with pytest.raises(
+            MeantToolError, match=r"idea:history has changed: .*repository: was absent"
+        ) as caught:
             await bridge.start_idea("above", {"repo": "other"})
         assert "modules accept idea:history" in str(caught.value)
         [changed] = await bridge.changed_tools("idea:history")

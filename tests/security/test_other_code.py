@@ -1,4 +1,6 @@
-"""`_activity`: other code than the tool's own runs under the rules for that code, never under those of the tool."""
+"""`_activity`: other code than the tool's own runs under the rules for that code, never under
+those of the tool.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,9 @@ def nothing_is_deleted() -> None:
 async def test_a_person_is_asked_before_other_code_runs_under_the_name_of_a_reader(
     configuration: Any, activity: str
 ) -> None:
-    async with Bridge(Configuration.model_validate_json(json.dumps(configuration)), toolbox=BOX) as bridge:
+    async with Bridge(
+        Configuration.model_validate_json(json.dumps(configuration)), toolbox=BOX
+    ) as bridge:
         plan = await bridge.run_plan({"calls": [other(activity)]})
         assert await plan.wait(10) == "needs_approval"
         assert f"'{activity}'" in str(plan.answer()["approvals"])
@@ -83,10 +87,19 @@ async def test_a_rule_that_denies_the_code_holds_under_every_name() -> None:
 
 
 async def test_a_tool_of_a_context_runs_under_the_rules_for_the_code_that_it_names() -> None:
-    rules: Any = {"approval": {"default": "read_only", "rules": [{"then": "allow", "tool": "tidy"}]}}
-    definition: JSONObject = {"name": "tidy", "parameters": {"properties": {"path": {"type": "string"}}}}
+    rules: Any = {
+        "approval": {"default": "read_only", "rules": [{"then": "allow", "tool": "tidy"}]}
+    }
+    definition: JSONObject = {
+        "name": "tidy",
+        "parameters": {"properties": {"path": {"type": "string"}}},
+    }
     async with Bridge(Configuration.model_validate_json(json.dumps(rules)), toolbox=BOX) as bridge:
-        for activity, status in (("delete", "needs_approval"), ("wipe", "needs_approval"), ("peek", "needs_solution")):
+        for activity, status in (
+            ("delete", "needs_approval"),
+            ("wipe", "needs_approval"),
+            ("peek", "needs_solution"),
+        ):
             context: list[JSON] = [{"type": "tool", "tool": {**definition, "_activity": activity}}]
             run = await bridge.solve("x", context=context)
             run.submit(0, {"calls": [{"_tool": "tidy", "path": "a"}]})

@@ -93,16 +93,21 @@ def journaled(folder: Path, run: str) -> list[Any]:
         return [event["by"] for _, event in store.runs.events(run) if "by" in event]
 
 
-# -- while a form is out -------------------------------------------------------------------------------------------
+# -- while a form is out ---------------------------------------------------------------------------
 
 
-async def test_the_model_cannot_decide_while_the_form_is_before_the_person(era: str, tmp_path: Path) -> None:
+async def test_the_model_cannot_decide_while_the_form_is_before_the_person(
+    era: str, tmp_path: Path
+) -> None:
     client: Client
     said: list[str] = []
 
     async def answer(form: str) -> types.ElicitResult:
         run, approval = form.rsplit("Run ", 1)[1].removesuffix(".").split(", approval ")
-        for made in ({"decision": "approve"}, {"decision": "edit", "call": note(tmp_path / "other")}):
+        for made in (
+            {"decision": "approve"},
+            {"decision": "edit", "call": note(tmp_path / "other")},
+        ):
             decisions = [{"approval": approval, **made}]
             said.append(await refused(client, "decide_approval", run=run, decisions=decisions))
         return types.ElicitResult(action="accept", content={"decision": "deny", "reason": "no"})
@@ -122,7 +127,9 @@ async def test_the_model_cannot_decide_while_the_form_is_before_the_person(era: 
     assert journaled(tmp_path, done["run"]) == [{"kind": "person", "via": "form", "user": "local"}]
 
 
-async def test_the_model_cannot_decide_what_the_person_left_open(url: str, era: str, tmp_path: Path) -> None:
+async def test_the_model_cannot_decide_what_the_person_left_open(
+    url: str, era: str, tmp_path: Path
+) -> None:
     async def answer(form: str) -> types.ElicitResult:
         return types.ElicitResult(action="cancel")
 
@@ -135,7 +142,9 @@ async def test_the_model_cannot_decide_what_the_person_left_open(url: str, era: 
     assert not (tmp_path / "one").exists()
 
 
-async def test_the_model_cannot_accept_a_plan_or_answer_a_module_for_the_person(era: str, tmp_path: Path) -> None:
+async def test_the_model_cannot_accept_a_plan_or_answer_a_module_for_the_person(
+    era: str, tmp_path: Path
+) -> None:
     client: Client
     said: list[str] = []
 
@@ -152,7 +161,9 @@ async def test_the_model_cannot_accept_a_plan_or_answer_a_module_for_the_person(
 
     configuration = configured(tmp_path, mcpServers={"asks": preloaded.module(ASKS)})
     async with over_stdio(configuration, era, **person(answer)) as client:
-        told = await call(client, "solve", task="Book.", planning="lazy", output_schema={"type": "string"})
+        told = await call(
+            client, "solve", task="Book.", planning="lazy", output_schema={"type": "string"}
+        )
         calls = [{"_tool": "book", "who": "ann", "_outputPath": "got"}]
         solution = {"calls": calls, "output": "†state.got"}
         done = await call(client, "submit_solution", run=told["run"], turn=0, solution=solution)
@@ -165,10 +176,12 @@ async def test_the_model_cannot_accept_a_plan_or_answer_a_module_for_the_person(
     ]
 
 
-# -- through another session ---------------------------------------------------------------------------------------
+# -- through another session -----------------------------------------------------------------------
 
 
-async def test_another_session_of_the_same_user_cannot_decide_what_a_form_asks(url: str, tmp_path: Path) -> None:
+async def test_another_session_of_the_same_user_cannot_decide_what_a_form_asks(
+    url: str, tmp_path: Path
+) -> None:
     shown = anyio.Event()
 
     async def answer(form: str) -> types.ElicitResult:
@@ -211,19 +224,25 @@ async def test_a_session_in_another_process_cannot_decide_about_a_run_begun_wher
     assert not (tmp_path / "one").exists()
 
 
-# -- where no forms are shown --------------------------------------------------------------------------------------
+# -- where no forms are shown ----------------------------------------------------------------------
 
 
-async def test_where_no_forms_are_shown_the_assistant_decides_and_is_named(era: str, tmp_path: Path) -> None:
+async def test_where_no_forms_are_shown_the_assistant_decides_and_is_named(
+    era: str, tmp_path: Path
+) -> None:
     async with over_stdio(configured(tmp_path), era) as client:
         result = await client.call_tool("run_plan", {"calls": [note(tmp_path / "one")]})
         told: Any = result.structured_content
         for shown in (told["decides"], text(result)):
             assert "you may decide with decide_approval; ask the person first" in shown
-        done = await call(client, "decide_approval", run=told["run"], decisions=decision(told, "deny"))
+        done = await call(
+            client, "decide_approval", run=told["run"], decisions=decision(told, "deny")
+        )
         assert "denied by the assistant" in str(done["errors"])
         assert "the journal names the assistant as the one who decided" in done["notes"][0]
-    assert journaled(tmp_path, done["run"]) == [{"kind": "assistant", "via": "tool", "user": "local"}]
+    assert journaled(tmp_path, done["run"]) == [
+        {"kind": "assistant", "via": "tool", "user": "local"}
+    ]
 
 
 async def test_approval_by_person_leaves_only_the_terminal(era: str, tmp_path: Path) -> None:
@@ -232,7 +251,10 @@ async def test_approval_by_person_leaves_only_the_terminal(era: str, tmp_path: P
         assert "decide_approval" not in await all_tools(client)
         told = await call(client, "run_plan", calls=[note(tmp_path / "one")])
         assert told["status"] == "needs_approval"
-        assert "approval.by in the configuration), at a terminal: ideabridge approvals decide" in told["decides"]
+        assert (
+            "approval.by in the configuration), at a terminal: ideabridge approvals decide"
+            in told["decides"]
+        )
         said = await refused(client, "decide_approval", run=told["run"], decisions=decision(told))
         assert "approval.by in the configuration" in said
         assert not (tmp_path / "one").exists()
@@ -243,10 +265,14 @@ async def test_approval_by_person_leaves_only_the_terminal(era: str, tmp_path: P
         assert (await call(client, "check_run", run=told["run"]))["status"] == "done"
     assert (tmp_path / "one").read_text() == "hello"
     # Nobody typed it at a prompt: an assistant with a shell could have.
-    assert journaled(tmp_path, told["run"]) == [{"kind": "person", "via": "command", "user": "local"}]
+    assert journaled(tmp_path, told["run"]) == [
+        {"kind": "person", "via": "command", "user": "local"}
+    ]
 
 
-async def test_over_http_the_answer_names_the_page_and_the_command(era: str, tmp_path: Path) -> None:
+async def test_over_http_the_answer_names_the_page_and_the_command(
+    era: str, tmp_path: Path
+) -> None:
     configuration = configured(tmp_path, approval={"by": "person"})
     start = ["serve", "--http", "127.0.0.1:0", "--config", str(configuration)]
     for page in (True, False):
@@ -258,8 +284,13 @@ async def test_over_http_the_answer_names_the_page_and_the_command(era: str, tmp
                 where = f"on the page {url.removesuffix('/mcp')}/ui/approvals, or " if page else ""
                 terminal = f"at a terminal: ideabridge approvals decide --config {configuration}"
                 for said in (told["decides"], text(run)):
-                    assert f"only the person decides (approval.by in the configuration), {where}{terminal}" in said
-                said = await refused(client, "decide_approval", run=told["run"], decisions=decision(told))
+                    assert (
+                        "only the person decides (approval.by in the "
+                        f"configuration), {where}{terminal}"
+                    ) in said
+                said = await refused(
+                    client, "decide_approval", run=told["run"], decisions=decision(told)
+                )
                 assert f"{where}{terminal}" in said
                 assert "key=" not in text(run)
             if page:
@@ -282,11 +313,14 @@ async def test_a_named_user_is_told_no_folder_of_the_server(era: str, tmp_path: 
             Client(streamable_http_client(url, http_client=web), mode=era) as client,
         ):
             told = await call(client, "run_plan", calls=[note(tmp_path / "one")])
-            assert f"on the page {url.removesuffix('/mcp')}/ui/approvals, or at a terminal" in told["decides"]
+            assert (
+                f"on the page {url.removesuffix('/mcp')}/ui/approvals, or at a terminal"
+                in told["decides"]
+            )
             assert str(tmp_path) not in told["decides"]
 
 
-# -- a client that declines by itself ------------------------------------------------------------------------------
+# -- a client that declines by itself --------------------------------------------------------------
 
 
 async def declined(form: str) -> types.ElicitResult:
@@ -296,16 +330,22 @@ async def declined(form: str) -> types.ElicitResult:
 async def test_a_form_declined_at_once_was_shown_to_nobody(era: str, tmp_path: Path) -> None:
     async with unhurried(configured(tmp_path), era, **person(declined)) as client:
         assert "decide_approval" not in await all_tools(client)
-        told = await call(client, "run_plan", calls=[note(tmp_path / "one"), note(tmp_path / "two")])
+        told = await call(
+            client, "run_plan", calls=[note(tmp_path / "one"), note(tmp_path / "two")]
+        )
         assert (told["status"], len(told["approvals"]), told["errors"]) == ("needs_approval", 2, [])
         assert len(told["notes"]) == 1
         assert told["notes"][0].startswith("nobody was asked: the client declined the form at once")
         assert "you may decide with decide_approval" in told["decides"]
         assert "decide_approval" in await all_tools(client)
-        approve = [{"approval": one["approval"], "decision": "approve"} for one in told["approvals"]]
+        approve = [
+            {"approval": one["approval"], "decision": "approve"} for one in told["approvals"]
+        ]
         done = await call(client, "decide_approval", run=told["run"], decisions=approve)
         assert done["status"] == "done"
-        assert done["decided"] == [f"call {number} (write_note): approve by the assistant" for number in range(2)]
+        assert done["decided"] == [
+            f"call {number} (write_note): approve by the assistant" for number in range(2)
+        ]
         # The session shows no forms from now on.
         told = await call(client, "run_plan", calls=[note(tmp_path / "three")])
         assert told["status"] == "needs_approval"
@@ -313,8 +353,12 @@ async def test_a_form_declined_at_once_was_shown_to_nobody(era: str, tmp_path: P
     assert {one["kind"] for one in journaled(tmp_path, done["run"])} == {"assistant"}
 
 
-async def test_many_forms_that_a_client_declines_one_by_one_were_shown_to_nobody(era: str, tmp_path: Path) -> None:
-    """The last of them comes back long after it was sent, and each at once behind the one before."""
+async def test_many_forms_that_a_client_declines_one_by_one_were_shown_to_nobody(
+    era: str, tmp_path: Path
+) -> None:
+    """The last of them comes back long after it was sent, and each at once behind
+    the one before.
+    """
     turn = anyio.Lock()
 
     async def one_by_one(form: str) -> types.ElicitResult:
@@ -323,20 +367,30 @@ async def test_many_forms_that_a_client_declines_one_by_one_were_shown_to_nobody
         return types.ElicitResult(action="decline")
 
     async with over_stdio(configured(tmp_path, order="none"), era, **person(one_by_one)) as client:
-        told = await call(client, "run_plan", calls=[note(tmp_path / str(number)) for number in range(20)])
-        assert (told["status"], len(told["approvals"]), told["errors"]) == ("needs_approval", 20, [])
+        told = await call(
+            client, "run_plan", calls=[note(tmp_path / str(number)) for number in range(20)]
+        )
+        assert (told["status"], len(told["approvals"]), told["errors"]) == (
+            "needs_approval",
+            20,
+            [],
+        )
         assert "decided" not in told
         assert "you may decide with decide_approval" in told["decides"]
     assert journaled(tmp_path, told["run"]) == []
 
 
-async def test_who_reads_the_first_of_many_forms_and_then_declines_all_denies(era: str, tmp_path: Path) -> None:
+async def test_who_reads_the_first_of_many_forms_and_then_declines_all_denies(
+    era: str, tmp_path: Path
+) -> None:
     async def answer(form: str) -> types.ElicitResult:
         await anyio.sleep(1.5)
         return types.ElicitResult(action="decline")
 
     async with over_stdio(configured(tmp_path, order="none"), era, **person(answer)) as client:
-        done = await call(client, "run_plan", calls=[note(tmp_path / str(number)) for number in range(8)])
+        done = await call(
+            client, "run_plan", calls=[note(tmp_path / str(number)) for number in range(8)]
+        )
         assert (done["status"], len(done["decided"])) == ("done", 8)
     assert {one["kind"] for one in journaled(tmp_path, done["run"])} == {"person"}
 
@@ -349,7 +403,9 @@ async def test_a_client_that_declines_at_once_is_told_of_the_tool(tmp_path: Path
         await heard.until("notifications/tools/list_changed")
 
 
-async def test_approval_by_person_holds_where_forms_are_declined_at_once(era: str, tmp_path: Path) -> None:
+async def test_approval_by_person_holds_where_forms_are_declined_at_once(
+    era: str, tmp_path: Path
+) -> None:
     configuration = configured(tmp_path, approval={"by": "person"})
     async with unhurried(configuration, era, **person(declined)) as client:
         told = await call(client, "run_plan", calls=[note(tmp_path / "one")])
@@ -360,9 +416,11 @@ async def test_approval_by_person_holds_where_forms_are_declined_at_once(era: st
     assert not (tmp_path / "one").exists()
 
 
-async def test_over_http_a_client_without_a_session_takes_nothing_from_others(tmp_path: Path) -> None:
-    """In 2026-07-28 nothing tells two clients of one user apart: one that declines at once must not take the forms, and
-    with them the decision, from a person at another.
+async def test_over_http_a_client_without_a_session_takes_nothing_from_others(
+    tmp_path: Path,
+) -> None:
+    """In 2026-07-28 nothing tells two clients of one user apart: one that declines at once must not
+    take the forms, and with them the decision, from a person at another.
     """
     forms: list[str] = []
 
@@ -376,18 +434,24 @@ async def test_over_http_a_client_without_a_session_takes_nothing_from_others(tm
             assert "you may decide with decide_approval" in told["decides"]
         async with over_http(url, "auto", **person(answer)) as client:
             assert "decide_approval" not in await all_tools(client)
-            assert (await call(client, "run_plan", calls=[note(tmp_path / "two")]))["status"] == "done"
+            assert (await call(client, "run_plan", calls=[note(tmp_path / "two")]))[
+                "status"
+            ] == "done"
     assert len(forms) == 1
 
 
-async def test_a_round_that_comes_back_to_another_process_is_declined_at_once_all_the_same(tmp_path: Path) -> None:
+async def test_a_round_that_comes_back_to_another_process_is_declined_at_once_all_the_same(
+    tmp_path: Path,
+) -> None:
     """Two servers share a store; the form goes out from one, and the answer comes to the other."""
     configuration = configured(tmp_path)
     program = preloaded.python(UNHURRIED, str(configuration), "0")
     arguments = {"calls": [note(tmp_path / "one")]}
     with listening(program) as first, listening(program) as second:
         async with over_http(first, "auto", **person(declined)) as client:
-            required = await client.session.call_tool("run_plan", arguments, allow_input_required=True)
+            required = await client.session.call_tool(
+                "run_plan", arguments, allow_input_required=True
+            )
             assert isinstance(required, types.InputRequiredResult)
             [approval] = required.input_requests or {}
         async with over_http(second, "auto", **person(declined)) as client:
@@ -400,14 +464,18 @@ async def test_a_round_that_comes_back_to_another_process_is_declined_at_once_al
             told: Any = result.structured_content
             assert told["notes"][0].startswith("nobody was asked")
             assert "you may decide with decide_approval" in told["decides"]
-            done = await call(client, "decide_approval", run=told["run"], decisions=decision(told, "deny"))
+            done = await call(
+                client, "decide_approval", run=told["run"], decisions=decision(told, "deny")
+            )
             assert "denied by the assistant" in str(done["errors"])
 
 
 @pytest.mark.parametrize("transport", ["session", "none"])
-async def test_a_client_that_declines_at_once_does_not_take_a_run_from_a_person(transport: str, tmp_path: Path) -> None:
-    """One client of the user has a person before it, who has left a form open. Another, of the same user, declines the
-    form of that run at once: its model does not get to decide.
+async def test_a_client_that_declines_at_once_does_not_take_a_run_from_a_person(
+    transport: str, tmp_path: Path
+) -> None:
+    """One client of the user has a person before it, who has left a form open. Another, of the same
+    user, declines the form of that run at once: its model does not get to decide.
     """
     mode = "legacy" if transport == "session" else "auto"
 
@@ -415,17 +483,24 @@ async def test_a_client_that_declines_at_once_does_not_take_a_run_from_a_person(
         return types.ElicitResult(action="cancel")
 
     with listening(preloaded.python(UNHURRIED, str(configured(tmp_path)), "0")) as url:
-        async with over_http(url, mode, **person(leave)) as client, over_http(url, mode, **person(declined)) as other:
+        async with (
+            over_http(url, mode, **person(leave)) as client,
+            over_http(url, mode, **person(declined)) as other,
+        ):
             told = await call(client, "run_plan", calls=[note(tmp_path / "one")])
             for _ in range(2):
                 seen = await call(other, "check_run", run=told["run"])
                 assert seen["status"] == "needs_approval"
-                said = await refused(other, "decide_approval", run=told["run"], decisions=decision(told))
+                said = await refused(
+                    other, "decide_approval", run=told["run"], decisions=decision(told)
+                )
                 assert "nothing was decided: only the person decides" in said
             assert "in the form" in (await call(client, "check_run", run=told["run"]))["decides"]
             # What it has begun itself is another matter.
             mine = await call(other, "run_plan", calls=[note(tmp_path / "two")])
-            assert (await call(other, "decide_approval", run=mine["run"], decisions=decision(mine)))["status"] == "done"
+            assert (
+                await call(other, "decide_approval", run=mine["run"], decisions=decision(mine))
+            )["status"] == "done"
     assert not (tmp_path / "one").exists()
 
 
@@ -436,11 +511,13 @@ async def test_a_person_who_declines_denies(era: str, tmp_path: Path) -> None:
 
     async with over_stdio(configured(tmp_path), era, **person(answer)) as client:
         done = await call(client, "run_plan", calls=[note(tmp_path / "one")])
-        assert "denied by the person at the client: the person declined the form" in json.dumps(done["errors"])
+        assert "denied by the person at the client: the person declined the form" in json.dumps(
+            done["errors"]
+        )
         assert "decide_approval" not in await all_tools(client)
 
 
-# -- at the terminal -----------------------------------------------------------------------------------------------
+# -- at the terminal -------------------------------------------------------------------------------
 
 
 async def waiting_run(configuration: Path, call_: dict[str, Any]) -> dict[str, Any]:
@@ -460,7 +537,11 @@ async def test_answers_from_a_pipe_are_no_answers_of_a_person(tmp_path: Path) ->
     assert ended.returncode == 2
     assert b"Nobody is at a terminal to be asked" in ended.stderr
     for words in (["resume", told["run"]], ["run", "-"]):
-        given = json.dumps({"calls": [note(tmp_path / "two")]}).encode() if words[0] == "run" else b"y\n" * 100
+        given = (
+            json.dumps({"calls": [note(tmp_path / "two")]}).encode()
+            if words[0] == "run"
+            else b"y\n" * 100
+        )
         ended = await ideabridge(*words, "--config", configuration, given=given)
         assert ended.returncode == 4, ended.stderr.decode()
     assert not (tmp_path / "one").exists()
@@ -493,7 +574,13 @@ def test_the_person_at_a_terminal_sees_all_of_a_call_or_a_plan(lazy: bool, tmp_p
     (tmp_path / "plan.json").write_text(json.dumps({"calls": [note(tmp_path / "one", words)]}))
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    command = ["run", str(tmp_path / "plan.json"), "--config", str(configuration), *(["--lazy"] if lazy else [])]
+    command = [
+        "run",
+        str(tmp_path / "plan.json"),
+        "--config",
+        str(configuration),
+        *(["--lazy"] if lazy else []),
+    ]
     terminal = Terminal(elsewhere, command)
     terminal.read_until("e(dit): ")
     shown = terminal.seen
@@ -501,7 +588,9 @@ def test_the_person_at_a_terminal_sees_all_of_a_call_or_a_plan(lazy: bool, tmp_p
     code, _ = terminal.end()
     assert code == 1
     lines = shown.replace("\r", "").split("\n")
-    assert '.\\u001b[2J\\u202e\\udb40\\udc41rm -rf ~"' in "".join(line.strip().removeprefix("| ") for line in lines)
+    assert '.\\u001b[2J\\u202e\\udb40\\udc41rm -rf ~"' in "".join(
+        line.strip().removeprefix("| ") for line in lines
+    )
     # No text from outside begins a line of the terminal's own making.
     assert not [line for line in lines if line.startswith(".")]
     with Store.open(tmp_path / "ideas.sqlite") as store:

@@ -1,4 +1,6 @@
-"""No request holds up the others: every own tool and every page, with large inputs, beside a client that pings."""
+"""No request holds up the others: every own tool and every page, with large inputs, beside a
+client that pings.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,8 @@ pytestmark = pytest.mark.anyio
 CALLS: Final = 2_500
 
 HELD: Final = 0.1
-"""Seconds of processor time that the event loop may take at a time for a request, without the collector of garbage. The
-load of the machine does not change them much."""
+"""Seconds of processor time that the event loop may take at a time for a request, without the
+collector of garbage. The load of the machine does not change them much."""
 
 COLLECTED: Final = 0.3
 """Seconds of processor time that the collector of garbage may take at a time."""
@@ -57,7 +59,9 @@ def rows(number: int) -> list[dict[str, Any]]:
 
 
 class Walk:
-    """A server in a process of its own, its owner at the page and at MCP, and a client that pings beside both."""
+    """A server in a process of its own, its owner at the page and at MCP, and a client that
+    pings beside both.
+    """
 
     def __init__(self, http: httpx.Client, mcp: Client, pinger: Pinger) -> None:
         self.http = http
@@ -66,8 +70,12 @@ class Walk:
         self.measured: list[Pings] = []
         self.used: set[str] = set()
 
-    async def tool(self, name: str, /, what: str = "", *, is_refused: bool = False, **arguments: Any) -> dict[str, Any]:
-        """Call one of the server's own tools. What is refused because it is too large shows nothing about the rest."""
+    async def tool(
+        self, name: str, /, what: str = "", *, is_refused: bool = False, **arguments: Any
+    ) -> dict[str, Any]:
+        """Call one of the server's own tools. What is refused because it is too large shows nothing
+        about the rest.
+        """
         self.used.add(name)
         with self.pinger.beside(f"{name} {what}") as pings:
             result = await self.mcp.call_tool(name, arguments, read_timeout_seconds=300)
@@ -77,14 +85,24 @@ class Walk:
 
     async def page(self, route: str, **values: Any) -> str:
         """Load a page; `values` fill its route, and what is left is its query."""
-        return (await self._load("GET", route, values, lambda path, query: self.http.get(path, params=query))).text
+        return (
+            await self._load(
+                "GET", route, values, lambda path, query: self.http.get(path, params=query)
+            )
+        ).text
 
     async def form(self, route: str, **values: Any) -> httpx.Response:
         """Send a form."""
-        return await self._load("POST", route, values, lambda path, fields: serving.send(self.http, path, **fields))
+        return await self._load(
+            "POST", route, values, lambda path, fields: serving.send(self.http, path, **fields)
+        )
 
     async def _load(
-        self, method: str, route: str, values: dict[str, Any], load: Callable[[str, dict[str, Any]], httpx.Response]
+        self,
+        method: str,
+        route: str,
+        values: dict[str, Any],
+        load: Callable[[str, dict[str, Any]], httpx.Response],
     ) -> httpx.Response:
         path = f"/ui{route}"
         left = dict(values)
@@ -102,7 +120,10 @@ class Walk:
 async def walking(folder: Path) -> AsyncGenerator[Walk]:
     holds = folder / "holds.jsonl"
     through = [Path(__file__).with_name("watched_server.py"), holds]
-    with serving.served(folder, command="serve", through=through) as link, serving.client(link) as http:
+    with (
+        serving.served(folder, command="serve", through=through) as link,
+        serving.client(link) as http,
+    ):
         http.timeout = httpx.Timeout(300)
         address = str(http.base_url).rstrip("/")
         with Pinger(address.removeprefix("http://"), holds) as pinger:
@@ -112,19 +133,27 @@ async def walking(folder: Path) -> AsyncGenerator[Walk]:
 
 async def test_the_worst_known_requests_leave_others_served(tmp_path: Path) -> None:
     async with walking(tmp_path) as walk:
-        big = await walk.tool("run_plan", "of 2,500 calls, saved", calls=counts(CALLS), save_as="many", wait_s=0)
-        while (await call(walk.mcp, "check_run", run=big["run"], wait_s=1)).get("saved", {}).get("version") is None:
+        big = await walk.tool(
+            "run_plan", "of 2,500 calls, saved", calls=counts(CALLS), save_as="many", wait_s=0
+        )
+        while (await call(walk.mcp, "check_run", run=big["run"], wait_s=1)).get("saved", {}).get(
+            "version"
+        ) is None:
             pass
         await walk.page("/ideas/publish", ref=big["run"], name="many")
         await walk.page("/runs/{run}", run=big["run"])
         await walk.tool("check_run", run=big["run"], paths=[f"†state.n{one}" for one in range(100)])
-        wide = await walk.tool("run_plan", "of wide results", calls=wide_calls(), input={"rows": rows(20_000)})
+        wide = await walk.tool(
+            "run_plan", "of wide results", calls=wide_calls(), input={"rows": rows(20_000)}
+        )
         await walk.page("/runs/{run}", run=wide["run"])
         await walk.tool("search_ideas", words="item " * 100_000)
         await walk.tool("search_tools", words="item " * 100_000)
         await walk.page("/runs")
         await walk.page("/ideas")
-        drawn = await walk.form("/playground", kind="plan", text=json.dumps(many_references()), action="check")
+        drawn = await walk.form(
+            "/playground", kind="plan", text=json.dumps(many_references()), action="check"
+        )
         assert "150 calls in" in drawn.text
         # Nobody could read such a drawing.
         assert 'class="graph' not in drawn.text
@@ -135,7 +164,10 @@ async def test_the_worst_known_requests_leave_others_served(tmp_path: Path) -> N
 
 async def test_others_are_served_between_the_plan_checks_of_one_caller(tmp_path: Path) -> None:
     calls = [
-        {"_tool": "count", "items": [f"†results.{before}" for before in range(max(0, number - 99), number)] or [1]}
+        {
+            "_tool": "count",
+            "items": [f"†results.{before}" for before in range(max(0, number - 99), number)] or [1],
+        }
         for number in range(200)
     ]
     checks = 10
@@ -144,21 +176,31 @@ async def test_others_are_served_between_the_plan_checks_of_one_caller(tmp_path:
             async with anyio.create_task_group() as group:
                 for _ in range(checks):
                     # On a slow machine the answer comes too late for its size, as an error.
-                    group.start_soon(walk.mcp.call_tool, "run_plan", {"calls": calls, "dry_run": True})
+                    group.start_soon(
+                        walk.mcp.call_tool, "run_plan", {"calls": calls, "dry_run": True}
+                    )
     assert pings.answered > 2 * checks, pings.shown
 
 
 def many_references() -> dict[str, Any]:
     """A plan of few calls, which read very many values of the input."""
     names = [[f"v{number}_{other}" for other in range(130)] for number in range(150)]
-    calls = [{"_tool": "compute", "code": "1", **{name: f"†input.{name}" for name in row}} for row in names]
+    calls = [
+        {"_tool": "compute", "code": "1", **{name: f"†input.{name}" for name in row}}
+        for row in names
+    ]
     return {"calls": calls, "input": {name: 1 for row in names for name in row}}
 
 
 def wide_calls() -> list[dict[str, Any]]:
     """Calls with large results."""
     return [
-        {"_tool": "filter", "items": "†input.rows", "where": f"v != `{one}`", "_outputPath": f"w{one}"}
+        {
+            "_tool": "filter",
+            "items": "†input.rows",
+            "where": f"v != `{one}`",
+            "_outputPath": f"w{one}",
+        }
         for one in range(7)
     ]
 
@@ -178,13 +220,17 @@ async def test_every_tool_and_every_page_leaves_others_served(
         assert set(OWN_NAMES) <= walk.used
         assert await routes() - walk.used == set()
     # docs/security.md has the figures, and says what they come from.
-    held = [one.shown for one in walk.measured if one.processor > EXCEPTIONS.get(one.what.strip(), HELD)]
+    held = [
+        one.shown for one in walk.measured if one.processor > EXCEPTIONS.get(one.what.strip(), HELD)
+    ]
     assert held == []
     assert [one.shown for one in walk.measured if one.collected > COLLECTED] == []
 
 
 async def _every_tool(walk: Walk) -> None:
-    many = await walk.tool("run_plan", "of 2,500 calls, saved", calls=counts(CALLS), save_as="many", wait_s=45)
+    many = await walk.tool(
+        "run_plan", "of 2,500 calls, saved", calls=counts(CALLS), save_as="many", wait_s=45
+    )
     await walk.tool("run_plan", "of 5,000 calls, dry", calls=counts(5_000), dry_run=True)
     chain: list[dict[str, Any]] = [{"_tool": "count", "items": [1]}]
     chain += [{"_tool": "count", "items": [f"†results.{one}"]} for one in range(2_000)]
@@ -193,19 +239,38 @@ async def _every_tool(walk: Walk) -> None:
     await walk.tool("run_plan", "of 10,000 calls", calls=counts(10_000), wait_s=45)
     small_values = [[0] * 1_000 for _ in range(240)]
     call_of_them = {"_tool": "pick", "data": small_values, "path": "@"}
-    await walk.tool("run_plan", "of 240,000 small values", calls=[call_of_them], output="†results.0", wait_s=45)
+    await walk.tool(
+        "run_plan", "of 240,000 small values", calls=[call_of_them], output="†results.0", wait_s=45
+    )
     call_of_rows = {"_tool": "pick", "data": rows(80_000), "path": "@"}
-    await walk.tool("run_plan", "of 80,000 rows", calls=[call_of_rows], output="†results.0", wait_s=45)
-    await walk.tool("run_plan", "of a text of 3 MB", calls=[{"_tool": "pick", "data": text, "path": "@"}])
-    wide = await walk.tool("run_plan", "of wide results", calls=wide_calls(), input={"rows": rows(60_000)}, wait_s=45)
-    await walk.tool("run_plan", "of a long program", program="\n".join(f"x{one} = {one}" for one in range(6_000)))
+    await walk.tool(
+        "run_plan", "of 80,000 rows", calls=[call_of_rows], output="†results.0", wait_s=45
+    )
+    await walk.tool(
+        "run_plan", "of a text of 3 MB", calls=[{"_tool": "pick", "data": text, "path": "@"}]
+    )
+    wide = await walk.tool(
+        "run_plan", "of wide results", calls=wide_calls(), input={"rows": rows(60_000)}, wait_s=45
+    )
+    await walk.tool(
+        "run_plan",
+        "of a long program",
+        program="\n".join(f"x{one} = {one}" for one in range(6_000)),
+    )
     await walk.tool("check_run", "of 2,500 calls", run=many["run"])
-    await walk.tool("check_run", "with 100 paths", run=many["run"], paths=[f"†state.n{one}" for one in range(100)])
+    await walk.tool(
+        "check_run",
+        "with 100 paths",
+        run=many["run"],
+        paths=[f"†state.n{one}" for one in range(100)],
+    )
     await walk.tool("check_run", "whole wide result", run=wide["run"], paths=["†state.w0"])
     await walk.tool("check_run", "of all runs")
     await walk.tool("publish_idea", "of 2,500 calls", idea=many["run"], name="many_more")
     await walk.tool("publish_idea", "of wide results", idea=wide["run"], name="wide")
-    await walk.tool("publish_idea", "asks for a program", idea=many["run"], name="program", program="?")
+    await walk.tool(
+        "publish_idea", "asks for a program", idea=many["run"], name="program", program="?"
+    )
     await walk.tool("search_ideas", "for many words", words="item " * 500_000)
     await walk.tool("search_ideas", "all", limit=100)
     await walk.tool("search_tools", "for many words", words="item " * 500_000)
@@ -227,8 +292,19 @@ def _decision(number: int) -> dict[str, Any]:
 
 async def _every_page(walk: Walk) -> None:
     listed = (await call(walk.mcp, "check_run"))["runs"]
-    many, wide = (max(listed, key=lambda one: title in one["title"])["run"] for title in ("count", "filter"))
-    for route in ("/", "/sign-in", "/runs", "/runs/direct", "/approvals", "/ideas", "/modules", "/admin"):
+    many, wide = (
+        max(listed, key=lambda one: title in one["title"])["run"] for title in ("count", "filter")
+    )
+    for route in (
+        "/",
+        "/sign-in",
+        "/runs",
+        "/runs/direct",
+        "/approvals",
+        "/ideas",
+        "/modules",
+        "/admin",
+    ):
         await walk.page(route)
     for route in ("/playground", "/playground/tools", "/admin/doctor"):
         await walk.page(route)
@@ -254,7 +330,9 @@ async def _every_page(walk: Walk) -> None:
     await walk.form("/ideas/{name}/unpublish", name="made")
     await walk.page("/modules/{name}", name="none")
     await walk.form("/modules/{name}/call", name="none")
-    await walk.form("/playground", kind="plan", text=json.dumps({"calls": counts(CALLS)}), action="check")
+    await walk.form(
+        "/playground", kind="plan", text=json.dumps({"calls": counts(CALLS)}), action="check"
+    )
     await walk.form("/playground", kind="plan", text=json.dumps(many_references()), action="check")
     await walk.page("/write")
     await walk.form("/write", text=json.dumps({"context": ["x"] * 50_000}), action="check")

@@ -36,7 +36,8 @@ JOB: Final = "worker_process.py"
 def many_calls(count: int) -> list[JSON]:
     """Calls of which nothing depends on another."""
     return [
-        {"_tool": "count", "items": [number, f"item {number}"], "_outputPath": f"n{number}"} for number in range(count)
+        {"_tool": "count", "items": [number, f"item {number}"], "_outputPath": f"n{number}"}
+        for number in range(count)
     ]
 
 
@@ -44,7 +45,10 @@ def many_calls(count: int) -> list[JSON]:
 async def fronted(folder: Path) -> AsyncGenerator[Front]:
     """A server in this process, whose store stays."""
     configuration = parse_configuration({}, project=folder)
-    async with Bridge(configuration, store=folder / "ideas.sqlite") as bridge, anyio.create_task_group() as group:
+    async with (
+        Bridge(configuration, store=folder / "ideas.sqlite") as bridge,
+        anyio.create_task_group() as group,
+    ):
         yield Front(bridge, group, "0")
         group.cancel_scope.cancel()
 
@@ -71,13 +75,19 @@ async def saved(front: Front, run: Run) -> JSONObject:
             await anyio.lowlevel.checkpoint()
 
 
-async def test_a_worker_and_a_thread_make_the_same_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_worker_and_a_thread_make_the_same_tool(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with Bridge(store=tmp_path / "ideas.sqlite") as bridge:
         run = await ended(bridge, 20)
         here = await bridge.publish(run.id, "here")
         monkeypatch.setattr(reading, "SMALL_EVENTS", 0)
         there = await bridge.publish(run.id, "there")
-        for one, other in (("input_schema", "output_schema"), ("annotations", "plan"), ("recorded", "report")):
+        for one, other in (
+            ("input_schema", "output_schema"),
+            ("annotations", "plan"),
+            ("recorded", "report"),
+        ):
             assert getattr(here, one) == getattr(there, one)
             assert getattr(here, other) == getattr(there, other)
         assert here.plan is not None
@@ -97,7 +107,9 @@ async def test_a_run_with_a_large_input_or_result_is_not_small(tmp_path: Path) -
             assert processes(os.getpid())
 
 
-async def test_errors_of_a_worker_are_those_of_a_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_errors_of_a_worker_are_those_of_a_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(reading, "SMALL_EVENTS", 0)
     async with Bridge(store=tmp_path / "ideas.sqlite") as bridge:
         run = await bridge.run_plan({"program": "1"})
@@ -109,7 +121,10 @@ async def test_errors_of_a_worker_are_those_of_a_thread(tmp_path: Path, monkeypa
 
 
 async def test_publishing_many_calls_leaves_the_event_loop_to_others(tmp_path: Path) -> None:
-    async with Bridge(store=tmp_path / "ideas.sqlite") as bridge, anyio.create_task_group() as group:
+    async with (
+        Bridge(store=tmp_path / "ideas.sqlite") as bridge,
+        anyio.create_task_group() as group,
+    ):
         run = await ended(bridge, 2_500)
         passes = 0
 
@@ -237,4 +252,6 @@ async def test_a_publication_that_ends_its_processes_is_set_aside(tmp_path: Path
 def started(folder: Path, run_id: str) -> subprocess.Popen[str]:
     """A process that publishes a run, or makes one and publishes it."""
     command: list[Any] = [sys.executable, "-c", SERVER, str(folder), run_id]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2])
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]
+    )

@@ -1,4 +1,6 @@
-"""How clients reach a server over HTTP: what the start says, and what is answered to a name that is not allowed."""
+"""How clients reach a server over HTTP: what the start says, and what is answered to a name that
+is not allowed.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ PING: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "para
 
 def serve(folder: Path, *more: str) -> list[str]:
     configuration = str(configured(folder))
-    return preloaded.python(BIN / "ideabridge", "serve", "--config", configuration, "--http", "127.0.0.1:0", *more)
+    return preloaded.python(
+        BIN / "ideabridge", "serve", "--config", configuration, "--http", "127.0.0.1:0", *more
+    )
 
 
 @pytest.mark.parametrize(
@@ -70,7 +74,10 @@ def test_the_start_says_how_clients_reach_it(tmp_path: Path, *, users: bool) -> 
     told = "".join(lines)
     assert f"http://tools.example:{port}/mcp" in told
     header = " --header 'Authorization: Bearer TOKEN'" if users else ""
-    assert f"claude mcp add --transport http ideabridge http://tools.example:{port}/mcp{header}\n" in told
+    assert (
+        f"claude mcp add --transport http ideabridge http://tools.example:{port}/mcp{header}\n"
+        in told
+    )
     assert ("Authorization: Bearer TOKEN" in told) is users
     assert "ideabridge users add NAME" in told
     assert all(len(line) <= 81 for line in lines if "claude mcp" not in line)

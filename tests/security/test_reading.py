@@ -1,4 +1,6 @@
-"""What reads large journals runs in worker processes: it is as in a thread, can be stopped, and has a deadline."""
+"""What reads large journals runs in worker processes: it is as in a thread, can be stopped, and
+has a deadline.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,9 @@ async def test_a_cancelled_fork_kills_its_worker(tmp_path: Path) -> None:
         await until(lambda: not processes(os.getpid()))
 
 
-async def test_a_published_plan_is_verified_in_a_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_published_plan_is_verified_in_a_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with Bridge(store=tmp_path / "ideas.sqlite") as bridge:
         run = await ended(bridge, 3)
         published = await bridge.publish(run.id, "many")
@@ -85,18 +89,25 @@ async def test_a_published_plan_is_verified_in_a_worker(tmp_path: Path, monkeypa
         assert (here.faults, here.notes) == (there.faults, there.notes) == ([], [])
         # The plan is not the one of the run any more.
         assert published.plan is not None
-        calls: JSON = [{"_tool": "count", "items": [1, 2]}, *cast("list[JSON]", published.plan["calls"])[1:]]
+        calls: JSON = [
+            {"_tool": "count", "items": [1, 2]},
+            *cast("list[JSON]", published.plan["calls"])[1:],
+        ]
         bridge.store.publications.pin(published, {**published.plan, "calls": calls}, None, {})
         [changed] = await bridge.verify(["many"], live=False)
         assert "not self-consistent any more" in changed.faults[0]
 
 
-async def test_what_takes_too_long_is_a_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_takes_too_long_is_a_clear_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(reading, "SMALL_EVENTS", 0)
     monkeypatch.setattr(worker, "SECONDS", 0.01)
     async with Bridge(store=tmp_path / "ideas.sqlite") as bridge:
         run = await ended(bridge, 500)
-        with pytest.raises(LimitExceededError, match=rf"forking run {run.id}: stopped after 0.01 s"):
+        with pytest.raises(
+            LimitExceededError, match=rf"forking run {run.id}: stopped after 0.01 s"
+        ):
             await bridge.fork(run.id, 1_000)
 
 
@@ -127,7 +138,9 @@ def readers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.parametrize("how", ["recovers", "looks up", "resumes", "cancels"])
-async def test_who_goes_on_with_a_large_run_reads_it_in_a_thread(tmp_path: Path, readers: list[int], how: str) -> None:
+async def test_who_goes_on_with_a_large_run_reads_it_in_a_thread(
+    tmp_path: Path, readers: list[int], how: str
+) -> None:
     path = tmp_path / "ideas.sqlite"
     [run_id] = await left_behind(path)
     desk = Desk(open=True)

@@ -1,4 +1,6 @@
-"""Rules hold whatever name a tool is reached by, and hold for direct calls too. Each direct call is recorded."""
+"""Rules hold whatever name a tool is reached by, and hold for direct calls too. Each direct
+call is recorded.
+"""
 
 from typing import Any
 
@@ -34,10 +36,13 @@ NAMES = [
 
 @pytest.mark.parametrize("one", NAMES, ids=lambda one: one.name.encode("unicode_escape").decode())
 @pytest.mark.parametrize(
-    "pattern", ["Delete_*", "delete_repo", "ＤＥＬＥＴＥ_*", "git.*", "git_delete_repo", "GIT/[C-E]*"]
+    "pattern",
+    ["Delete_*", "delete_repo", "ＤＥＬＥＴＥ_*", "git.*", "git_delete_repo", "GIT/[C-E]*"],
 )
 @pytest.mark.parametrize("then", ["ask", "deny"])
-def test_a_rule_that_restricts_holds_for_every_name_of_a_tool(one: Tool, pattern: str, then: str) -> None:
+def test_a_rule_that_restricts_holds_for_every_name_of_a_tool(
+    one: Tool, pattern: str, then: str
+) -> None:
     assert verdict(one, {"tool": pattern, "then": then}) == then
     assert verdict(one, {"module": "gIT", "tool": pattern, "then": then}) == then
     assert verdict(one, {"module": "other", "tool": pattern, "then": then}) == "allow"
@@ -49,7 +54,9 @@ def test_a_rule_that_allows_holds_only_as_it_is_written(one: Tool) -> None:
     for pattern in ("Delete_Repo", "delete_repo", "git.*", "Git.*", "git_*"):
         # A name that the tool has at its module alone is one that another module has too.
         written = pattern == one.name
-        assert verdict(one, {"tool": pattern, "then": "allow"}, default="deny") == ("allow" if written else "deny")
+        assert verdict(one, {"tool": pattern, "then": "allow"}, default="deny") == (
+            "allow" if written else "deny"
+        )
     assert verdict(one, {"module": "git", "then": "allow"}, default="deny") == "deny"
     assert verdict(one, {"module": "Git", "then": "allow"}, default="deny") == "allow"
 
@@ -60,10 +67,19 @@ def test_a_rule_that_holds_only_by_another_name_never_makes_a_verdict_milder() -
     # As written, the first rule decides.
     assert verdict(tool("delete_x"), lower, upper) == "ask"
     assert (
-        verdict(tool("delete_x"), {"tool": "Delete_*", "then": "deny"}, {"tool": "delete_x", "then": "allow"}) == "deny"
+        verdict(
+            tool("delete_x"),
+            {"tool": "Delete_*", "then": "deny"},
+            {"tool": "delete_x", "then": "allow"},
+        )
+        == "deny"
     )
     assert (
-        verdict(tool("delete_x"), {"tool": "delete_x", "then": "allow"}, {"tool": "Delete_*", "then": "deny"})
+        verdict(
+            tool("delete_x"),
+            {"tool": "delete_x", "then": "allow"},
+            {"tool": "Delete_*", "then": "deny"},
+        )
         == "allow"
     )
     assert verdict(tool("Delete_x"), lower, default="deny") == "deny"
@@ -91,8 +107,12 @@ def test_rules_of_direct_calls(setting: Any, expected: str) -> None:
 
 
 @pytest.mark.parametrize("name", [one.name for one in NAMES if one.remote_name is None])
-def test_what_a_module_denies_is_denied_by_every_name_and_what_it_allows_as_written(name: str) -> None:
+def test_what_a_module_denies_is_denied_by_every_name_and_what_it_allows_as_written(
+    name: str,
+) -> None:
     for pattern in ("Delete_*", "git.delete_*", "GIT_*", "ｄelete_repo"):
         assert not is_allowed("Git", name, ModuleConfiguration(command="x", deny=(pattern,)))
         assert is_allowed("hub", name, ModuleConfiguration(command="x", deny=("push_*", "git.*")))
-    assert is_allowed("Git", name, ModuleConfiguration(command="x", allow=("Delete_Repo",))) == (name == "Delete_Repo")
+    assert is_allowed("Git", name, ModuleConfiguration(command="x", allow=("Delete_Repo",))) == (
+        name == "Delete_Repo"
+    )

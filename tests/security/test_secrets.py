@@ -1,4 +1,6 @@
-"""Secrets of the configuration do not come back from a module that says its own in every way it can."""
+"""Secrets of the configuration do not come back from a module that says its own in
+every way it can.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,16 @@ from ideabridge.bridge import Bridge, parse_configuration
 from ideabridge.bridge.runs.people import ApprovalRequest, Decision
 from ideabridge.bridge.secrets import Secrets, clean_logs, clean_record
 from ideabridge.tools.encoding import JSON
-from tests.server.serving import ERAS, all_tools, call, command, configured, http_process, over_stdio, structured
+from tests.server.serving import (
+    ERAS,
+    all_tools,
+    call,
+    command,
+    configured,
+    http_process,
+    over_stdio,
+    structured,
+)
 
 from .leaking import encoded
 
@@ -65,10 +76,13 @@ def test_the_test_finds_what_it_looks_for() -> None:
     assert held("nothing [secret:API_TOKEN] here") == []
 
 
-# -- encodings -------------------------------------------------------------------------------------------------
+# -- encodings -------------------------------------------------------------------------------------
 
 
-@given(st.text(st.characters(exclude_categories=["Cs"]), min_size=8, max_size=40), st.binary(max_size=5))
+@given(
+    st.text(st.characters(exclude_categories=["Cs"]), min_size=8, max_size=40),
+    st.binary(max_size=5),
+)
 @example("00000\\0", b"")
 @example('quoted"one', b"")
 @settings(max_examples=200)
@@ -123,7 +137,10 @@ def encoded_anywhere(value: str, around: bytes) -> list[tuple[str, str]]:
         ("HEX", (around + data).hex().upper()),
         ("percent", "".join(f"%{byte:02X}" for byte in data)),
         ("lower percent", "".join(f"%{byte:02x}" for byte in data)),
-        ("half percent", "".join(c if n % 2 and c != "%" else quoted(c) for n, c in enumerate(value))),
+        (
+            "half percent",
+            "".join(c if n % 2 and c != "%" else quoted(c) for n, c in enumerate(value)),
+        ),
         ("json", json.dumps(value)),
         ("json within json", json.dumps({"a": value}, ensure_ascii=False)),
     ]
@@ -165,7 +182,7 @@ def test_overlapping_encodings_leave_nothing_between() -> None:
     assert secrets.mask("half \ud800 alpha-beta-gamma") == "half \ud800 [secret:A]"
 
 
-# -- what a module says ----------------------------------------------------------------------------------------
+# -- what a module says ----------------------------------------------------------------------------
 
 
 async def test_listings_names_and_notes_of_a_module_hold_no_secret() -> None:
@@ -203,7 +220,9 @@ async def test_whatever_a_call_brings_holds_no_secret(name: str, tmp_path: Path)
 
 
 def kept(folder: Path) -> str:
-    return "".join(file.read_bytes().decode("utf-8", "replace") for file in folder.glob("store.sqlite*"))
+    return "".join(
+        file.read_bytes().decode("utf-8", "replace") for file in folder.glob("store.sqlite*")
+    )
 
 
 async def test_what_a_module_asks_holds_no_secret(tmp_path: Path) -> None:
@@ -234,7 +253,9 @@ async def test_a_host_is_told_no_secret(tmp_path: Path, era: str) -> None:
 
     configuration = configured(tmp_path, mcpServers={"leaky": leaking()}, expose=["modules"])
     async with over_stdio(configuration, era) as client:
-        await call(client, "run_plan", calls=[{"_tool": "say", "_module": "leaky", "_outputPath": "said"}])
+        await call(
+            client, "run_plan", calls=[{"_tool": "say", "_module": "leaky", "_outputPath": "said"}]
+        )
         said += [tool.model_dump_json() for tool in (await all_tools(client)).values()]
         with pytest.raises(MCPError) as refused:
             await client.call_tool("refuse", {"x": "y"}, progress_callback=heard)
@@ -252,7 +273,11 @@ async def test_the_token_of_the_server_is_a_secret_like_any_other(tmp_path: Path
     with http_process(configured(tmp_path), IDEABRIDGE_TOKEN=SECRET) as url:
         async with (
             httpx2.AsyncClient(headers={"Authorization": f"Bearer {SECRET}"}) as http,
-            Client(streamable_http_client(url, http_client=http), mode="legacy", read_timeout_seconds=20) as client,
+            Client(
+                streamable_http_client(url, http_client=http),
+                mode="legacy",
+                read_timeout_seconds=20,
+            ) as client,
         ):
             result = await client.call_tool("run_plan", echo)
             assert result.is_error
@@ -263,7 +288,7 @@ async def test_the_token_of_the_server_is_a_secret_like_any_other(tmp_path: Path
     assert held(kept(tmp_path)) == []
 
 
-# -- logs ------------------------------------------------------------------------------------------------------
+# -- logs ------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -274,10 +299,13 @@ def records() -> Any:
 
 
 @pytest.mark.parametrize(
-    "name", ["mcp.client", "httpx", "uvicorn.error", "asyncio", "ideabridge.bridge.runs.observed", "root"]
+    "name",
+    ["mcp.client", "httpx", "uvicorn.error", "asyncio", "ideabridge.bridge.runs.observed", "root"],
 )
 @pytest.mark.parametrize("level", [logging.DEBUG, logging.INFO, logging.ERROR])
-def test_no_log_record_holds_a_secret_or_a_control_character(records: Any, name: str, level: int) -> None:
+def test_no_log_record_holds_a_secret_or_a_control_character(
+    records: Any, name: str, level: int
+) -> None:
     secrets = Secrets()
     secrets.add_header("Authorization", f"Bearer {SECRET}")
     records()
@@ -289,7 +317,9 @@ def test_no_log_record_holds_a_secret_or_a_control_character(records: Any, name:
     try:
         raise ValueError(f"{SECRET} \x1b[2J\u202e")
     except ValueError:
-        logger.log(level, "sent %r\x1b]0;owned\x07", encoded(SECRET), exc_info=True, stack_info=True)
+        logger.log(
+            level, "sent %r\x1b]0;owned\x07", encoded(SECRET), exc_info=True, stack_info=True
+        )
     logger.log(level, "%d of %s", "not a number", SECRET)
     written = stream.getvalue()
     # The secret is that of other configurations in this process, too.
@@ -310,17 +340,25 @@ def test_a_handler_of_an_embedding_program_takes_the_filter_itself() -> None:
 
 async def test_stderr_of_a_server_holds_no_secret_and_no_control_character(tmp_path: Path) -> None:
     # Each by a logger of its own: of records that are alike only a few are written.
-    log = 'import logging\n\n\ndef speak(x: str) -> None:\n    logging.getLogger(f"mcp.{hash(x)}").error("%s", x)\n'
+    log = (
+        "import logging\n\n\ndef speak(x: str) -> None:\n    "
+        'logging.getLogger(f"mcp.{hash(x)}").error("%s", x)\n'
+    )
     (tmp_path / "speaking.py").write_text(
-        f"from ideabridge.tools import tool\n{log}\n\n@tool(read_only=True)\ndef shout(x: str) -> str:\n"
+        "from ideabridge.tools import "
+        f"tool\n{log}\n\n@tool(read_only=True)\ndef shout(x: str) -> str:\n"
         '    """Log it."""\n    speak(x + "\\x1b[2J")\n    return x\n'
     )
     servers = {"leaky": {**leaking(), "disabled": True}}
-    configuration = configured(tmp_path, mcpServers=servers, tools=[str(tmp_path / "speaking.py")], expose=["tools"])
+    configuration = configured(
+        tmp_path, mcpServers=servers, tools=[str(tmp_path / "speaking.py")], expose=["tools"]
+    )
     with (tmp_path / "stderr").open("w") as stderr:
         program, *arguments = command(configuration)
         parameters = StdioServerParameters(command=program, args=arguments, env=dict(os.environ))
-        async with Client(stdio_client(parameters, errlog=stderr), mode="legacy", read_timeout_seconds=20) as client:
+        async with Client(
+            stdio_client(parameters, errlog=stderr), mode="legacy", read_timeout_seconds=20
+        ) as client:
             for form in encoded(SECRET).values():
                 result = await client.call_tool("shout", {"x": form})
                 assert not result.is_error, result

@@ -29,7 +29,10 @@ pytestmark = pytest.mark.anyio
 
 DRIVER = Path(__file__).parents[1] / "crash" / "process.py"
 PLAN: JSON = {
-    "calls": [{"_tool": "quick", "_outputPath": "a"}, {"_tool": "stuck", "_imports": ["†state.a"], "_outputPath": "b"}],
+    "calls": [
+        {"_tool": "quick", "_outputPath": "a"},
+        {"_tool": "stuck", "_imports": ["†state.a"], "_outputPath": "b"},
+    ],
     "output": "†state.b",
 }
 
@@ -76,9 +79,14 @@ async def stuck_run(store: Path) -> str:
 
 
 async def taken_up(store: Path) -> Desk:
-    """A process that takes up what was left, and ends while its call is at work, or has nothing to do."""
+    """A process that takes up what was left, and ends while its call is at work, or
+    has nothing to do.
+    """
     desk = Desk()
-    async with Bridge(toolbox=desk.toolbox, store=store) as bridge, anyio.create_task_group() as group:
+    async with (
+        Bridge(toolbox=desk.toolbox, store=store) as bridge,
+        anyio.create_task_group() as group,
+    ):
         ended = anyio.Event()
 
         async def recover() -> None:
@@ -148,7 +156,12 @@ def stepping(reaches: int, reached: list[int], at_work: anyio.Event) -> Toolbox:
 async def test_what_comes_further_is_taken_up_again_and_again(tmp_path: Path) -> None:
     path = tmp_path / "store.sqlite"
     calls: list[JSON] = [
-        {"_tool": "step", "n": n, "_outputPath": f"s{n}", **({"_imports": [f"†state.s{n - 1}"]} if n else {})}
+        {
+            "_tool": "step",
+            "n": n,
+            "_outputPath": f"s{n}",
+            **({"_imports": [f"†state.s{n - 1}"]} if n else {}),
+        }
         for n in range(6)
     ]
     run_id = ""
@@ -156,7 +169,9 @@ async def test_what_comes_further_is_taken_up_again_and_again(tmp_path: Path) ->
         reached, at_work = list[int](), anyio.Event()
         async with Bridge(toolbox=stepping(process, reached, at_work), store=path) as bridge:
             if not run_id:
-                run_id = (await bridge.run_plan(read_plan({"calls": calls, "output": "†state.s5"}))).id
+                run_id = (
+                    await bridge.run_plan(read_plan({"calls": calls, "output": "†state.s5"}))
+                ).id
             run = await bridge.run(run_id)
             with anyio.fail_after(10):
                 if process < 5:
@@ -187,12 +202,17 @@ async def test_a_run_that_was_left_is_cancelled_without_being_taken_up(
         assert (record.status, record.driver) == ("cancelled", None)
 
 
-async def test_a_run_of_another_process_is_cancelled_there(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+async def test_a_run_of_another_process_is_cancelled_there(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     gate = Gate(tmp_path)
     configuration = configured(tmp_path)
     async with over_stdio(configuration, "auto") as client:
         begun = await call(
-            client, "run_plan", calls=[{"_tool": "hold", "gate": str(gate.path), "_outputPath": "x"}], wait_s=0
+            client,
+            "run_plan",
+            calls=[{"_tool": "hold", "gate": str(gate.path), "_outputPath": "x"}],
+            wait_s=0,
         )
         assert begun["status"] == "running"
         run_id = str(begun["run"])
@@ -211,7 +231,10 @@ async def test_check_run_cancels_across_processes(tmp_path: Path) -> None:
     configuration = configured(tmp_path)
     async with over_stdio(configuration, "auto") as one, over_stdio(configuration, "auto") as other:
         begun = await call(
-            one, "run_plan", calls=[{"_tool": "hold", "gate": str(gate.path), "_outputPath": "x"}], wait_s=0
+            one,
+            "run_plan",
+            calls=[{"_tool": "hold", "gate": str(gate.path), "_outputPath": "x"}],
+            wait_s=0,
         )
         told = await call(other, "check_run", run=begun["run"], cancel=True)
         assert told["status"] == "cancelled"
@@ -223,7 +246,10 @@ def test_a_process_that_does_not_answer_is_named(tmp_path: Path) -> None:
     """A driver that stands still: the wish is kept, and whoever takes the run up ends it."""
     store = tmp_path / "store.sqlite"
     with subprocess.Popen(
-        preloaded.python(DRIVER, str(store), "60"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        preloaded.python(DRIVER, str(store), "60"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None

@@ -32,19 +32,31 @@ class Caller:
         self._connections = [self._kept]
 
     def send(
-        self, method: str, message: dict[str, Any] | str | None, headers: dict[str, str], *, apart: bool = False
+        self,
+        method: str,
+        message: dict[str, Any] | str | None,
+        headers: dict[str, str],
+        *,
+        apart: bool = False,
     ) -> http.client.HTTPResponse:
         """Send a request, over a connection of its own (`apart`) or the one that is kept."""
         connection = http.client.HTTPConnection(self._address, timeout=20) if apart else self._kept
         if apart:
             self._connections.append(connection)
-        accept = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
+        accept = {
+            "content-type": "application/json",
+            "accept": "application/json, text/event-stream",
+        }
         text = json.dumps({"jsonrpc": "2.0", **message}) if isinstance(message, dict) else message
-        connection.request(method, "/mcp", None if text is None else text.encode(), {**accept, **headers})
+        connection.request(
+            method, "/mcp", None if text is None else text.encode(), {**accept, **headers}
+        )
         return connection.getresponse()
 
     def begin(self, method: str = '"initialize"') -> str:
-        """Open a session of the handshake era, with the method written in this way; gives its id."""
+        """Open a session of the handshake era, with the method written in this way; gives its
+        id.
+        """
         params = {"protocolVersion": OLD, "capabilities": {}, "clientInfo": CLIENT}
         message = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "METHOD", "params": params})
         answer = self.send("POST", message.replace('"METHOD"', method), {})
@@ -84,7 +96,10 @@ def caller(tmp_path: Path) -> Generator[Caller]:
 def test_the_session_that_is_unused_for_longest_makes_room(caller: Caller) -> None:
     first, second, *_ = [caller.begin() for _ in range(MOST)]
     # A request that opens no session takes no place.
-    assert caller.send("POST", {"id": 2, "method": "ping"}, {"accept": "text/html"}, apart=True).status == 406
+    assert (
+        caller.send("POST", {"id": 2, "method": "ping"}, {"accept": "text/html"}, apart=True).status
+        == 406
+    )
     # The first is used, so the second is the one that is unused for longest.
     assert caller.ping(first)[0] == 200
     last = caller.begin()
@@ -113,7 +128,9 @@ def test_streams_of_one_caller_are_bounded(caller: Caller) -> None:
         assert streams[-1].status == 200
     answer = caller.send("GET", None, {**headers, "mcp-session-id": sessions[0]}, apart=True)
     assert answer.status == 429
-    assert f"you have {MOST} streams; one caller may have {MOST} at a time" in answer.read().decode()
+    assert (
+        f"you have {MOST} streams; one caller may have {MOST} at a time" in answer.read().decode()
+    )
     # Sessions that are in use are not ended for another one.
     params = {"protocolVersion": OLD, "capabilities": {}, "clientInfo": CLIENT}
     refused = caller.send("POST", {"id": 1, "method": "initialize", "params": params}, {})
@@ -156,7 +173,10 @@ def test_quotas_are_counted_by_caller_and_given_back() -> None:
     quotas = Quotas()
     with quotas.holding("ann", "things", 2), quotas.holding("ann", "things", 2):
         full = quotas.holding("ann", "things", 2)
-        with pytest.raises(QuotaError, match="you have 2 things; one caller may have 2 at a time"), full:
+        with (
+            pytest.raises(QuotaError, match="you have 2 things; one caller may have 2 at a time"),
+            full,
+        ):
             pass
         with quotas.holding("ben", "things", 2, 1), quotas.holding("ben", "things", 2, 1):
             pass

@@ -1,4 +1,6 @@
-"""Of a call with megabytes people see the beginning, and nothing more of it is written as JSON for people."""
+"""Of a call with megabytes people see the beginning, and nothing more of it is written as
+JSON for people.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,16 @@ def asked(kind: str, value: JSON) -> ApprovalRequest:
     if kind == "plan":
         waiting: dict[str, Any] = {"calls": [call], "output": None, "drawing": "0 shell\n"}
         return ApprovalRequest(
-            "run_1", "local", "p0-1", None, {}, "a plan", None, "plan", ("approve", "deny", "edit"), waiting
+            "run_1",
+            "local",
+            "p0-1",
+            None,
+            {},
+            "a plan",
+            None,
+            "plan",
+            ("approve", "deny", "edit"),
+            waiting,
         )
     return ApprovalRequest("run_1", "local", "a0-1", Tool("shell"), call, "it changes things")
 
@@ -92,7 +103,13 @@ def test_a_form_of_choices_writes_only_what_it_shows(written: list[int]) -> None
 
 
 def test_an_answer_writes_only_the_beginning_of_a_call_that_waits(written: list[int]) -> None:
-    waiting: JSONObject = {"approval": "a0-1", "call": {"_tool": "shell", "value": TEXT}, "why": "it changes things"}
-    text = answers.run_text({"run": "run_1", "status": "needs_approval", "errors": [], "approvals": [waiting]})
+    waiting: JSONObject = {
+        "approval": "a0-1",
+        "call": {"_tool": "shell", "value": TEXT},
+        "why": "it changes things",
+    }
+    text = answers.run_text(
+        {"run": "run_1", "status": "needs_approval", "errors": [], "approvals": [waiting]}
+    )
     assert "a0-1" in text
     assert 0 < sum(written) < 100_000

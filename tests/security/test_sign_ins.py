@@ -1,4 +1,6 @@
-"""Tokens of modules: they reach no store, log or answer, and one person's sign-in does not work for others."""
+"""Tokens of modules: they reach no store, log or answer, and one person's sign-in does not
+work for others.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +72,9 @@ def stored(folder: Path) -> list[bytes]:
     return found
 
 
-async def test_tokens_reach_no_store_and_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_tokens_reach_no_store_and_no_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with authorized() as server:
         file = await signed_in(server, tmp_path, monkeypatch)
         async with gateway(file) as url, client_of(url) as client:
@@ -81,17 +85,27 @@ async def test_tokens_reach_no_store_and_no_answer(tmp_path: Path, monkeypatch: 
             assert text(direct) == "the token is [secret:tickets token]"
         issued = [*server.provider.access, *server.provider.refreshing]
         assert len(issued) == 2
-        assert [token for token in issued for data in stored(tmp_path) if token.encode() in data] == []
+        assert [
+            token for token in issued for data in stored(tmp_path) if token.encode() in data
+        ] == []
 
 
-PLAN: Final[dict[str, Any]] = {"calls": [{"_tool": "whoami", "_outputPath": "me"}], "output": "†state.me"}
+PLAN: Final[dict[str, Any]] = {
+    "calls": [{"_tool": "whoami", "_outputPath": "me"}],
+    "output": "†state.me",
+}
 
 
-async def test_each_user_acts_with_their_own_sign_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_each_user_acts_with_their_own_sign_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with authorized() as server:
         file = await signed_in(server, tmp_path, monkeypatch)
         with Store.open(tmp_path / "ideas.sqlite") as store:
-            tokens = {name: (store.users.add(name), store.users.add_token(name)[1])[1] for name in ("alice", "bob")}
+            tokens = {
+                name: (store.users.add(name), store.users.add_token(name)[1])[1]
+                for name in ("alice", "bob")
+            }
             key = store.settings.sign_in_key(make=True)
         await sign_in(server, file, ModuleUser("alice", key))
         needs = "module 'tickets' needs bob to sign in: ideabridge modules login tickets --user bob"
@@ -101,7 +115,8 @@ async def test_each_user_acts_with_their_own_sign_in(tmp_path: Path, monkeypatch
             client_of(url, tokens["alice"]) as alice,
             client_of(url, tokens["bob"]) as bob,
         ):
-            # Alice, before and after bob; directly and in runs, of which equal ones do not share results.
+            # Alice, before and after bob; directly and in runs, of which equal ones do
+            # not share results.
             for _ in range(2):
                 assert text(await alice.call_tool("whoami", {})) == "you are alice"
                 assert (await call(alice, "run_plan", **PLAN))["output"] == "you are alice"
@@ -114,9 +129,13 @@ async def test_each_user_acts_with_their_own_sign_in(tmp_path: Path, monkeypatch
                 assert "you are" not in text(failed)
                 assert needs in text(failed)
             # What is no tool is theirs, too.
-            assert [str(one.uri) for one in (await alice.list_resources()).resources] == ["tickets://mine"]
+            assert [str(one.uri) for one in (await alice.list_resources()).resources] == [
+                "tickets://mine"
+            ]
             read = await alice.read_resource("tickets://mine")
-            assert [one.text for one in read.contents if isinstance(one, TextResourceContents)] == ["you are alice"]
+            assert [one.text for one in read.contents if isinstance(one, TextResourceContents)] == [
+                "you are alice"
+            ]
             assert (await bob.list_resources()).resources == []
             with pytest.raises(MCPError, match="needs bob to sign in"):
                 await bob.read_resource("tickets://mine")
@@ -127,7 +146,9 @@ async def test_each_user_acts_with_their_own_sign_in(tmp_path: Path, monkeypatch
             assert (await call(bob, "run_plan", **PLAN))["output"] == "you are bob"
         issued = [*server.provider.access, *server.provider.refreshing]
         assert len(issued) == 6
-        assert [token for token in issued for data in stored(tmp_path) if token.encode() in data] == []
+        assert [
+            token for token in issued for data in stored(tmp_path) if token.encode() in data
+        ] == []
 
 
 async def test_a_worker_makes_the_calls_of_a_user_with_their_sign_in(

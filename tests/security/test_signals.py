@@ -1,4 +1,6 @@
-"""SIGTERM and SIGINT end a server within five seconds, whatever code it is in, and its children with it."""
+"""SIGTERM and SIGINT end a server within five seconds, whatever code it is in, and its
+children with it.
+"""
 
 from __future__ import annotations
 
@@ -90,11 +92,15 @@ def until_ended(pids: Iterable[int], deadline: float) -> None:
 
 
 def halt_at_work(server: int) -> None:
-    """Halt the worker of a server in its job, where it ends no sooner than one that computes and uses no CPU."""
+    """Halt the worker of a server in its job, where it ends no sooner than one that computes
+    and uses no CPU.
+    """
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
         for pid in descendants(server):
-            computed = sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]))
+            computed = sum(
+                map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13])
+            )
             # Much more than its start takes.
             if is_worker(pid) and computed > 0.3 * os.sysconf("SC_CLK_TCK"):
                 os.kill(pid, signal.SIGSTOP)
@@ -145,7 +151,9 @@ def stuck(folder: Path, how: str, send: Callable[[int, str, dict[str, Any]], Non
 
 
 def check_end(process: subprocess.Popen[str], number: int) -> None:
-    """Everything is gone five seconds after the signal; nothing is polled that the issue does not promise."""
+    """Everything is gone five seconds after the signal; nothing is polled that the issue
+    does not promise.
+    """
     pid = preloaded.number(process)
     halt_at_work(pid)
     family = descendants(pid)

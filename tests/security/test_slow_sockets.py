@@ -1,4 +1,6 @@
-"""Sockets that keep a server from its clients: a thousand slow ones, malformed requests, and the log of both."""
+"""Sockets that keep a server from its clients: a thousand slow ones, malformed requests, and
+the log of both.
+"""
 
 from __future__ import annotations
 
@@ -49,11 +51,14 @@ KINDS = (
     f"{POST}Authorization: Bearer of somebody else\r\n{BODY}",
     f"{POST}Authorization: Bearer {TOKEN}\r\n{BODY}",
 )
-"""How far the slow sockets get by themselves: nothing, a byte, some headers, no body without and with the token."""
+"""How far the slow sockets get by themselves: nothing, a byte, some headers, no body without and
+with the token."""
 
 
 class Served:
-    """A server over HTTP with one token, which may have fewer descriptors than the attacker has sockets."""
+    """A server over HTTP with one token, which may have fewer descriptors than the
+    attacker has sockets.
+    """
 
     def __init__(self, folder: Path) -> None:
         launch = Path(__file__).with_name("limited.py")
@@ -132,7 +137,9 @@ def served(tmp_path: Path) -> Generator[Served]:
 
 
 class Attack:
-    """Slow sockets of all kinds. Each sends another byte in every round, and those that were closed come again."""
+    """Slow sockets of all kinds. Each sends another byte in every round, and those that were
+    closed come again.
+    """
 
     def __init__(self, served: Served) -> None:
         self._served = served
@@ -175,8 +182,8 @@ class Attack:
 
 
 def test_a_thousand_slow_sockets_keep_nobody_with_the_token_waiting(served: Served) -> None:
-    """The promise: an authorised client is answered within a second throughout, over a new connection and over one
-    that it has kept.
+    """The promise: an authorised client is answered within a second throughout, over a new
+    connection and over one that it has kept.
     """
     kept = http.client.HTTPConnection(*served.address, timeout=30)
     served.call(kept)
@@ -226,8 +233,13 @@ def test_a_request_without_the_token_is_refused_before_its_body_is_read(served: 
 
 @pytest.mark.parametrize("token", ["", f"Authorization: Bearer {TOKEN}\r\n"])
 def test_bodies_in_chunks_of_one_byte_keep_nobody_waiting(token: str, served: Served) -> None:
-    """256 KB of them took half a second, in which nobody else was answered; and there was no end to them."""
-    head, chunks = f"{POST}{token}Transfer-Encoding: chunked\r\n\r\n".encode(), b"1\r\na\r\n" * 40_000
+    """256 KB of them took half a second, in which nobody else was answered; and there was
+    no end to them.
+    """
+    head, chunks = (
+        f"{POST}{token}Transfer-Encoding: chunked\r\n\r\n".encode(),
+        b"1\r\na\r\n" * 40_000,
+    )
     stop, begun = threading.Event(), threading.Semaphore(0)
 
     def flood() -> None:
@@ -254,9 +266,13 @@ def test_bodies_in_chunks_of_one_byte_keep_nobody_waiting(token: str, served: Se
 
 
 def test_a_body_in_chunks_of_a_usual_size_is_taken(served: Served) -> None:
-    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "nothing", "params": {"x": "y" * 1_000_000}}).encode()
+    body = json.dumps(
+        {"jsonrpc": "2.0", "id": 1, "method": "nothing", "params": {"x": "y" * 1_000_000}}
+    ).encode()
     with served.connect() as one:
-        one.sendall(f"{POST}Authorization: Bearer {TOKEN}\r\nTransfer-Encoding: chunked\r\n\r\n".encode())
+        one.sendall(
+            f"{POST}Authorization: Bearer {TOKEN}\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+        )
         for start in range(0, len(body), 1000):
             piece = body[start : start + 1000]
             one.sendall(b"%x\r\n%b\r\n" % (len(piece), piece))
@@ -265,7 +281,7 @@ def test_a_body_in_chunks_of_a_usual_size_is_taken(served: Served) -> None:
         assert b"HTTP/1.1 406" in one.recv(1000)
 
 
-# -- deadlines, with shorter ones ----------------------------------------------------------------------------------
+# -- deadlines, with shorter ones ------------------------------------------------------------------
 
 
 ANSWER = b"ok"
@@ -283,7 +299,9 @@ async def _echo(scope: Scope, receive: Receive, send: Send) -> None:
         return
     connection = connections.connection_of(scope)
     assert connection is not None
-    caller = next((value.decode() for name, value in scope["headers"] if name == b"x-caller"), "somebody")
+    caller = next(
+        (value.decode() for name, value in scope["headers"] if name == b"x-caller"), "somebody"
+    )
     connection.admitted(caller)
     while (message := await receive()).get("more_body"):
         connection.hold(len(message["body"]))
@@ -292,14 +310,20 @@ async def _echo(scope: Scope, receive: Receive, send: Send) -> None:
     if message["type"] == "http.request":
         connection.whole()
         length = str(len(ANSWER)).encode()
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", length)]})
+        await send(
+            {"type": "http.response.start", "status": 200, "headers": [(b"content-length", length)]}
+        )
         await send({"type": "http.response.body", "body": ANSWER})
 
 
 @asynccontextmanager
 async def _serving(monkeypatch: pytest.MonkeyPatch, seconds: float = 0.6) -> AsyncGenerator[int]:
     """A server in this process whose deadlines are over soon; gives its port."""
-    for name, least in (("HEADER_SECONDS", seconds), ("BODY_SECONDS", seconds), ("IDLE_SECONDS", 2 * seconds)):
+    for name, least in (
+        ("HEADER_SECONDS", seconds),
+        ("BODY_SECONDS", seconds),
+        ("IDLE_SECONDS", 2 * seconds),
+    ):
         monkeypatch.setattr(connections, name, least)
     with bind("127.0.0.1", 0, token=None) as listening:
         port = listening.getsockname()[1]
@@ -346,7 +370,9 @@ async def test_every_step_of_a_request_has_a_deadline(
         assert bool(told) == bool(answer)
 
 
-async def test_a_client_that_keeps_sending_has_the_time_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_that_keeps_sending_has_the_time_it_needs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The deadline of a body moves with what has arrived of it."""
     monkeypatch.setattr(connections, "BODY_RATE", 100)
     async with _serving(monkeypatch) as port, await anyio.connect_tcp("127.0.0.1", port) as stream:
@@ -363,7 +389,10 @@ async def test_of_many_large_bodies_the_largest_is_dropped(monkeypatch: pytest.M
     monkeypatch.setattr(connections, "MOST_RECEIVED", 1000)
     HELD.clear()
     head = HEAD.replace(b"10", b"2000")
-    async with _serving(monkeypatch, 10) as port, await anyio.connect_tcp("127.0.0.1", port) as large:
+    async with (
+        _serving(monkeypatch, 10) as port,
+        await anyio.connect_tcp("127.0.0.1", port) as large,
+    ):
         await large.send(head + b"x" * 900)
         await anyio.to_thread.run_sync(HELD.wait, 5)
         async with await anyio.connect_tcp("127.0.0.1", port) as small:
@@ -373,12 +402,18 @@ async def test_of_many_large_bodies_the_largest_is_dropped(monkeypatch: pytest.M
             assert b"200 OK" in await small.receive()
 
 
-async def test_callers_who_send_much_end_no_request_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_callers_who_send_much_end_no_request_of_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(http_transport, "MOST_CONNECTIONS", 128)
 
     async def begin(port: int, caller: bytes) -> anyio.abc.SocketStream:
         stream = await stack.enter_async_context(await anyio.connect_tcp("127.0.0.1", port))
-        await stream.send(HEAD.replace(b"Host: x", b"Host: x\r\nX-Caller: " + caller + b"\r\nExpect: 100-continue"))
+        await stream.send(
+            HEAD.replace(
+                b"Host: x", b"Host: x\r\nX-Caller: " + caller + b"\r\nExpect: 100-continue"
+            )
+        )
         # It is admitted as soon as the server asks for its body.
         with suppress(anyio.EndOfStream, anyio.BrokenResourceError):
             await stream.receive()
@@ -393,7 +428,9 @@ async def test_callers_who_send_much_end_no_request_of_others(monkeypatch: pytes
         assert b"200 OK" in await patient.receive()
 
 
-async def test_a_client_that_does_not_read_its_answer_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_that_does_not_read_its_answer_is_dropped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(connections, "READING_SECONDS", 0.2)
     monkeypatch.setattr(sys.modules[__name__], "ANSWER", b"x" * 50_000_000)
     dropped, drop = anyio.Event(), connections.GuardedProtocol.drop
@@ -403,13 +440,18 @@ async def test_a_client_that_does_not_read_its_answer_is_dropped(monkeypatch: py
         dropped.set()
 
     monkeypatch.setattr(connections.GuardedProtocol, "drop", noted)
-    async with _serving(monkeypatch, 10) as port, await anyio.connect_tcp("127.0.0.1", port) as stream:
+    async with (
+        _serving(monkeypatch, 10) as port,
+        await anyio.connect_tcp("127.0.0.1", port) as stream,
+    ):
         await stream.send(HEAD + b"1234567890")
         await dropped.wait()
         assert len(await _all(stream)) < len(ANSWER)
 
 
-async def test_answers_that_nobody_reads_take_a_bounded_part_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_answers_that_nobody_reads_take_a_bounded_part_of_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(connections, "MOST_UNSENT", 100_000_000)
     monkeypatch.setattr(sys.modules[__name__], "ANSWER", b"x" * 30_000_000)
     paused, pause = anyio.Semaphore(0), connections.GuardedProtocol.pause_writing
@@ -422,7 +464,9 @@ async def test_answers_that_nobody_reads_take_a_bounded_part_of_memory(monkeypat
 
     async def ask(caller: bytes) -> anyio.abc.SocketStream:
         stream = await stack.enter_async_context(await anyio.connect_tcp("127.0.0.1", port))
-        await stream.send(HEAD.replace(b"Host: x", b"Host: x\r\nX-Caller: " + caller) + b"1234567890")
+        await stream.send(
+            HEAD.replace(b"Host: x", b"Host: x\r\nX-Caller: " + caller) + b"1234567890"
+        )
         await paused.acquire()
         return stream
 

@@ -31,7 +31,9 @@ class Served:
         self.url = url
         self.tokens = tokens
 
-    async def call(self, who: str, name: str, arguments: dict[str, str], **more: Any) -> dict[str, Any]:
+    async def call(
+        self, who: str, name: str, arguments: dict[str, str], **more: Any
+    ) -> dict[str, Any]:
         """The answer to a call of a tool, as it comes over HTTP."""
         params = {"name": name, "arguments": arguments, "_meta": META, **more}
         headers = {
@@ -44,14 +46,20 @@ class Served:
         message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
         async with httpx2.AsyncClient(headers=headers, timeout=20) as http:
             answer = (await http.post(self.url, json=message)).text
-        return cast("dict[str, Any]", json.loads(answer[answer.index("{") : answer.rindex("}") + 1]))
+        return cast(
+            "dict[str, Any]", json.loads(answer[answer.index("{") : answer.rindex("}") + 1])
+        )
 
 
 @pytest.fixture(scope="module", params=["modern", "legacy"])
-def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Generator[Served]:
+def served(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Generator[Served]:
     folder = tmp_path_factory.mktemp("states")
     with Store.open(folder / "ideas.sqlite") as store:
-        tokens = {name: store.users.add_token(store.users.add(name).name)[1] for name in ("alice", "bob")}
+        tokens = {
+            name: store.users.add_token(store.users.add(name).name)[1] for name in ("alice", "bob")
+        }
     module = preloaded.module(ASKS, *(["--legacy"] if request.param == "legacy" else []))
     configuration = configured(folder, mcpServers={"asks": module}, expose=["modules"])
     with http_process(configuration) as url:

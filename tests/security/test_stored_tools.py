@@ -1,4 +1,6 @@
-"""Tools that are stored, or sent from a worker process, are the same tools: an approval of one counts for the other."""
+"""Tools that are stored, or sent from a worker process, are the same tools: an approval of one
+counts for the other.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,16 @@ from ideabridge.tools.tool import Annotations, SentSchema, Tool
 
 TEXTS = st.text(max_size=8)
 LEAVES: st.SearchStrategy[JSON] = (
-    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False, allow_infinity=False) | TEXTS
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | TEXTS
 )
 VALUES: st.SearchStrategy[JSON] = st.recursive(
-    LEAVES, lambda part: st.lists(part, max_size=3) | st.dictionaries(TEXTS, part, max_size=3), max_leaves=6
+    LEAVES,
+    lambda part: st.lists(part, max_size=3) | st.dictionaries(TEXTS, part, max_size=3),
+    max_leaves=6,
 )
 OBJECTS = st.dictionaries(TEXTS, VALUES, max_size=3)
 SENT = st.none() | st.builds(SentSchema, VALUES, st.booleans())
@@ -58,7 +66,15 @@ def test_a_stored_tool_has_the_digests_and_the_essence_that_it_had(tool: Tool) -
 
 
 ASKED = st.none() | st.builds(
-    QuestionAsked, st.integers(0, 9), TEXTS, TEXTS, TEXTS, TEXTS, OBJECTS, st.none() | st.integers(0, 9), st.none()
+    QuestionAsked,
+    st.integers(0, 9),
+    TEXTS,
+    TEXTS,
+    TEXTS,
+    TEXTS,
+    OBJECTS,
+    st.none() | st.integers(0, 9),
+    st.none(),
 )
 QUESTIONS = st.builds(
     Question,
@@ -75,7 +91,12 @@ QUESTIONS = st.builds(
     hints=ANNOTATIONS,
 )
 SCHEMAS = st.sampled_from([None, {}, {"properties": {"to": {"const": "Ada"}}, "required": ["to"]}])
-DECIDERS = st.builds(Decider, st.sampled_from(get_args(DeciderKind)), st.sampled_from(get_args(Via)), st.none() | TEXTS)
+DECIDERS = st.builds(
+    Decider,
+    st.sampled_from(get_args(DeciderKind)),
+    st.sampled_from(get_args(Via)),
+    st.none() | TEXTS,
+)
 
 
 @st.composite
@@ -83,11 +104,22 @@ def grants(draw: st.DrawFn) -> Grant:
     schema = cast("JSONObject | None", draw(SCHEMAS))
     where = None if schema is None else Validator(schema, what="the parameters")
     most, used = draw(st.none() | st.integers(1, 9)), draw(st.integers(0, 9))
-    return Grant(draw(st.integers(0, 9)), draw(TOOLS), draw(st.none() | TEXTS), draw(DECIDERS), most, where, used)
+    return Grant(
+        draw(st.integers(0, 9)),
+        draw(TOOLS),
+        draw(st.none() | TEXTS),
+        draw(DECIDERS),
+        most,
+        where,
+        used,
+    )
 
 
 @settings(max_examples=50, deadline=None)
-@given(st.lists(st.tuples(QUESTIONS, st.none() | st.floats(0, 2e9)), max_size=2), st.lists(grants(), max_size=2))
+@given(
+    st.lists(st.tuples(QUESTIONS, st.none() | st.floats(0, 2e9)), max_size=2),
+    st.lists(grants(), max_size=2),
+)
 def test_open_questions_of_a_worker_are_those_of_the_journal(
     asked: list[tuple[Question, float | None]], given: list[Grant]
 ) -> None:

@@ -1,4 +1,6 @@
-"""What is bounded one by one is bounded in sum: costly checks, references, and words that are looked for."""
+"""What is bounded one by one is bounded in sum: costly checks, references, and words that
+are looked for.
+"""
 
 from __future__ import annotations
 
@@ -26,22 +28,31 @@ pytestmark = pytest.mark.anyio
 
 WIDE: Final[JSONObject] = {
     "type": "object",
-    "additionalProperties": {"anyOf": [{"type": "string", "minLength": number} for number in range(2500)]},
+    "additionalProperties": {
+        "anyOf": [{"type": "string", "minLength": number} for number in range(2500)]
+    },
 }
 """87 KB: a value with 10,000 keys takes longer than may be checked at once."""
 
 
-async def test_a_plan_of_costly_literals_holds_up_everybody_for_a_bounded_time(tmp_path: Path) -> None:
+async def test_a_plan_of_costly_literals_holds_up_everybody_for_a_bounded_time(
+    tmp_path: Path,
+) -> None:
     trap = {"name": "trap", "inputSchema": {"type": "object", "properties": {"x": WIDE}}}
     value = {f"k{number}": 1 for number in range(2_000)}
-    with http_process(configured(tmp_path, mcpServers={"hostile": plain(tmp_path, "hostile", trap)})) as url:
+    with http_process(
+        configured(tmp_path, mcpServers={"hostile": plain(tmp_path, "hostile", trap)})
+    ) as url:
         async with Client(url, mode="auto") as client:
             begun = time.monotonic()
             said = await refused(client, "run_plan", calls=[{"_tool": "trap", "x": value}] * 40)
             took = time.monotonic() - begun
     # Each of the 40 may block for 1.3 s by itself.
     assert took < 5 * BLOCKED_IN_SUM
-    assert "not checked, because slow checks have already blocked this process" in said or "fits the schema" in said
+    assert (
+        "not checked, because slow checks have already blocked this process" in said
+        or "fits the schema" in said
+    )
 
 
 def test_checks_that_block_do_so_for_a_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,7 +78,9 @@ def test_checks_that_block_do_so_for_a_share_of_the_time(monkeypatch: pytest.Mon
     assert blocking.left() == BLOCKED_IN_SUM
 
 
-async def test_a_plan_with_200_000_references_is_refused_before_they_are_bound(tmp_path: Path) -> None:
+async def test_a_plan_with_200_000_references_is_refused_before_they_are_bound(
+    tmp_path: Path,
+) -> None:
     calls: list[dict[str, Any]] = [
         {
             "_tool": "pick",
@@ -86,18 +99,27 @@ async def test_a_plan_with_200_000_references_is_refused_before_they_are_bound(t
 def test_calls_wait_for_each_other_a_bounded_number_of_times() -> None:
     graph = Graph(Catalogue(builtin_toolbox()), {})
     graph.most_bound = 10_000
-    writers: list[JSON] = [{"_tool": "count", "items": [1], "_outputPath": f"a.b{number}"} for number in range(1_000)]
-    readers: list[JSON] = [{"_tool": "count", "items": "†state.a || †state.a.b1"} for _ in range(1_000)]
+    writers: list[JSON] = [
+        {"_tool": "count", "items": [1], "_outputPath": f"a.b{number}"} for number in range(1_000)
+    ]
+    readers: list[JSON] = [
+        {"_tool": "count", "items": "†state.a || †state.a.b1"} for _ in range(1_000)
+    ]
     graph.take([*writers, *readers], None)
     assert [text for _, text in graph.problems] == [
-        "its calls wait for each other more than 10,000 times; read what many calls write in fewer calls, or use _each"
+        (
+            "its calls wait for each other more than 10,000 times; read what many calls write in "
+            "fewer calls, or use _each"
+        )
     ]
 
 
 def test_a_plan_within_the_bounds_is_bound_as_before() -> None:
     graph = Graph(Catalogue(builtin_toolbox()), {})
     graph.most_bound = 10_000
-    writers: list[JSON] = [{"_tool": "count", "items": [1], "_outputPath": f"a.b{number}"} for number in range(100)]
+    writers: list[JSON] = [
+        {"_tool": "count", "items": [1], "_outputPath": f"a.b{number}"} for number in range(100)
+    ]
     graph.take([*writers, {"_tool": "count", "items": "†state.a"}], "†state.a")
     assert not graph.problems
     assert graph.depends_on(graph.calls[-1]) == set(range(100))
@@ -136,7 +158,12 @@ async def test_many_large_results_at_once_leave_turns_to_others(tmp_path: Path) 
                 async with anyio.create_task_group() as runs:
                     for _ in range(20):
                         runs.start_soon(
-                            lambda: call(one, "run_plan", calls=[{"_tool": "long", "n": 7_900_000}], wait_s=45)
+                            lambda: call(
+                                one,
+                                "run_plan",
+                                calls=[{"_tool": "long", "n": 7_900_000}],
+                                wait_s=45,
+                            )
                         )
                 over.set()
 

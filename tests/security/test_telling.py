@@ -31,7 +31,11 @@ class Host:
         self.heard_completion = anyio.Event()
 
     def note(self, kind: str, message: Any) -> None:
-        whole = message.model_dump_json(by_alias=True) if isinstance(message, BaseModel) else str(message)
+        whole = (
+            message.model_dump_json(by_alias=True)
+            if isinstance(message, BaseModel)
+            else str(message)
+        )
         self.messages.setdefault(kind, []).append(whole)
 
     async def heard(self, message: Any) -> None:
@@ -50,9 +54,13 @@ class Host:
         self.note(type(params).__name__, params)
         return types.ElicitResult(action="decline")
 
-    async def sample(self, _context: Any, params: types.CreateMessageRequestParams) -> types.CreateMessageResult:
+    async def sample(
+        self, _context: Any, params: types.CreateMessageRequestParams
+    ) -> types.CreateMessageResult:
         self.note("sampling", params)
-        return types.CreateMessageResult(role="assistant", content=types.TextContent(text="ok"), model="tiny")
+        return types.CreateMessageResult(
+            role="assistant", content=types.TextContent(text="ok"), model="tiny"
+        )
 
     async def roots(self, context: Any) -> types.ListRootsResult:
         self.note("roots", context.meta)
@@ -70,25 +78,41 @@ class Host:
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_no_part_of_a_message_on_behalf_of_a_module_holds_a_secret(era: str, tmp_path: Path) -> None:
+async def test_no_part_of_a_message_on_behalf_of_a_module_holds_a_secret(
+    era: str, tmp_path: Path
+) -> None:
     host = Host()
     module = {"command": sys.executable, "args": ["-I", str(TELLING)], "env": {"API_TOKEN": SECRET}}
-    with http_process(configured(tmp_path, mcpServers={"telling": module}, expose=["modules"])) as url:
+    with http_process(
+        configured(tmp_path, mcpServers={"telling": module}, expose=["modules"])
+    ) as url:
         async with Client(url, mode=era, read_timeout_seconds=20, **host.callbacks) as client:
             if era == "legacy":
                 params = types.SubscribeRequestParams(uri="x://a/")
-                await client.session.send_request(types.SubscribeRequest(params=params), types.EmptyResult)
+                await client.session.send_request(
+                    types.SubscribeRequest(params=params), types.EmptyResult
+                )
             for tool in ("form", "open", "sample", "roots"):
                 assert text(await client.call_tool(tool, {})) == "done"
             with pytest.raises(MCPError) as error:
                 await client.call_tool("must_open", {})
             host.note("error", error.value.error)
-            assert text(await client.call_tool("notify", {}, progress_callback=host.progressed)) == "done"
+            assert (
+                text(await client.call_tool("notify", {}, progress_callback=host.progressed))
+                == "done"
+            )
             if era == "legacy":
                 # It comes on another stream than the result.
                 with anyio.fail_after(20):
                     await host.heard_completion.wait()
-    expected = {"ElicitRequestFormParams", "ElicitRequestURLParams", "sampling", "roots", "error", "progress"}
+    expected = {
+        "ElicitRequestFormParams",
+        "ElicitRequestURLParams",
+        "sampling",
+        "roots",
+        "error",
+        "progress",
+    }
     if era == "legacy":
         expected |= {"log", "notifications/elicitation/complete", "notifications/resources/updated"}
     assert host.messages.keys() >= expected

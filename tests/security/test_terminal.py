@@ -1,5 +1,5 @@
-"""Nothing that came from outside reaches a terminal as it came: many commands, with hostile names, descriptions,
-results, errors and ideas, and a look at the raw bytes.
+"""Nothing that came from outside reaches a terminal as it came: many commands, with hostile names,
+descriptions, results, errors and ideas, and a look at the raw bytes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from .leaking import TERMINAL
 
 LEAKING = Path(__file__).with_name("leaking.py")
 OURS = re.compile(
-    # What rich writes: colours, and moving the cursor over its own table; what a terminal does with line ends.
+    # What rich writes: colours, and moving the cursor over its own table; what a terminal does
+    # with line ends.
     r"\x1b\[[0-9;]*m|\x1b\[\?25[lh]|\x1b\[[0-9]*[AK]|\x1b\[2K|\r\n|\r"
 )
 TOOLS = f'''
@@ -66,7 +67,11 @@ def change(x: str) -> str:
 
 def hidden(text: str) -> list[str]:
     """The characters in what a terminal got that it would obey, or that nobody sees."""
-    found = [char for char in OURS.sub("", text) if unicodedata.category(char) in ("Cc", "Cf", "Zl", "Zp", "Cs", "Co")]
+    found = [
+        char
+        for char in OURS.sub("", text)
+        if unicodedata.category(char) in ("Cc", "Cf", "Zl", "Zp", "Cs", "Co")
+    ]
     return [f"U+{ord(char):04X}" for char in found if char not in "\n\t"]
 
 
@@ -83,7 +88,10 @@ def here(project: Path, capsys: pytest.CaptureFixture[str]) -> Path:
     ]
     plan: JSONObject = {"calls": calls, "input": {"x": TERMINAL}}
     (project / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
-    failing: list[JSON] = [{"_tool": "fail", "x": TERMINAL}, {"_tool": "refuse", "_module": "leaky", "x": TERMINAL}]
+    failing: list[JSON] = [
+        {"_tool": "fail", "x": TERMINAL},
+        {"_tool": "refuse", "_module": "leaky", "x": TERMINAL},
+    ]
     (project / "failing.json").write_text(json.dumps({"calls": failing}), encoding="utf-8")
     changing: list[JSON] = [{"_tool": "change", "x": TERMINAL}]
     (project / "changing.json").write_text(json.dumps({"calls": changing}), encoding="utf-8")
@@ -93,7 +101,11 @@ def here(project: Path, capsys: pytest.CaptureFixture[str]) -> Path:
     assert main(["run", "tell.json", "--save-as", "told"]) == 0
     assert main(["ideas", "export", "told", "-o", "told.json"]) == 0
     whole = json.loads((project / "told.json").read_text(encoding="utf-8"))
-    publication: JSONObject = {**whole["publication"], "name": "evil", "description": f"Evil {TERMINAL}"}
+    publication: JSONObject = {
+        **whole["publication"],
+        "name": "evil",
+        "description": f"Evil {TERMINAL}",
+    }
     publication["recorded"] = {"input": {"x": TERMINAL}, "output": TERMINAL}
     meta: JSONObject = {**whole["meta"], "title": f"Title {TERMINAL}", "tags": ["tagged"]}
     evil = sealed({**whole, "publication": publication, "meta": meta})

@@ -1,5 +1,5 @@
-"""Modules that use how odd messages are repaired: to hide a failure, to have a call sent twice, to keep others waiting,
-or to show the words for one user to another.
+"""Modules that use how odd messages are repaired: to hide a failure, to have a call sent twice, to
+keep others waiting, or to show the words for one user to another.
 """
 
 from __future__ import annotations
@@ -36,19 +36,25 @@ def hostile(calls: Path) -> dict[str, Any]:
     return {"command": sys.executable, "args": ["-I", str(HOSTILE), str(calls)]}
 
 
-def repaired(result: dict[str, Any], version: str, oddities: Oddities | None = None) -> dict[str, Any]:
+def repaired(
+    result: dict[str, Any], version: str, oddities: Oddities | None = None
+) -> dict[str, Any]:
     fixed = repair_result("tools/call", version, result, oddities or Oddities())
     assert not isinstance(fixed, Unusable)
     return fixed
 
 
-# -- failures ----------------------------------------------------------------------------------------------------------
+# -- failures --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", [LEGACY, MODERN])
 @pytest.mark.parametrize("said", [None, False])
-def test_an_error_of_another_name_is_one_beside_the_right_name(version: str, said: bool | None) -> None:
-    assert repaired({"content": [TEXT], "isError": said, "is_error": True}, version)["isError"] is True
+def test_an_error_of_another_name_is_one_beside_the_right_name(
+    version: str, said: bool | None
+) -> None:
+    assert (
+        repaired({"content": [TEXT], "isError": said, "is_error": True}, version)["isError"] is True
+    )
 
 
 @pytest.mark.parametrize("kind", ["failed", "task", "COMPLETE", ""])
@@ -83,7 +89,7 @@ async def test_answers_to_calls_that_are_not_sent_yet_answer_nothing(tmp_path: P
         assert await modules["m"].call("quick", {}) == "done"
 
 
-# -- blocks ------------------------------------------------------------------------------------------------------------
+# -- blocks ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.anyio
@@ -102,7 +108,7 @@ def test_a_question_for_a_model_may_quote_an_odd_result_of_a_tool() -> None:
     assert asked["messages"][0]["content"]["content"] == [{"type": "text", "text": "5"}]
 
 
-# -- words of others ---------------------------------------------------------------------------------------------------
+# -- words of others -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", [LEGACY, MODERN])
@@ -113,7 +119,11 @@ def test_notes_on_a_result_have_no_words_for_one_user(version: str) -> None:
         {"type": "image", "data": "AAAA", "mime_type": "words-for-bob"},
         {"type": "text", "text": 4111111111111111},
         {"type": "words-for-bob", "name": "bob"},
-        {"type": "text", "text": "a", "annotations": {"priority": 4111111111111111, "audience": ["bob"]}},
+        {
+            "type": "text",
+            "text": "a",
+            "annotations": {"priority": 4111111111111111, "audience": ["bob"]},
+        },
     ]
     result = {"content": content, "isError": "bob", "structuredContent": {"bob": 1}, "_meta": "bob"}
     repaired(result, version, oddities)
@@ -151,12 +161,23 @@ def test_a_cut_line_of_a_log_swallows_no_answer() -> None:
     assert message.id == 1
 
 
-# -- addresses ---------------------------------------------------------------------------------------------------------
+# -- addresses -------------------------------------------------------------------------------------
 
 ELSEWHERE = [
-    *("//evil.test/x", "http://good.test@evil.test/", "javascript:alert(1)", "http://good.test:81/x"),
+    *(
+        "//evil.test/x",
+        "http://good.test@evil.test/",
+        "javascript:alert(1)",
+        "http://good.test:81/x",
+    ),
     *("https://good.test:8443/x", "file:///etc/passwd", "http://good.test./x", "http://ɡood.test/"),
-    *("http://169.254.169.254/", "http://[::1]/", "http://good.test%2eevil.test/", "ws://good.test/", "/a\r\nX: y"),
+    *(
+        "http://169.254.169.254/",
+        "http://[::1]/",
+        "http://good.test%2eevil.test/",
+        "ws://good.test/",
+        "/a\r\nX: y",
+    ),
 ]
 
 
@@ -170,13 +191,17 @@ def test_no_spelling_of_an_address_leads_elsewhere(said: str) -> None:
     assert not is_within_origin(url, target)
 
 
-# -- time --------------------------------------------------------------------------------------------------------------
+# -- time ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("name", ["crowd", "noise"])
-async def test_what_takes_long_to_repair_keeps_no_other_module_waiting(tmp_path: Path, name: str) -> None:
-    async with modules_of({"m": hostile(tmp_path / "m"), "other": hostile(tmp_path / "other")}) as modules:
+async def test_what_takes_long_to_repair_keeps_no_other_module_waiting(
+    tmp_path: Path, name: str
+) -> None:
+    async with modules_of(
+        {"m": hostile(tmp_path / "m"), "other": hostile(tmp_path / "other")}
+    ) as modules:
         answered = 0
 
         async def heavy() -> None:

@@ -57,7 +57,8 @@ def bridge(folder: Path, **limits: int) -> Bridge:
     for one in (megabyte, length, twice, change):
         toolbox.add(one)
     configuration = parse_configuration(
-        {"store": "ideas.sqlite", "limits": limits, "approval": {"default": "read_only"}}, project=folder
+        {"store": "ideas.sqlite", "limits": limits, "approval": {"default": "read_only"}},
+        project=folder,
     )
     return Bridge(configuration, toolbox=toolbox)
 
@@ -79,9 +80,9 @@ async def test_the_results_of_a_run_are_bounded_together(tmp_path: Path) -> None
     async with bridge(tmp_path, run_bytes=10 * MEGABYTE, parallel_calls=1) as one:
         run = await ran(one, calls=[each])
         assert (
-            "this run keeps 10,000,000 bytes of results and calls, and may keep 10,000,000 (limits.run_bytes)"
-            in errors(run)
-        )
+            "this run keeps 10,000,000 bytes of results and calls, and may keep "
+            "10,000,000 (limits.run_bytes)"
+        ) in errors(run)
         # What could not be kept is not run.
         assert calls_made == 10
 
@@ -112,7 +113,9 @@ async def test_a_run_that_is_taken_up_again_remembers_what_it_keeps(tmp_path: Pa
 
 async def test_a_state_that_doubles_ends_at_the_bound_of_a_result(tmp_path: Path) -> None:
     calls: list[Any] = [{"_tool": "megabyte", "n": 1, "_outputPath": "x0"}]
-    calls += [{"_tool": "twice", "value": f"†state.x{n}", "_outputPath": f"x{n + 1}"} for n in range(40)]
+    calls += [
+        {"_tool": "twice", "value": f"†state.x{n}", "_outputPath": f"x{n + 1}"} for n in range(40)
+    ]
     async with bridge(tmp_path) as one:
         run = await ran(one, calls=calls)
         assert "the result of twice has 16,000,0" in errors(run)
@@ -124,11 +127,16 @@ async def test_a_parameter_that_names_one_value_many_times_is_measured(tmp_path:
     for name in ("length", "change"):
         async with bridge(tmp_path) as one:
             run = await ran(one, calls=[big, {"_tool": name, "value": ["†state.x"] * 10_000}])
-            wanted = f"would have 80,000,000,000 bytes with what they refer to; at most {MOST_RESOLVED:,} are taken"
+            wanted = (
+                "would have 80,000,000,000 bytes with what they refer to; at most "
+                f"{MOST_RESOLVED:,} are taken"
+            )
             assert wanted in errors(run)
 
 
-async def test_items_that_each_read_a_large_value_run_one_by_one_but_are_not_asked_about(tmp_path: Path) -> None:
+async def test_items_that_each_read_a_large_value_run_one_by_one_but_are_not_asked_about(
+    tmp_path: Path,
+) -> None:
     big = {"_tool": "megabyte", "n": 8, "_outputPath": "x"}
     async with bridge(tmp_path) as one:
         each = {"_each": list(range(20)), "value": "†state.x", "more": "†item"}
@@ -152,7 +160,8 @@ async def test_small_values_that_are_read_many_times_are_counted(tmp_path: Path)
     given: dict[str, Any] = {"small": [[]] * 2000}
     many = ["†input.small"] * 10_000
     wanted = (
-        f"would have 20,010,000 values (numbers, texts, lists, ...) with what they refer to; at most {MOST_VALUES:,}"
+        "would have 20,010,000 values (numbers, texts, lists, ...) with what they refer "
+        f"to; at most {MOST_VALUES:,}"
     )
     async with bridge(tmp_path) as one:
         run = await ran(one, calls=[{"_tool": "megabyte"}], input=given, output=many)
@@ -161,9 +170,12 @@ async def test_small_values_that_are_read_many_times_are_counted(tmp_path: Path)
         for name in ("length", "change"):
             run = await ran(one, calls=[{"_tool": name, "value": many}], input=given)
             assert f"its parameters {wanted} are taken" in errors(run)
-        # Each item is small enough to run alone, but a person would decide about all of them together.
+        # Each item is small enough to run alone, but a person would decide about all
+        # of them together.
         each = [{"n": number} for number in range(1000)]
-        run = await ran(one, calls=[{"_tool": "change", "_each": each, "value": "†input.small"}], input=given)
+        run = await ran(
+            one, calls=[{"_tool": "change", "_each": each, "value": "†input.small"}], input=given
+        )
         assert "it would have 2,001,000 values" in errors(run)
         assert "are put before a person" in errors(run)
 
@@ -171,7 +183,9 @@ async def test_small_values_that_are_read_many_times_are_counted(tmp_path: Path)
 async def test_values_are_not_counted_by_what_stands_in_texts(tmp_path: Path) -> None:
     given = {"table": {"csv": '"a,b",[{' * 100_000}}
     async with bridge(tmp_path) as one:
-        run = await ran(one, calls=[{"_tool": "length", "value": ["†input.table"] * 10}], input=given)
+        run = await ran(
+            one, calls=[{"_tool": "length", "value": ["†input.table"] * 10}], input=given
+        )
         assert run.status == "done"
         assert run.machine.history[0].items[0].size.values == 20
 
@@ -251,7 +265,10 @@ async def test_the_contexts_of_waiting_runs_together_keep_a_bounded_part_of_memo
 ) -> None:
     for module in (executor, runs):
         monkeypatch.setattr(module, "CALLER_MEMORY", 64 * MEGABYTE)
-    plan: dict[str, Any] = {"calls": [{"_tool": "change", "value": 1}], "input": {"many": [[]] * 50_000}}
+    plan: dict[str, Any] = {
+        "calls": [{"_tool": "change", "value": 1}],
+        "input": {"many": [[]] * 50_000},
+    }
     async with bridge(tmp_path) as one:
         waiting: dict[str, weakref.ref[Run]] = {}
         for _ in range(30):
@@ -260,7 +277,8 @@ async def test_the_contexts_of_waiting_runs_together_keep_a_bounded_part_of_memo
             waiting[run.id] = weakref.ref(run)
             del run
         gc.collect()
-        # Each takes about 5 MB. A run that is not in memory is read from its journal when somebody asks for it.
+        # Each takes about 5 MB. A run that is not in memory is read from its journal when
+        # somebody asks for it.
         assert 0 < sum(run() is not None for run in waiting.values()) < 15
         oldest = await one.run(next(iter(waiting)))
         assert oldest.status == "needs_approval"

@@ -1,4 +1,6 @@
-"""One caller with much work for worker processes does not hold up the first piece of another caller's."""
+"""One caller with much work for worker processes does not hold up the first piece of
+another caller's.
+"""
 
 from __future__ import annotations
 
@@ -89,13 +91,16 @@ def many_calls() -> JSON:
 def many_references() -> JSON:
     """Few calls, with references to all that came before."""
     return [
-        {"_tool": "pick", "data": [f"†results.{number}" for number in range(last)], "path": "@"} for last in range(50)
+        {"_tool": "pick", "data": [f"†results.{number}" for number in range(last)], "path": "@"}
+        for last in range(50)
     ]
 
 
 @pytest.mark.parametrize("check", [rehearsed, begun])
 @pytest.mark.parametrize("calls", [many_calls(), many_references()], ids=["calls", "references"])
-async def test_many_plan_checks_of_one_caller_come_after_the_first_of_another(check: Check, calls: JSON) -> None:
+async def test_many_plan_checks_of_one_caller_come_after_the_first_of_another(
+    check: Check, calls: JSON
+) -> None:
     checked: list[str] = []
 
     async def ask(caller: str) -> None:

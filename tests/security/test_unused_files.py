@@ -38,7 +38,9 @@ SERVE = ("serve", "--http", "127.0.0.1:0")
 
 def refusal(project: Path, *words: str) -> str:
     """What a server says that does not start."""
-    ended = subprocess.run(command(project, *words), cwd=project, capture_output=True, text=True, timeout=60)
+    ended = subprocess.run(
+        command(project, *words), cwd=project, capture_output=True, text=True, timeout=60
+    )
     assert ended.returncode not in (0, None)
     assert "serving on" not in ended.stderr
     return " ".join(ended.stderr.split())
@@ -46,7 +48,9 @@ def refusal(project: Path, *words: str) -> str:
 
 @pytest.mark.parametrize("words", [SERVE, ("ui", "127.0.0.1:0", "--no-browser")])
 @pytest.mark.parametrize("trusted", [False, True])
-def test_auth_of_a_project_file_is_not_passed_over(words: tuple[str, ...], project: Path, *, trusted: bool) -> None:
+def test_auth_of_a_project_file_is_not_passed_over(
+    words: tuple[str, ...], project: Path, *, trusted: bool
+) -> None:
     if trusted:
         write_trusted(project, {"auth": AUTH})
     else:
@@ -56,14 +60,23 @@ def test_auth_of_a_project_file_is_not_passed_over(words: tuple[str, ...], proje
     assert "or remove it" in said
     # Where nobody comes over HTTP, it does not matter.
     subprocess.run(
-        command(project, "serve"), cwd=project, stdin=subprocess.DEVNULL, capture_output=True, check=True, timeout=60
+        command(project, "serve"),
+        cwd=project,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=True,
+        timeout=60,
     )
 
 
 def test_with_ones_own_auth_that_of_a_project_does_not_matter(project: Path) -> None:
     write_own({"auth": AUTH})
-    (project / "ideabridge.json").write_text(json.dumps({"auth": {**AUTH, "issuer": "https://other.example"}}))
-    ended = subprocess.Popen(command(project, *SERVE), cwd=project, stderr=subprocess.PIPE, text=True)
+    (project / "ideabridge.json").write_text(
+        json.dumps({"auth": {**AUTH, "issuer": "https://other.example"}})
+    )
+    ended = subprocess.Popen(
+        command(project, *SERVE), cwd=project, stderr=subprocess.PIPE, text=True
+    )
     with ended as process:
         assert process.stderr is not None
         lines = [process.stderr.readline()]

@@ -66,7 +66,9 @@ class Team:
         self.path = folder / "ideas.sqlite"
         with Store.open(self.path) as store:
             self.tokens = {
-                name: store.users.add_token(store.users.add(name, "admin" if name == "ada" else "member").name)[1]
+                name: store.users.add_token(
+                    store.users.add(name, "admin" if name == "ada" else "member").name
+                )[1]
                 for name in names
             }
 
@@ -100,20 +102,29 @@ async def published(client: Client, name: str, **keys: Any) -> str:
     return run
 
 
-# -- tokens ------------------------------------------------------------------------------------------------------------
+# -- tokens ----------------------------------------------------------------------------------------
 
 
 def test_a_token_is_kept_as_a_hash_alone_and_ends_when_it_is_told_to(tmp_path: Path) -> None:
     with Store.open(tmp_path / "s.sqlite") as store:
         users = store.users
         users.add("alice")
-        first, second = users.add_token("alice", "laptop")[1], users.add_token("alice", "", read_expiry("12h"))[1]
+        first, second = (
+            users.add_token("alice", "laptop")[1],
+            users.add_token("alice", "", read_expiry("12h"))[1],
+        )
         assert first != second
         for one in (first, second):
             known = users.verify(one)
             assert known is not None
             assert known[0].caller == "user:alice"
-            for wrong in (one[:-1], one[:-1] + ("A" if one[-1] != "A" else "B"), one.upper(), f" {one}", one + "\n"):
+            for wrong in (
+                one[:-1],
+                one[:-1] + ("A" if one[-1] != "A" else "B"),
+                one.upper(),
+                f" {one}",
+                one + "\n",
+            ):
                 assert users.verify(wrong) is None
         # The id of one with the secret of the other.
         assert users.verify(first[:17] + second[17:]) is None
@@ -137,14 +148,21 @@ def test_a_token_is_kept_as_a_hash_alone_and_ends_when_it_is_told_to(tmp_path: P
             users.change("alice", state="active")
     with closing(sqlite3.connect(tmp_path / "s.sqlite", isolation_level=None)) as connection:
         connection.execute("UPDATE users SET state = 'active'")
-        connection.execute("UPDATE user_tokens SET revoked = NULL, expires = '2026-01-01T00:00:00.000+00:00'")
+        connection.execute(
+            "UPDATE user_tokens SET revoked = NULL, expires = '2026-01-01T00:00:00.000+00:00'"
+        )
     with Store.open(tmp_path / "s.sqlite") as store:
         assert store.users.verify(second) is None
 
 
-@pytest.mark.parametrize("name", ["", "Alice", "al ice", "a@b", "me", "all", "local", "x" * 49, "аlice", "a,b", "-a"])
+@pytest.mark.parametrize(
+    "name", ["", "Alice", "al ice", "a@b", "me", "all", "local", "x" * 49, "аlice", "a,b", "-a"]
+)
 def test_names_that_could_be_taken_for_others_are_refused(name: str, tmp_path: Path) -> None:
-    with Store.open(tmp_path / "s.sqlite") as store, pytest.raises(UserError, match="cannot be a user's name"):
+    with (
+        Store.open(tmp_path / "s.sqlite") as store,
+        pytest.raises(UserError, match="cannot be a user's name"),
+    ):
         store.users.add(name)
 
 
@@ -159,9 +177,12 @@ def test_the_command_line_shows_a_token_once(tmp_path: Path) -> None:
     rotated = ran("users", "token", "add", "alice", "--label", "laptop").strip()
     listed = json.loads(ran("users", "token", "list", "--json"))["tokens"]
     assert [one["label"] for one in listed] == ["first", "laptop"]
-    assert json.loads(ran("users", "token", "revoke", listed[0]["id"], "--json"))["state"] == "revoked"
+    assert (
+        json.loads(ran("users", "token", "revoke", listed[0]["id"], "--json"))["state"] == "revoked"
+    )
     shown = "".join(
-        ran(*words) for words in (("users", "list"), ("users", "list", "--json"), ("users", "token", "list"))
+        ran(*words)
+        for words in (("users", "list"), ("users", "list", "--json"), ("users", "token", "list"))
     )
     with Store.open(tmp_path / "s.sqlite") as store:
         assert store.users.verify(token) is None
@@ -202,7 +223,9 @@ async def test_from_the_first_user_on_every_request_needs_a_token(tmp_path: Path
         assert [one["run"] for one in (await call(owner, "check_run"))["runs"]] == [run]
 
 
-async def test_rotation_keeps_what_is_a_users_and_the_token_from_before_stays_one_user(team: Team) -> None:
+async def test_rotation_keeps_what_is_a_users_and_the_token_from_before_stays_one_user(
+    team: Team,
+) -> None:
     async with team.client("alice") as client:
         run = await published(client, "rotated")
     with Store.open(team.path) as store:
@@ -222,7 +245,9 @@ async def test_rotation_keeps_what_is_a_users_and_the_token_from_before_stays_on
 
 
 async def test_who_is_disabled_hears_nothing_more_on_streams_that_are_open(team: Team) -> None:
-    """A stream may be open for days; it ends with the token, at the server and not when the client asks next."""
+    """A stream may be open for days; it ends with the token, at the server and not when the
+    client asks next.
+    """
     with Store.open(team.path) as store:
         store.users.add("eve")
         team.tokens["eve"] = store.users.add_token("eve")[1]
@@ -235,12 +260,20 @@ async def test_who_is_disabled_hears_nothing_more_on_streams_that_are_open(team:
         "jsonrpc": "2.0",
         "id": 0,
         "method": "initialize",
-        "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},
+        "params": {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {},
+            "clientInfo": {"name": "t", "version": "1"},
+        },
     }
     async with httpx2.AsyncClient(headers=headers, timeout=30) as http:
         opened = await http.post(team.url, json=begin)
         session = {"mcp-session-id": opened.headers["mcp-session-id"]}
-        await http.post(team.url, json={"jsonrpc": "2.0", "method": "notifications/initialized"}, headers=session)
+        await http.post(
+            team.url,
+            json={"jsonrpc": "2.0", "method": "notifications/initialized"},
+            headers=session,
+        )
         with anyio.fail_after(20):
             async with http.stream("GET", team.url, headers=session) as stream:
                 assert stream.status_code == 200
@@ -251,7 +284,7 @@ async def test_who_is_disabled_hears_nothing_more_on_streams_that_are_open(team:
         assert (await http.post(team.url, json=PING, headers=session)).status_code == 401
 
 
-# -- one user tries another's ------------------------------------------------------------------------------------------
+# -- one user tries another's ----------------------------------------------------------------------
 
 
 async def test_a_session_of_one_user_is_nobody_elses(team: Team) -> None:
@@ -267,19 +300,26 @@ async def test_a_session_of_one_user_is_nobody_elses(team: Team) -> None:
 
         http.event_hooks = {"request": [note]}
         await client.list_tools(cache_mode="bypass")
-        headers = {"accept": "application/json, text/event-stream", "mcp-protocol-version": "2025-06-18"}
+        headers = {
+            "accept": "application/json, text/event-stream",
+            "mcp-protocol-version": "2025-06-18",
+        }
         stolen = {**headers, "mcp-session-id": sessions[-1]}
         for who in ("bob", "ada", OWNER_TOKEN):
             async with httpx2.AsyncClient(headers={**stolen, **team.headers(who)}) as thief:
                 for asked in ("POST", "GET", "DELETE"):
-                    answer = await thief.request(asked, team.url, json=PING if asked == "POST" else None)
+                    answer = await thief.request(
+                        asked, team.url, json=PING if asked == "POST" else None
+                    )
                     assert answer.status_code == 404, (asked, answer.text)
         # It was not ended by that.
         await client.list_tools(cache_mode="bypass")
 
 
 async def test_a_sealed_state_of_one_user_is_of_no_use_to_another(team: Team) -> None:
-    """The approvals of a run go out as forms; another user answers them with the very state the server sealed."""
+    """The approvals of a run go out as forms; another user answers them with the very state
+    the server sealed.
+    """
     note = team.folder / "sealed.txt"
     calls = [{"_tool": "write_note", "path": str(note), "text": "written"}]
     meta: dict[str, Any] = {
@@ -307,7 +347,10 @@ async def test_a_sealed_state_of_one_user_is_of_no_use_to_another(team: Team) ->
     [key] = result["inputRequests"]
     fields = result["inputRequests"][key]["params"]["requestedSchema"]["properties"]
     content = {name: "approve" for name, field in fields.items() if "approve" in json.dumps(field)}
-    reply = {"requestState": result["requestState"], "inputResponses": {key: {"action": "accept", "content": content}}}
+    reply = {
+        "requestState": result["requestState"],
+        "inputResponses": {key: {"action": "accept", "content": content}},
+    }
     for who in ("bob", "ada", OWNER_TOKEN):
         answer = await ask(who, reply)
         assert "error" in answer.lower(), answer
@@ -317,11 +360,14 @@ async def test_a_sealed_state_of_one_user_is_of_no_use_to_another(team: Team) ->
 
 
 async def test_no_user_cancels_the_request_of_another(team: Team) -> None:
-    """Requests of 2026-07-28 have no session: ids are counted by each client, and easily guessed. The SDK passes no
-    such notification on.
+    """Requests of 2026-07-28 have no session: ids are counted by each client, and easily guessed.
+    The SDK passes no such notification on.
     """
     gate = Gate(team.folder, "gate_of_alice")
-    headers = {"accept": "application/json, text/event-stream", "mcp-protocol-version": "2026-07-28"}
+    headers = {
+        "accept": "application/json, text/event-stream",
+        "mcp-protocol-version": "2026-07-28",
+    }
     meta: dict[str, Any] = {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientInfo": {"name": "t", "version": "1"},
@@ -329,7 +375,11 @@ async def test_no_user_cancels_the_request_of_another(team: Team) -> None:
     }
 
     async def cancel(who: str) -> None:
-        stop = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 77, "_meta": meta}}
+        stop = {
+            "jsonrpc": "2.0",
+            "method": "notifications/cancelled",
+            "params": {"requestId": 77, "_meta": meta},
+        }
         sent = {**headers, "mcp-method": "notifications/cancelled", **team.headers(who)}
         async with httpx2.AsyncClient(headers=sent) as http:
             assert (await http.post(team.url, json=stop)).status_code in (200, 202)
@@ -364,7 +414,9 @@ async def test_no_user_cancels_the_request_of_another(team: Team) -> None:
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_who_listens_hears_of_nothing_that_is_published_to_others(team: Team, mode: str) -> None:
+async def test_who_listens_hears_of_nothing_that_is_published_to_others(
+    team: Team, mode: str
+) -> None:
     """Both on one server, and both ask about the same name."""
     name = f"listened_{mode}"
     heard, others = Heard(), Heard()
@@ -377,7 +429,9 @@ async def test_who_listens_hears_of_nothing_that_is_published_to_others(team: Te
             ready = {"alice": anyio.Event(), "bob": anyio.Event()}
 
             async def listen(who: str, client: Client, hear: Heard) -> None:
-                async with client.listen(tools_list_changed=True, resource_subscriptions=[f"idea://{name}"]) as stream:
+                async with client.listen(
+                    tools_list_changed=True, resource_subscriptions=[f"idea://{name}"]
+                ) as stream:
                     ready[who].set()
                     async for event in stream:
                         hear.note(type(event).__name__)
@@ -387,7 +441,9 @@ async def test_who_listens_hears_of_nothing_that_is_published_to_others(team: Te
                     group.start_soon(listen, who, client, hear)
                     await ready[who].wait()
                 else:
-                    request = types.SubscribeRequest(params=types.SubscribeRequestParams(uri=f"idea://{name}"))
+                    request = types.SubscribeRequest(
+                        params=types.SubscribeRequestParams(uri=f"idea://{name}")
+                    )
                     await client.session.send_request(request, types.EmptyResult)
             updated = "ResourceUpdated" if mode == "auto" else "notifications/resources/updated"
             changed = "ToolsListChanged" if mode == "auto" else "notifications/tools/list_changed"
@@ -404,7 +460,11 @@ async def test_who_listens_hears_of_nothing_that_is_published_to_others(team: Te
 
 async def test_others_ideas_do_not_take_the_places_of_ones_own_in_a_search(team: Team) -> None:
     async with team.client("bob") as bob, team.client("alice") as alice:
-        mine = (await call(bob, "run_plan", calls=[{"_tool": "count_words", "text": "a rare crowding word"}]))["run"]
+        mine = (
+            await call(
+                bob, "run_plan", calls=[{"_tool": "count_words", "text": "a rare crowding word"}]
+            )
+        )["run"]
         await published(bob, "crowding_of_bob")
         for number in range(30):
             plan = {"calls": [{"_tool": "count_words", "text": f"crowding {number}"}]}
@@ -423,21 +483,27 @@ async def test_others_ideas_do_not_take_the_places_of_ones_own_in_a_search(team:
 async def test_an_idea_that_was_imported_is_the_owners_until_it_is_published(team: Team) -> None:
     with Store.open(team.path) as store:
         idea = Idea(
-            [{"role": "user", "content": "the imported secret"}], {"type": "string"}, {"calls": [], "output": "x"}
+            [{"role": "user", "content": "the imported secret"}],
+            {"type": "string"},
+            {"calls": [], "output": "x"},
         )
         imported = store.ideas.save(idea, IdeaMeta(title="the imported secret"))
     for who, sees in (("alice", False), ("ada", True), (OWNER_TOKEN, True)):
         async with team.client(who) as client:
-            assert ("imported" in str(await call(client, "search_ideas", words="imported secret"))) is sees
+            assert (
+                "imported" in str(await call(client, "search_ideas", words="imported secret"))
+            ) is sees
             if not sees:
                 for ref in (imported, imported[:8]):
                     told = await refused(client, "solve", task="Say it.", idea=ref)
-                    assert told == (await refused(client, "solve", task="Say it.", idea="0" * len(ref))).replace(
-                        "0" * len(ref), ref
-                    )
+                    assert told == (
+                        await refused(client, "solve", task="Say it.", idea="0" * len(ref))
+                    ).replace("0" * len(ref), ref)
 
 
-async def test_who_has_the_same_idea_is_told_when_they_made_it_and_not_when_others_did(team: Team) -> None:
+async def test_who_has_the_same_idea_is_told_when_they_made_it_and_not_when_others_did(
+    team: Team,
+) -> None:
     plan = {"calls": [{"_tool": "count_words", "text": "both of them"}]}
     async with team.client("alice") as alice, team.client("bob") as bob:
         first, second = [(await call(one, "run_plan", **plan))["run"] for one in (alice, bob)]
@@ -451,7 +517,7 @@ async def test_who_has_the_same_idea_is_told_when_they_made_it_and_not_when_othe
         assert told["time"] == again.meta.time != made.meta.time
 
 
-# -- sharing -----------------------------------------------------------------------------------------------------------
+# -- sharing ---------------------------------------------------------------------------------------
 
 
 async def seen(team: Team, who: str, name: str) -> bool:
@@ -470,12 +536,24 @@ async def seen(team: Team, who: str, name: str) -> bool:
 
 async def test_an_idea_is_published_to_oneself_to_users_or_to_all(team: Team) -> None:
     async with team.client("alice") as alice:
-        for to, who in ((None, []), ("me", []), ("bob", ["bob"]), ("ada, bob", ["ada", "bob"]), ("all", [*NAMES])):
+        for to, who in (
+            (None, []),
+            ("me", []),
+            ("bob", ["bob"]),
+            ("ada, bob", ["ada", "bob"]),
+            ("all", [*NAMES]),
+        ):
             name = f"shared_{'_'.join(who) or 'not'}_{to == 'me'}".lower()
             await published(alice, name, **({} if to is None else {"to": to}))
             for one in (*NAMES, OWNER_TOKEN):
-                assert await seen(team, one, name) is (one == "alice" or one in who or to == "all"), (name, one)
-        for wrong, why in (("carol", "no user 'carol'"), ("me,bob", "expected me, all"), (" , ", "expected me, all")):
+                assert await seen(team, one, name) is (
+                    one == "alice" or one in who or to == "all"
+                ), (name, one)
+        for wrong, why in (
+            ("carol", "no user 'carol'"),
+            ("me,bob", "expected me, all"),
+            (" , ", "expected me, all"),
+        ):
             run = (await call(alice, "run_plan", **PLAN))["run"]
             told = await refused(alice, "publish_idea", idea=run, name="not_shared", to=wrong)
             assert why in told
@@ -494,7 +572,9 @@ async def test_what_is_shared_changes_hands_by_nobody_but_its_owner_and_admins(t
             told = await refused(client, "publish_idea", idea=run, name=name)
             assert "published by another owner" in told
         run = (await call(ada, "run_plan", **{**PLAN, "output": "†state.s"}))["run"]
-        assert "who says to whom" in await refused(ada, "publish_idea", idea=run, name="kept", to="ada")
+        assert "who says to whom" in await refused(
+            ada, "publish_idea", idea=run, name="kept", to="ada"
+        )
         assert (await call(ada, "publish_idea", idea=run, name="kept"))["version"] == 2
         # It is still alice's, and everybody's.
         assert (await call(bob, "kept", a=1))["result"] == 3
@@ -509,9 +589,15 @@ async def test_the_owner_shares_by_the_command_line_and_what_was_for_all_is_take
     team: Team,
 ) -> None:
     with Store.open(team.path) as store:
-        idea = Idea([{"role": "user", "content": "x"}], {"type": "string"}, {"calls": [], "output": "x"})
+        idea = Idea(
+            [{"role": "user", "content": "x"}], {"type": "string"}, {"calls": [], "output": "x"}
+        )
         number = store.ideas.save(idea, IdeaMeta())
-        told: dict[str, Any] = {"description": "Says x.", "answer": "recorded", "input_schema": None}
+        told: dict[str, Any] = {
+            "description": "Says x.",
+            "answer": "recorded",
+            "input_schema": None,
+        }
         for _ in range(2):
             store.publications.publish(
                 "of_the_owner",
@@ -553,16 +639,20 @@ async def test_the_configuration_may_leave_sharing_to_admins(tmp_path: Path) -> 
         async with team.client("alice") as alice, team.client("ada") as ada:
             run = (await call(alice, "run_plan", **PLAN))["run"]
             for to in ("all", "bob"):
-                assert "only admins" in await refused(alice, "publish_idea", idea=run, name="mine", to=to)
+                assert "only admins" in await refused(
+                    alice, "publish_idea", idea=run, name="mine", to=to
+                )
             await published(alice, "mine", to="me")
             await published(ada, "ours", to="all")
             assert "ours" in await all_tools(alice)
 
 
-# -- rates -------------------------------------------------------------------------------------------------------------
+# -- rates -----------------------------------------------------------------------------------------
 
 
-async def test_who_asks_too_often_is_told_when_to_ask_again_and_others_are_served(tmp_path: Path) -> None:
+async def test_who_asks_too_often_is_told_when_to_ask_again_and_others_are_served(
+    tmp_path: Path,
+) -> None:
     with http_process(configured(tmp_path, users={"requests_per_minute": 20})) as url:
         team = Team(url, tmp_path)
         began = time.monotonic()
@@ -596,7 +686,9 @@ async def test_one_user_has_so_many_runs_at_work_and_no_more(tmp_path: Path) -> 
     gate.close()
 
 
-def test_a_project_file_says_nothing_of_who_may_use_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_project_file_says_nothing_of_who_may_use_the_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Not even one that a person has trusted, for its servers say."""
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME"):
@@ -609,7 +701,10 @@ def test_a_project_file_says_nothing_of_who_may_use_the_server(tmp_path: Path, m
     assert configuration.expose == ("tools",)
     assert configuration.auth is None
     assert configuration.users.share == "members"
-    assert len([line for line in configuration.refused if "belongs in your own configuration" in line]) == 2
+    assert (
+        len([line for line in configuration.refused if "belongs in your own configuration" in line])
+        == 2
+    )
 
 
 async def test_more_names_than_anybody_means_are_not_looked_up(team: Team) -> None:

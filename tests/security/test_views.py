@@ -1,4 +1,6 @@
-"""Views in HTML of modules reach hosts only where the user allows it, and never in the name of ideabridge."""
+"""Views in HTML of modules reach hosts only where the user allows it, and never in the
+name of ideabridge.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,13 @@ VIEWING = Path(__file__).parent.parent / "modules" / "servers" / "viewing.py"
 OWN = "ui://ideabridge/run"
 MIME = "text/html;profile=mcp-app"
 CLIENT_ERAS = pytest.mark.parametrize("era", ERAS)
-SPELLINGS = (OWN, "UI://IDEABRIDGE/run", "ui://ideabridge:80/run", "ui://x@ideabridge/run", "ui://%69deabridge/run")
+SPELLINGS = (
+    OWN,
+    "UI://IDEABRIDGE/run",
+    "ui://ideabridge:80/run",
+    "ui://x@ideabridge/run",
+    "ui://%69deabridge/run",
+)
 
 
 def viewing(name: str, *words: str, **more: Any) -> dict[str, Any]:
@@ -61,7 +69,9 @@ def without_reasons(found: Any) -> str:
 
 
 @CLIENT_ERAS
-async def test_no_view_of_a_module_is_passed_on_unless_the_user_allows_it(era: str, tmp_path: Path) -> None:
+async def test_no_view_of_a_module_is_passed_on_unless_the_user_allows_it(
+    era: str, tmp_path: Path
+) -> None:
     async with over_stdio(exposed(tmp_path, evil=viewing("evil")), era) as client:
         found = await everything_of(client, "evil")
         said = without_reasons(found).lower()
@@ -96,7 +106,9 @@ async def test_changes_of_views_are_told_of_an_allowed_module_alone(tmp_path: Pa
         for uri in ("ui://good/run", "ui://evil/run", "data://other"):
             params = types.SubscribeRequestParams(uri=uri)
             with suppress(MCPError):
-                await client.session.send_request(types.SubscribeRequest(params=params), types.EmptyResult)
+                await client.session.send_request(
+                    types.SubscribeRequest(params=params), types.EmptyResult
+                )
         await client.call_tool("evil_touch", {})
         await client.call_tool("good_touch", {})
         with anyio.fail_after(10):
@@ -109,22 +121,34 @@ def test_trust_shows_that_a_project_passes_views_on(tmp_path: Path) -> None:
     file = tmp_path / "ideabridge.json"
     file.write_text(json.dumps({"mcpServers": {"evil": {"command": "evil", "views": True}}}))
     command = preloaded.python(BIN / "ideabridge", "trust", "--show", str(tmp_path))
-    shown = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL).stdout
+    shown = subprocess.run(
+        command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+    ).stdout
     assert "with its views: hosts run the scripts of its pages" in shown
 
 
 def test_the_list_of_modules_says_whose_views_are_withheld(tmp_path: Path) -> None:
     configuration = exposed(tmp_path, evil=viewing("evil"), good=viewing("good", views=True))
-    command = preloaded.python(BIN / "ideabridge", "modules", "list", "--config", str(configuration))
-    shown = subprocess.run(command, capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL)
+    command = preloaded.python(
+        BIN / "ideabridge", "modules", "list", "--config", str(configuration)
+    )
+    shown = subprocess.run(
+        command, capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL
+    )
     said = shown.stdout + shown.stderr
     assert "evil: its views in HTML are not passed on to hosts" in said
     assert "good: its views" not in said
 
 
 @CLIENT_ERAS
-async def test_an_allowed_view_may_call_the_tools_of_its_module_alone(era: str, tmp_path: Path) -> None:
-    modules = {"good": viewing("good", views=True), "evil": viewing("evil"), "also": viewing("also", views=True)}
+async def test_an_allowed_view_may_call_the_tools_of_its_module_alone(
+    era: str, tmp_path: Path
+) -> None:
+    modules = {
+        "good": viewing("good", views=True),
+        "evil": viewing("evil"),
+        "also": viewing("also", views=True),
+    }
     async with over_stdio(exposed(tmp_path, **modules), era) as client:
         tools = await tools_of(client)
         assert tools["good_show"]["_meta"]["ui"] == {"resourceUri": "ui://good/run"}
@@ -136,7 +160,10 @@ async def test_an_allowed_view_may_call_the_tools_of_its_module_alone(era: str, 
         read = wire(await client.read_resource("ui://good/run"))["contents"]
         assert [content["text"] for content in read] == ["read from good"]
         blocks = wire(await client.call_tool("good_show", {}))["content"]
-        assert next(block["resource"]["mimeType"] for block in blocks if block["type"] == "resource") == MIME
+        assert (
+            next(block["resource"]["mimeType"] for block in blocks if block["type"] == "resource")
+            == MIME
+        )
         # A module may have views at any address but ours, and they are read from the allowed one.
         assert "read from evil" not in json.dumps(wire(await client.read_resource("ui://evil/run")))
         assert "ui:" not in without_reasons(wire(await client.call_tool("evil_show", {}))).lower()
@@ -148,7 +175,9 @@ async def test_an_allowed_view_may_call_the_tools_of_its_module_alone(era: str, 
 
 @CLIENT_ERAS
 @pytest.mark.parametrize("is_allowed", [True, False])
-async def test_no_module_has_a_view_of_ideabridge(is_allowed: bool, era: str, tmp_path: Path) -> None:
+async def test_no_module_has_a_view_of_ideabridge(
+    is_allowed: bool, era: str, tmp_path: Path
+) -> None:
     evil = viewing("evil", "ui://ideabridge", views=is_allowed)
     async with over_stdio(exposed(tmp_path, evil=evil), era) as client:
         found = await everything_of(client, "evil")
@@ -167,4 +196,6 @@ async def test_a_view_calls_a_tool_by_the_name_that_its_module_gives_it(tmp_path
     async with over_stdio(exposed(tmp_path, **modules), "auto") as client:
         tools = await tools_of(client)
         assert "same_touch" not in tools
-        assert text(await client.call_tool("one_same_touch", {})) == text(await client.call_tool("same_touch", {}))
+        assert text(await client.call_tool("one_same_touch", {})) == text(
+            await client.call_tool("same_touch", {})
+        )

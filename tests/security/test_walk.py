@@ -1,8 +1,9 @@
-"""A walk through every route of the page and all that the server offers over MCP, as another member and as nobody: for
-objects of each kind, the answer must be the one for something that does not exist.
+"""A walk through every route of the page and all that the server offers over MCP, as another
+member and as nobody: for objects of each kind, the answer must be the one for something that
+does not exist.
 
-The routes come from the table of the application, and tools, resources, templates, prompts and completions from the
-server, so that a new one is walked without a change here.
+The routes come from the table of the application, and tools, resources, templates, prompts and
+completions from the server, so that a new one is walked without a change here.
 """
 
 from __future__ import annotations
@@ -37,14 +38,29 @@ pytestmark = pytest.mark.anyio
 FIRST_LEVEL: Final = ("run", "prefix", "publication")
 """The kinds of the short walk: those by which objects are looked up."""
 
-QUERY: Final = ("after", "name", "new", "old", "q", "ref", "tool", "user", "version", "which", "with", "words")
-"""What pages read from their query. `test_the_walk_knows_every_query` compares it with the pages."""
+QUERY: Final = (
+    "after",
+    "name",
+    "new",
+    "old",
+    "q",
+    "ref",
+    "tool",
+    "user",
+    "version",
+    "which",
+    "with",
+    "words",
+)
+"""What pages read from their query. `test_the_walk_knows_every_query` compares it
+with the pages."""
 
 FORM: Final = ("name", "ref", "tool", "value", "version", "which", "with")
 """What forms name objects with."""
 
 QUIET: Final = frozenset({"/ui/live", "/ui/sign-in", "/ui/sign-out"})
-"""A stream without an end, and what ends the session of the walk. None of them is about an object."""
+"""A stream without an end, and what ends the session of the walk. None of them is
+about an object."""
 
 _VOLATILE: Final = (
     (re.compile(r'name="secret" value="[^"]*"'), "SECRET"),
@@ -68,17 +84,22 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(scope="module")
-async def neighbours(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Neighbours]:
+async def neighbours(
+    anyio_backend: str, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncGenerator[Neighbours]:
     with serving(tmp_path_factory.mktemp("walk")) as served:
         await settle(served)
         yield served
 
 
 def plain(text: str, name: str) -> str:
-    """An answer without the name that was asked for, and without what differs between two equal answers."""
+    """An answer without the name that was asked for, and without what differs between
+    two equal answers.
+    """
     if name:
-        # Of NAME@VERSION an answer may have the first part, and of what cannot be a name a suggestion. As a program,
-        # the id of an approval is a difference, of which an error names the second part.
+        # Of NAME@VERSION an answer may have the first part, and of what cannot be a name a
+        # suggestion. As a program, the id of an approval is a difference, of which an error names
+        # the second part.
         for one in (name, safe_name(name), name.partition("@")[0], name.rpartition("-")[2]):
             text = text.replace(one, "NAME")
     for pattern, word in _VOLATILE:
@@ -86,7 +107,7 @@ def plain(text: str, name: str) -> str:
     return text
 
 
-# -- the page --------------------------------------------------------------------------------------------------------
+# -- the page --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -136,7 +157,8 @@ async def shown(browser: Browser, answer: httpx2.Response, name: str) -> str:
 
 
 async def expect_same_pages(browser: Browser, place: Place, pair: Pair, *, deep: bool) -> None:
-    """Every way in which a route can name an object: in its path, and in its query or form, by itself and with others.
+    """Every way in which a route can name an object: in its path, and in its query or form, by
+    itself and with others.
 
     Not `deep`: the names of the query or form are not tried one by one.
     """
@@ -150,7 +172,9 @@ async def expect_same_pages(browser: Browser, place: Place, pair: Pair, *, deep:
         answers: list[str] = []
         for name in (pair.real, pair.absent):
             path = place.filled(name if way == ("path",) else SHARED)
-            given = {key: f"{name}:call_0" if key == "which" else name for key in way if key != "path"}
+            given = {
+                key: f"{name}:call_0" if key == "which" else name for key in way if key != "path"
+            }
             answer = await (browser.get if "GET" in place.methods else browser.post)(path, **given)
             text = await shown(browser, answer, name)
             assert MARKER not in text.replace(pair.real, ""), (place, way, pair, text)
@@ -158,7 +182,9 @@ async def expect_same_pages(browser: Browser, place: Place, pair: Pair, *, deep:
         assert answers[0] == answers[1], (place, way, pair)
 
 
-async def walk_pages(neighbours: Neighbours, who: str | None, kinds: tuple[str, ...], *, deep: bool) -> None:
+async def walk_pages(
+    neighbours: Neighbours, who: str | None, kinds: tuple[str, ...], *, deep: bool
+) -> None:
     async with neighbours.browser(who) as browser:
         for place in await page_places():
             for pair in neighbours.pairs:
@@ -166,7 +192,7 @@ async def walk_pages(neighbours: Neighbours, who: str | None, kinds: tuple[str, 
                     await expect_same_pages(browser, place, pair, deep=deep)
 
 
-# -- the server ------------------------------------------------------------------------------------------------------
+# -- the server ------------------------------------------------------------------------------------
 
 
 def filling(schema: dict[str, Any], name: str) -> Any:
@@ -192,7 +218,9 @@ def filling(schema: dict[str, Any], name: str) -> Any:
 
 
 def uses(tool: types.Tool, pair: Pair) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """For each parameter of a tool that takes a name, the arguments with the name of the object and with none."""
+    """For each parameter of a tool that takes a name, the arguments with the name of the
+    object and with none.
+    """
     schema = tool.input_schema
     members = cast("dict[str, Any]", schema.get("properties", {}))
     for key, member in members.items():
@@ -211,7 +239,10 @@ def uses(tool: types.Tool, pair: Pair) -> Iterator[tuple[str, list[dict[str, Any
             yield key, arguments
     if tool.name == "run_plan":
         for form in ("{}", "idea:{}"):
-            calls = [[{"_tool": one, "_module": form.format(one), "text": "x"}] for one in (pair.real, pair.absent)]
+            calls = [
+                [{"_tool": one, "_module": form.format(one), "text": "x"}]
+                for one in (pair.real, pair.absent)
+            ]
             yield "calls", [{"calls": one} for one in calls]
 
 
@@ -249,7 +280,12 @@ async def walk_tools(client: Client, pairs: list[Pair]) -> int:
                     for one, name in zip(arguments, (pair.real, pair.absent), strict=True)
                 ]
                 count += 1
-                assert MARKER not in "".join(answers).replace(pair.real, ""), (tool.name, key, pair, answers)
+                assert MARKER not in "".join(answers).replace(pair.real, ""), (
+                    tool.name,
+                    key,
+                    pair,
+                    answers,
+                )
                 assert answers[0] == answers[1], (tool.name, key, pair)
     return count
 
@@ -259,7 +295,8 @@ async def all_of(client: Client) -> AsyncGenerator[types.Tool]:
     while True:
         page = await client.list_tools(cursor=cursor, cache_mode="bypass")
         for tool in page.tools:
-            # They call others, end the module, or wait for somebody: nothing of ideabridge is looked up in them.
+            # They call others, end the module, or wait for somebody: nothing of ideabridge is
+            # looked up in them.
             if tool.name not in ("die", "say", "meet", "stubborn", "late", "impatient", "hold"):
                 yield tool
         cursor = page.next_cursor
@@ -269,9 +306,17 @@ async def all_of(client: Client) -> AsyncGenerator[types.Tool]:
 
 async def walk_offerings(client: Client, pairs: list[Pair]) -> None:
     """Every list, template, prompt, completion and skill."""
-    for method in ("tools/list", "resources/list", "resources/templates/list", "prompts/list", "skills/list"):
+    for method in (
+        "tools/list",
+        "resources/list",
+        "resources/templates/list",
+        "prompts/list",
+        "skills/list",
+    ):
         assert MARKER not in await told(client, method, ""), method
-    templates = [one.uri_template for one in (await client.list_resource_templates()).resource_templates]
+    templates = [
+        one.uri_template for one in (await client.list_resource_templates()).resource_templates
+    ]
     uris = [*templates, "skill://{name}/walk-private/SKILL.md", "{name}"]
     prompts = [one.name for one in (await client.list_prompts()).prompts]
     for pair in pairs:
@@ -279,27 +324,43 @@ async def walk_offerings(client: Client, pairs: list[Pair]) -> None:
         names = (pair.real, pair.absent)
         for uri in uris:
             filled = [{"uri": re.sub(r"\{[a-z]+\}", name, uri)} for name in names]
-            requests += [("resources/read", filled), ("skills/get", filled), ("resources/subscribe", filled)]
+            requests += [
+                ("resources/read", filled),
+                ("skills/get", filled),
+                ("resources/subscribe", filled),
+            ]
         requests.append(("prompts/get", [{"name": name} for name in names]))
         for task in ("get", "update", "cancel"):
             requests.append((f"tasks/{task}", [{"taskId": name} for name in names]))
-        references: list[dict[str, Any]] = [{"type": "ref/resource", "uri": one} for one in templates]
+        references: list[dict[str, Any]] = [
+            {"type": "ref/resource", "uri": one} for one in templates
+        ]
         references += [{"type": "ref/prompt", "name": one} for one in prompts]
         for reference in references:
             for key in ("name", "version"):
                 arguments = [{"name": key, "value": name} for name in names]
-                requests.append(("completion/complete", [{"ref": reference, "argument": one} for one in arguments]))
-                versions = [{"ref": reference, "argument": {"name": "version", "value": ""}} for _ in names]
+                requests.append(
+                    (
+                        "completion/complete",
+                        [{"ref": reference, "argument": one} for one in arguments],
+                    )
+                )
+                versions = [
+                    {"ref": reference, "argument": {"name": "version", "value": ""}} for _ in names
+                ]
                 context = [{"context": {"arguments": {"name": name}}} for name in names]
                 asked = [{**one, **other} for one, other in zip(versions, context, strict=True)]
                 requests.append(("completion/complete", asked))
         for method, asked in requests:
-            answers = [await told(client, method, name, **one) for name, one in zip(names, asked, strict=True)]
+            answers = [
+                await told(client, method, name, **one)
+                for name, one in zip(names, asked, strict=True)
+            ]
             assert MARKER not in "".join(answers).replace(pair.real, ""), (method, pair, answers)
             assert answers[0] == answers[1], (method, pair, asked)
 
 
-# -- the walks -------------------------------------------------------------------------------------------------------
+# -- the walks -------------------------------------------------------------------------------------
 
 
 def test_the_walk_knows_every_query() -> None:
@@ -308,7 +369,9 @@ def test_the_walk_knows_every_query() -> None:
     read = set[str]()
     for file in folder.glob("*.py"):
         source = file.read_text()
-        read.update(re.findall(r'(?:query_params|asked)(?:\.get|\.getlist)?[\[(]"([a-z]+)"', source))
+        read.update(
+            re.findall(r'(?:query_params|asked)(?:\.get|\.getlist)?[\[(]"([a-z]+)"', source)
+        )
     # What chooses a part of what was found, and no object.
     parts = {"at", "calls", "events", "is", "key", "kind", "show", "since", "status", "until"}
     assert read - parts <= set(QUERY)

@@ -1,7 +1,8 @@
-"""watched_server.py FILE EXECUTABLE ARGUMENTS...: run a command, and note in a file what holds its event loop.
+"""watched_server.py FILE EXECUTABLE ARGUMENTS...: run a command, and note in a file what holds
+its event loop.
 
-Each line of the file is a `Hold` as JSON: one round of the event loop, in which it served nobody else, that took more
-than `NOTED` seconds of processor time or five times as long on the clock.
+Each line of the file is a `Hold` as JSON: one round of the event loop, in which it served nobody
+else, that took more than `NOTED` seconds of processor time or five times as long on the clock.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ _DEPTH: Final = 10
 
 
 class Watch:
-    """Measures the rounds of the event loop of the main thread, and looks at what it does in long ones."""
+    """Measures the rounds of the event loop of the main thread, and looks at what it
+    does in long ones.
+    """
 
     def __init__(self, file: Path) -> None:
         self._file = file.open("a", buffering=1)

@@ -1,4 +1,6 @@
-"""Agent/Call: from an idea to a tool to a call, and the container idea; what no other test holds of its document."""
+"""Agent/Call: from an idea to a tool to a call, and the container idea; what no other test holds
+of its document.
+"""
 
 from __future__ import annotations
 
@@ -22,16 +24,24 @@ ADDING: dict[str, Any] = {
     "calls": [{"_tool": "add", "a": "†input.a", "b": "†input.b", "_outputPath": "sum"}],
     "output": {"sum": "†state.sum"},
 }
-SUM: JSONObject = {"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]}
+SUM: JSONObject = {
+    "type": "object",
+    "properties": {"sum": {"type": "integer"}},
+    "required": ["sum"],
+}
 
 
 async def test_an_idea_becomes_a_tool_whose_fields_a_call_fills_in_any_host(tmp_path: Path) -> None:
     configuration = configured(tmp_path)
     async with over_stdio(configuration, "legacy") as client:
-        asked = await call(client, "solve", task="Add.", input={"a": 1, "b": 2}, output_schema=SUM, tools=["add"])
+        asked = await call(
+            client, "solve", task="Add.", input={"a": 1, "b": 2}, output_schema=SUM, tools=["add"]
+        )
         done = await call(client, "solve", run=asked["run"], turn=0, solution=ADDING)
         assert done["output"] == {"sum": 3}
-        await call(client, "publish_idea", idea=done["run"], name="adding", description="Add two numbers.")
+        await call(
+            client, "publish_idea", idea=done["run"], name="adding", description="Add two numbers."
+        )
     # Another host, which has seen nothing of it.
     async with over_stdio(configuration, "auto") as client:
         offered = (await all_tools(client))["adding"]
@@ -45,14 +55,18 @@ async def test_an_idea_becomes_a_tool_whose_fields_a_call_fills_in_any_host(tmp_
         within = await call(
             client,
             "run_plan",
-            calls=[{"_tool": "adding", "_module": "idea:adding", "a": 5, "b": 6, "_outputPath": "both"}],
+            calls=[
+                {"_tool": "adding", "_module": "idea:adding", "a": 5, "b": 6, "_outputPath": "both"}
+            ],
             output="†state.both.sum",
         )
         assert within["output"] == 11
         assert "b" in await refused(client, "adding", a=20)
 
 
-def test_on_the_command_line_a_run_becomes_a_tool_and_is_called(ideabridge: Run, project: Path) -> None:
+def test_on_the_command_line_a_run_becomes_a_tool_and_is_called(
+    ideabridge: Run, project: Path
+) -> None:
     plan: JSONObject = {
         "calls": [{"_tool": "count", "items": "†input.names", "_outputPath": "n"}],
         "input": {"names": ["Ada"]},
@@ -65,7 +79,7 @@ def test_on_the_command_line_a_run_becomes_a_tool_and_is_called(ideabridge: Run,
     assert (called.returncode, called.stdout) == (0, "2\n"), called.stderr
 
 
-# -- the container idea: one moment of decision ----------------------------------------------------------------
+# -- the container idea: one moment of decision ----------------------------------------------------
 
 
 @tool(read_only=True)
@@ -89,14 +103,21 @@ def smell(place: str) -> str:
 def named_in(schema: JSONObject) -> list[str]:
     """The tools that a schema allows calls of."""
     properties: Any = schema["properties"]
-    return [branch["properties"]["_tool"]["const"] for branch in properties["calls"]["items"]["anyOf"]]
+    return [
+        branch["properties"]["_tool"]["const"] for branch in properties["calls"]["items"]["anyOf"]
+    ]
 
 
 async def test_a_container_idea_holds_the_context_the_allowed_tools_and_the_chosen_calls() -> None:
-    chosen: list[JSON] = [{"_tool": "look", "place": "†input.place"}, {"_tool": "listen", "place": "here"}]
+    chosen: list[JSON] = [
+        {"_tool": "look", "place": "†input.place"},
+        {"_tool": "listen", "place": "here"},
+    ]
     mind = Prepared({"calls": chosen, "output": None}, {"calls": [], "output": "quiet"})
     async with Bridge(toolbox=Toolbox(look, listen, smell), mind=mind) as bridge:
-        run = await bridge.solve("What is there?", input={"place": "the door"}, tools=["look", "listen"])
+        run = await bridge.solve(
+            "What is there?", input={"place": "the door"}, tools=["look", "listen"]
+        )
         assert await run.result() == "quiet"
         last = bridge.export_idea(run.id)
         parent = last["meta"]
@@ -108,7 +129,11 @@ async def test_a_container_idea_holds_the_context_the_allowed_tools_and_the_chos
     assert "the door" in str(container["context"])
     # The next moment of decision has what was done before among its context.
     assert "What is there?" in str(last["context"])
-    assert [tool_name for tool_name in ("look", "listen", "smell") if f"'{tool_name}'" in str(last["context"])] == [
+    assert [
+        tool_name
+        for tool_name in ("look", "listen", "smell")
+        if f"'{tool_name}'" in str(last["context"])
+    ] == [
         "look",
         "listen",
     ]
@@ -117,14 +142,16 @@ async def test_a_container_idea_holds_the_context_the_allowed_tools_and_the_chos
 
 
 async def test_a_tool_that_is_not_in_the_container_cannot_be_called() -> None:
-    mind = Prepared({"calls": [{"_tool": "smell", "place": "here"}]}, {"calls": [], "output": "nothing"})
+    mind = Prepared(
+        {"calls": [{"_tool": "smell", "place": "here"}]}, {"calls": [], "output": "nothing"}
+    )
     async with Bridge(toolbox=Toolbox(look, listen, smell), mind=mind) as bridge:
         run = await bridge.solve("What is there?", tools=["look", "listen"])
         assert await run.result() == "nothing"
     assert "unknown tool 'smell'" in mind.read(1)
 
 
-# -- calls run one by one, or at once -------------------------------------------------------------------------------
+# -- calls run one by one, or at once --------------------------------------------------------------
 
 
 async def test_independent_calls_run_at_once() -> None:

@@ -1,4 +1,6 @@
-"""Each JSON example of the documents runs as it stands there: in Python, over MCP, and on the command line."""
+"""Each JSON example of the documents runs as it stands there: in Python, over MCP, and on
+the command line.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,7 @@ async def ended(run: Run) -> JSON:
     return await run.result()
 
 
-# -- Agent/Instancing ------------------------------------------------------------------------------------------------
+# -- Agent/Instancing ------------------------------------------------------------------------------
 
 
 async def test_both_examples_of_instancing_run_in_python(tools: Path) -> None:
@@ -85,14 +87,18 @@ async def test_both_examples_of_instancing_run_over_mcp(tmp_path: Path, tools: P
         assert told["status"] == "needs_solution"
         told = await call(client, "solve", run=told["run"], turn=0, solution=json.loads(PLAN))
         assert told["status"] == "needs_solution"
-        assert '"sentiment": "negative"' in json.dumps(told["requests"], ensure_ascii=False).replace("\\", "")
+        assert '"sentiment": "negative"' in json.dumps(
+            told["requests"], ensure_ascii=False
+        ).replace("\\", "")
         done = await call(client, "solve", run=told["run"], turn=1, solution=json.loads(END))
         assert (done["status"], done["output"]) == ("done", "positive")
         states = await call(client, "check_run", run=told["run"], paths=["†①.state", "†②.state"])
         assert states["values"] == {"†①.state": STATES["①"], "†②.state": STATES["②"]}
 
 
-def test_both_examples_of_instancing_run_on_the_command_line(ideabridge: Command, project: Path, tools: Path) -> None:
+def test_both_examples_of_instancing_run_on_the_command_line(
+    ideabridge: Command, project: Path, tools: Path
+) -> None:
     write_trusted(project, {"tools": [str(tools)]})
     (project / "context.json").write_text(INSTANCES, encoding="utf-8")
     typed = f"{PLAN.replace(chr(10), ' ')}\n{END}\n"
@@ -102,7 +108,7 @@ def test_both_examples_of_instancing_run_on_the_command_line(ideabridge: Command
     assert (told["output"], told["state"]) == ("positive", STATES)
 
 
-# -- Agent/Request ---------------------------------------------------------------------------------------------------
+# -- Agent/Request ---------------------------------------------------------------------------------
 
 
 async def test_the_array_of_messages_is_a_context(tmp_path: Path) -> None:
@@ -128,10 +134,18 @@ async def test_the_array_of_messages_is_a_context(tmp_path: Path) -> None:
     [
         ("context.json", MESSAGES),
         ("context.jsonc", f"// What it is about\n{MESSAGES}"),
-        ("context.yaml", "- role: system\n  content: You are a helpful assistant.\n- What is the capital of France?\n"),
+        (
+            "context.yaml",
+            (
+                "- role: system\n  content: You are a helpful assistant.\n- What is "
+                "the capital of France?\n"
+            ),
+        ),
     ],
 )
-def test_a_file_of_messages_is_a_context(ideabridge: Command, project: Path, name: str, text: str) -> None:
+def test_a_file_of_messages_is_a_context(
+    ideabridge: Command, project: Path, name: str, text: str
+) -> None:
     (project / name).write_text(text, encoding="utf-8")
     done = ideabridge("solve", "--context", name, typed='{"output": "Paris"}\n')
     assert (done.returncode, done.stdout) == (0, "Paris\n"), done.stderr
@@ -139,16 +153,22 @@ def test_a_file_of_messages_is_a_context(ideabridge: Command, project: Path, nam
 
 
 async def test_the_content_of_a_message_is_a_typed_object(tmp_path: Path) -> None:
-    messages: list[JSON] = [{"role": "user", "content": json.loads(INPUT)}, json.loads(INPUT), "Name its country."]
+    messages: list[JSON] = [
+        {"role": "user", "content": json.loads(INPUT)},
+        json.loads(INPUT),
+        "Name its country.",
+    ]
     solution: JSON = {"output": "†input.city"}
     async with Bridge(mind=Prepared(solution)) as bridge:
         assert await ended(await bridge.solve(context=messages)) == "Paris"
     async with over_stdio(configured(tmp_path), "auto") as client:
         told = await call(client, "solve", context=messages)
-        assert (await call(client, "solve", run=told["run"], turn=0, solution=solution))["output"] == "Paris"
+        assert (await call(client, "solve", run=told["run"], turn=0, solution=solution))[
+            "output"
+        ] == "Paris"
 
 
-# -- what a context may hold -----------------------------------------------------------------------------------------
+# -- what a context may hold -----------------------------------------------------------------------
 
 EVERY_TYPE: list[JSON] = [
     {"role": "system", "content": "Be brief."},
@@ -156,7 +176,10 @@ EVERY_TYPE: list[JSON] = [
     {"type": "weather", "weather": {"sky": "blue"}},
     {"type": "input", "input": {"city": "Paris"}, "_instance": "a"},
     {"type": "state", "state": {"n": 1}, "_instance": "a", "schema": {"type": "object"}},
-    {"type": "tool", "tool": {"name": "guess", "description": "Guess it.", "_output": {"type": "integer"}}},
+    {
+        "type": "tool",
+        "tool": {"name": "guess", "description": "Guess it.", "_output": {"type": "integer"}},
+    },
     {"type": "tool", "tool": "count"},
     {"type": "plan", "plan": {"calls": [{"_tool": "guess", "_outputPath": "n"}]}},
     {"type": "error", "error": {"call": None, "error": {"message": "it broke"}}},
@@ -193,11 +216,23 @@ async def test_over_mcp_what_a_context_cannot_hold_is_told(tmp_path: Path) -> No
     wrong: list[tuple[list[Any], str]] = [
         ([], "context: it is empty"),
         ([{"type": "state"}], "context.0: a message of type 'state' needs a member 'state'"),
-        (["a", {"role": "robot", "content": "x"}], "context.1: role must be system, user or assistant"),
-        ([{"type": "tool", "tool": "cuont"}], "names 'cuont', which is not here. Did you mean 'count'?"),
+        (
+            ["a", {"role": "robot", "content": "x"}],
+            "context.1: role must be system, user or assistant",
+        ),
+        (
+            [{"type": "tool", "tool": "cuont"}],
+            "names 'cuont', which is not here. Did you mean 'count'?",
+        ),
         ([{"type": "tool", "tool": "c*"}], "expected the name of one tool"),
-        ([{"type": "tool", "tool": {"name": "x", "_activity": "rm -rf"}}], "_activity: unknown activity 'rm -rf'"),
-        ([{"type": "tool", "tool": {"name": "x", "_module": "https://evil.example"}}], "unknown module"),
+        (
+            [{"type": "tool", "tool": {"name": "x", "_activity": "rm -rf"}}],
+            "_activity: unknown activity 'rm -rf'",
+        ),
+        (
+            [{"type": "tool", "tool": {"name": "x", "_module": "https://evil.example"}}],
+            "unknown module",
+        ),
     ]
     async with over_stdio(configured(tmp_path), "auto") as client:
         for context, told in wrong:
@@ -210,7 +245,9 @@ async def test_a_task_or_a_context_is_needed(ideabridge: Command, project: Path)
         for context in contexts:
             with pytest.raises(ArgumentError, match="expected a task, or a context"):
                 await bridge.solve(context=context)
-    (project / "context.json").write_text('{"context": [], "schema": {}, "solution": null}', encoding="utf-8")
+    (project / "context.json").write_text(
+        '{"context": [], "schema": {}, "solution": null}', encoding="utf-8"
+    )
     (project / "none.json").write_text('{"messages": []}', encoding="utf-8")
     for words, told in (
         ((), "expected a TASK, or --context FILE"),

@@ -1,4 +1,6 @@
-"""Agent/Instancing: several states in one Request, plans as guidance; what no other test holds of its document."""
+"""Agent/Instancing: several states in one Request, plans as guidance; what no other test holds
+of its document.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +28,21 @@ def analyze(text: str) -> str:
 
 
 TEXTS = {f"i{number}": "wonderful" if number % 2 else "terrible" for number in range(6)}
-STATES: list[JSON] = [{"_instance": name, "type": "state", "state": {"text": text}} for name, text in TEXTS.items()]
-PLAN: JSONObject = {"calls": [{"_tool": "analyze", "text": "†state.text", "_outputPath": "sentiment"}]}
+STATES: list[JSON] = [
+    {"_instance": name, "type": "state", "state": {"text": text}} for name, text in TEXTS.items()
+]
+PLAN: JSONObject = {
+    "calls": [{"_tool": "analyze", "text": "†state.text", "_outputPath": "sentiment"}]
+}
 
 
 def aimed(name: str) -> JSONObject:
-    return {"_tool": "analyze", "_instance": name, "text": "†state.text", "_outputPath": "sentiment"}
+    return {
+        "_tool": "analyze",
+        "_instance": name,
+        "text": "†state.text",
+        "_outputPath": "sentiment",
+    }
 
 
 async def test_one_request_serves_all_instances_and_shows_them_together() -> None:
@@ -41,14 +52,20 @@ async def test_one_request_serves_all_instances_and_shows_them_together() -> Non
     schema: JSONObject = {"type": "object", "additionalProperties": {"type": "string"}}
     async with Bridge(toolbox=Toolbox(analyze), mind=mind) as bridge:
         run = await bridge.solve("Judge each.", context=STATES, output_schema=schema)
-        expected = {name: "positive" if "wonderful" in text else "negative" for name, text in TEXTS.items()}
+        expected = {
+            name: "positive" if "wonderful" in text else "negative" for name, text in TEXTS.items()
+        }
         assert await run.result() == expected
-        assert run.state == {name: {"text": text, "sentiment": expected[name]} for name, text in TEXTS.items()}
+        assert run.state == {
+            name: {"text": text, "sentiment": expected[name]} for name, text in TEXTS.items()
+        }
     assert len(mind.requests) == 1
     assert all(name in mind.read(0) and text in mind.read(0) for name, text in TEXTS.items())
 
 
-async def test_a_tool_knows_nothing_of_instances_and_meta_properties_begin_with_an_underscore() -> None:
+async def test_a_tool_knows_nothing_of_instances_and_meta_properties_begin_with_an_underscore() -> (
+    None
+):
     mind = Prepared({"calls": [], "output": "none"}, {"calls": [], "output": "none"})
     async with Bridge(toolbox=Toolbox(analyze), mind=mind) as bridge:
         for context in (STATES[:1], STATES):
@@ -67,7 +84,9 @@ def _properties(schema: JSONObject) -> dict[str, Any]:
 
 
 async def test_a_plan_is_made_before_it_runs_refined_and_followed_for_each_instance() -> None:
-    first: JSONObject = {"calls": [{"_tool": "analyze", "text": "†state.txt", "_outputPath": "sentiment"}]}
+    first: JSONObject = {
+        "calls": [{"_tool": "analyze", "text": "†state.txt", "_outputPath": "sentiment"}]
+    }
     async with Bridge(toolbox=Toolbox(analyze)) as bridge:
         # Rehearsed: its fault is told, nothing has run, and the corrected plan passes.
         with pytest.raises(PlanError, match="†state has no 'txt'"):
@@ -75,7 +94,9 @@ async def test_a_plan_is_made_before_it_runs_refined_and_followed_for_each_insta
         rehearsed = await bridge.dry_run({**PLAN, "instances": {"a": {"text": "wonderful"}}})
         assert "†state.text" in json.dumps(rehearsed, ensure_ascii=False)
         ran = [
-            await bridge.run_plan(read_plan({**PLAN, "instances": {name: {"text": TEXTS[name]} for name in TEXTS}}))
+            await bridge.run_plan(
+                read_plan({**PLAN, "instances": {name: {"text": TEXTS[name]} for name in TEXTS}})
+            )
             for _ in range(2)
         ]
         for run in ran:
@@ -98,13 +119,17 @@ INSTANCES = {"①": {"text": "one two"}, "②": {"text": "one"}}
 async def test_over_mcp_one_plan_writes_into_each_state(tmp_path: Path) -> None:
     calls = [{"_tool": "count_words", "text": "†state.text", "_outputPath": "words"}]
     async with over_stdio(configured(tmp_path), "auto") as client:
-        done = await call(client, "run_plan", calls=calls, instances=INSTANCES, output="†state.words.words")
+        done = await call(
+            client, "run_plan", calls=calls, instances=INSTANCES, output="†state.words.words"
+        )
         assert done["output"] == {"①": 2, "②": 1}
         state = await call(client, "check_run", run=done["run"], paths=["†①.state.words"])
         assert '"words": 2' in json.dumps(state, ensure_ascii=False)
 
 
-def test_on_the_command_line_one_plan_writes_into_each_state(ideabridge: Run, project: Path) -> None:
+def test_on_the_command_line_one_plan_writes_into_each_state(
+    ideabridge: Run, project: Path
+) -> None:
     plan: JSONObject = {
         "instances": {"①": {"names": ["Ada"]}, "②": {"names": ["Ada", "Grace"]}},
         "calls": [{"_tool": "count", "items": "†state.names", "_outputPath": "n"}],

@@ -1,4 +1,6 @@
-"""Agent/Loop, the second of the two documents: the inner loop, what is asked about, and errors as messages."""
+"""Agent/Loop, the second of the two documents: the inner loop, what is asked about, and
+errors as messages.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,10 @@ async def test_of_two_calls_that_write_one_path_the_last_to_finish_wins() -> Non
         """End at once."""
         return "quick"
 
-    calls: list[JSON] = [{"_tool": "slow", "_outputPath": "x"}, {"_tool": "quick", "_outputPath": "x"}]
+    calls: list[JSON] = [
+        {"_tool": "slow", "_outputPath": "x"},
+        {"_tool": "quick", "_outputPath": "x"},
+    ]
     async with Bridge(toolbox=Toolbox(slow, quick)) as bridge:
         run = await bridge.run_plan(read_plan({"calls": calls}))
         async for event in run:
@@ -44,7 +49,9 @@ async def test_of_two_calls_that_write_one_path_the_last_to_finish_wins() -> Non
         assert run.state == {"x": "slow"}
 
 
-async def test_only_calls_that_are_ready_are_put_before_a_person_and_those_that_never_run_are_not() -> None:
+async def test_only_calls_that_are_ready_are_put_before_a_person_and_those_that_never_run_are_not() -> (
+    None
+):
     asked: list[str] = []
 
     @tool(read_only=False)
@@ -84,7 +91,9 @@ async def test_calls_and_an_output_in_one_step_end_the_loop_after_the_calls() ->
         done.append(n)
         return n
 
-    mind = Prepared({"calls": [{"_tool": "work", "n": 7, "_outputPath": "n"}], "output": "finished"})
+    mind = Prepared(
+        {"calls": [{"_tool": "work", "n": 7, "_outputPath": "n"}], "output": "finished"}
+    )
     async with Bridge(toolbox=Toolbox(work), mind=mind) as bridge:
         assert await (await bridge.solve("Work.")).result() == "finished"
     assert done == [7]
@@ -107,7 +116,8 @@ async def test_a_chain_that_fails_is_rewritten_by_a_mind_that_sees_call_and_caus
         run = await bridge.solve("Read the file.", tools=["read_file"])
         assert await run.result() == "text of a"
     errors = [message["error"] for message in mind.context(1) if message.get("type") == "error"]
-    # Each error of the tick is a message of its own with the whole call and the cause, in the order of the calls.
+    # Each error of the tick is a message of its own with the whole call and the cause, in the
+    # order of the calls.
     assert [error["call"] for error in errors] == [failing, malformed]
     assert "FileNotFoundError: b.txt" in str(errors[0])
     assert "title" in str(errors[1])
@@ -138,20 +148,27 @@ async def test_over_mcp_structural_errors_are_found_before_anything_runs(tmp_pat
         assert (done["status"], path.read_text()) == ("done", "written")
 
 
-async def test_over_mcp_a_branch_that_was_planned_for_failure_is_taken_without_an_error(tmp_path: Path) -> None:
+async def test_over_mcp_a_branch_that_was_planned_for_failure_is_taken_without_an_error(
+    tmp_path: Path,
+) -> None:
     calls = [
         {"_tool": "fail", "message": "out of luck", "_outputPath": "good || bad"},
         {"_tool": "count_words", "text": "†state.good", "_outputPath": "words"},
         {"_tool": "count_words", "text": "†state.bad.message", "_outputPath": "sorry"},
     ]
     async with over_stdio(configured(tmp_path), "legacy") as client:
-        done = await call(client, "run_plan", calls=calls, output="†state.words.words || †state.sorry.words")
+        done = await call(
+            client, "run_plan", calls=calls, output="†state.words.words || †state.sorry.words"
+        )
     assert (done["status"], done["output"], done.get("errors", [])) == ("done", 4, [])
 
 
 def test_on_the_command_line_a_malformed_plan_runs_nothing(ideabridge: Run, project: Path) -> None:
     plan: JSONObject = {
-        "calls": [{"_tool": "count", "items": [1], "_outputPath": "n"}, {"_tool": "cuont", "items": "†state.n"}]
+        "calls": [
+            {"_tool": "count", "items": [1], "_outputPath": "n"},
+            {"_tool": "cuont", "items": "†state.n"},
+        ]
     }
     (project / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
     done = ideabridge("run", "plan.json")

@@ -1,4 +1,6 @@
-"""Agent/Request: what its document says of contexts, schemas and solutions, and no other test holds."""
+"""Agent/Request: what its document says of contexts, schemas and solutions, and no
+other test holds.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,10 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
-ADDS: JSONObject = {"calls": [{"_tool": "add", "a": 1, "b": 2, "_outputPath": "sum"}], "output": None}
+ADDS: JSONObject = {
+    "calls": [{"_tool": "add", "a": 1, "b": 2, "_outputPath": "sum"}],
+    "output": None,
+}
 GIVES: JSONObject = {"calls": [], "output": "†state.sum"}
 
 
@@ -50,7 +55,9 @@ async def test_equal_contexts_and_schemas_make_equal_requests() -> None:
 async def test_a_context_is_rebuilt_and_holds_no_answer_and_nothing_of_other_runs() -> None:
     mind = Prepared({"thought_process": "MY THOUGHT", **ADDS}, GIVES, {"output": 3})
     async with Bridge(toolbox=Toolbox(add), mind=mind) as bridge:
-        first = await bridge.solve("THE FIRST TASK", output_schema={"type": "integer"}, thought_process=True)
+        first = await bridge.solve(
+            "THE FIRST TASK", output_schema={"type": "integer"}, thought_process=True
+        )
         assert await first.result() == 3
         second = await bridge.solve("THE SECOND TASK", output_schema={"type": "integer"})
         assert await second.result() == 3
@@ -85,12 +92,17 @@ NESTED: JSONObject = {
         ({"type": "integer"}, 3),
         ({"type": "array", "items": {"enum": ["a", "b"]}}, ["b", "a"]),
         (
-            {"type": "object", "properties": {"a": {"type": "object", "properties": {"b": {"const": 1}}}}},
+            {
+                "type": "object",
+                "properties": {"a": {"type": "object", "properties": {"b": {"const": 1}}}},
+            },
             {"a": {"b": 1}},
         ),
     ],
 )
-async def test_a_schema_describes_any_type_and_holds(schema: JSONObject | None, output: JSON) -> None:
+async def test_a_schema_describes_any_type_and_holds(
+    schema: JSONObject | None, output: JSON
+) -> None:
     # `{}` is none of these: it is refused, the mind reads why, and answers again.
     wrong: JSON = 5 if schema is None else {"a": 7}
     mind = Prepared({"output": wrong}, {"output": output})
@@ -118,7 +130,11 @@ async def test_reasoning_and_confidence_come_where_the_schema_puts_them() -> Non
         assert list(await run.result()) == ["reasoning", "confidence", "answer"]
     sent: Any = mind.requests[0].schema
     assert list(sent["properties"])[:2] == ["calls", "output"]
-    assert list(sent["properties"]["output"]["anyOf"][0]["properties"]) == ["reasoning", "confidence", "answer"]
+    assert list(sent["properties"]["output"]["anyOf"][0]["properties"]) == [
+        "reasoning",
+        "confidence",
+        "answer",
+    ]
 
 
 async def test_one_answer_takes_one_request_with_the_messages_and_the_schema() -> None:
@@ -151,7 +167,12 @@ async def test_every_message_passes_its_handler_before_the_request_goes_out() ->
 async def test_over_mcp_the_triple_is_one_whole_that_anybody_can_check(tmp_path: Path) -> None:
     async with over_stdio(configured(tmp_path), "auto") as client:
         told = await call(
-            client, "solve", task="Add.", input={"a": 1, "b": 2}, tools=["add"], output_schema={"type": "integer"}
+            client,
+            "solve",
+            task="Add.",
+            input={"a": 1, "b": 2},
+            tools=["add"],
+            output_schema={"type": "integer"},
         )
         [request] = (await call(client, "check_run", run=told["run"]))["requests"]
         assert "Add." in str(request["context"])
@@ -167,7 +188,11 @@ async def test_over_mcp_the_triple_is_one_whole_that_anybody_can_check(tmp_path:
     document = json.loads(read.contents[0].text)
     assert document["solution"] == solution
     assert document["context"][0]["content"] == "Add."
-    parts = {name: document[name] for name in ("context", "schema", "shown", "solution") if name in document}
+    parts = {
+        name: document[name]
+        for name in ("context", "schema", "shown", "solution")
+        if name in document
+    }
     text = json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
     assert hashlib.sha256(text.encode()).hexdigest() == document["id"]
 

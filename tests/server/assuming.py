@@ -1,4 +1,6 @@
-"""A published plan with values that its run copied, for the tests of what callers see and what people are asked."""
+"""A published plan with values that its run copied, for the tests of what callers see and what
+people are asked.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ WRITING: JSONObject = {
 ASSUMED = "calls.0.b is {} (†input.m); it could also be 5 (always 5): its explanations differ"
 
 
-def publish(store: Path, name: str, plan: JSONObject, output: JSONObject | None = None, **more: Any) -> Publication:
+def publish(
+    store: Path, name: str, plan: JSONObject, output: JSONObject | None = None, **more: Any
+) -> Publication:
     """Publish a plan as it is; `more` are other members of the publication."""
     values = {"n": "integer", "m": "integer", "path": "string", "words": "string"}
     properties: JSONObject = {key: {"type": kind} for key, kind in values.items()}

@@ -1,4 +1,6 @@
-"""Tools of an office for tests of publishing: files, tables, issues and messages, all in the memory of the server."""
+"""Tools of an office for tests of publishing: files, tables, issues and messages, all in the
+memory of the server.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,10 @@ ROWS: dict[str, list[dict[str, Any]]] = {
         {"city": "Kiel", "amount": 75, "by": "bob"},
         {"city": "Bern", "amount": 205, "by": "bob"},
     ],
-    "costs": [{"city": "Kiel", "amount": 310, "by": "cid"}, {"city": "Kiel", "amount": 11, "by": "ann"}],
+    "costs": [
+        {"city": "Kiel", "amount": 310, "by": "cid"},
+        {"city": "Kiel", "amount": 11, "by": "ann"},
+    ],
     "gifts": [{"city": "Ulm", "amount": 40, "by": "dan"}],
 }
 COMMITS: dict[str, list[dict[str, str]]] = {
@@ -45,7 +50,11 @@ DONE: list[list[Any]] = []
 @tool(read_only=True)
 async def list_files(folder: str) -> list[dict[str, str]]:
     """The files of a folder, each with the day of its last change."""
-    return [{"path": path, "day": one["day"]} for path, one in FILES.items() if path.startswith(f"{folder}/")]
+    return [
+        {"path": path, "day": one["day"]}
+        for path, one in FILES.items()
+        if path.startswith(f"{folder}/")
+    ]
 
 
 @tool(read_only=True)

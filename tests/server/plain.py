@@ -1,10 +1,11 @@
 """A module of the handshake era on bare stdin and stdout, which starts at once, or when it is let.
 
-plain.py FILE: FILE holds `{"tools", "hold"}`: its tools, as `tools/list` gives them, and a named pipe or null. The
-module answers nothing before a line can be read from that pipe.
+plain.py FILE: FILE holds `{"tools", "hold"}`: its tools, as `tools/list` gives them, and a named
+pipe or null. The module answers nothing before a line can be read from that pipe.
 
-`sized` gives a result of the wanted kind and size. `gated` waits for a line from the named pipe `gate`, and gives how
-many calls of it there were. Every other tool gives its own name and arguments.
+`sized` gives a result of the wanted kind and size. `gated` waits for a line from the
+named pipe `gate`, and gives how many calls of it there were. Every other tool gives its
+own name and arguments.
 """
 
 import json
@@ -89,7 +90,11 @@ def main() -> None:
                 token = params.get("_meta", {}).get("progressToken")
                 if token is not None:
                     told_first = {"progressToken": token, "progress": 1}
-                    note = {"jsonrpc": "2.0", "method": "notifications/progress", "params": told_first}
+                    note = {
+                        "jsonrpc": "2.0",
+                        "method": "notifications/progress",
+                        "params": told_first,
+                    }
                     sys.stdout.write(json.dumps(note) + "\n")
                 if params["name"] == "sent":
                     answer |= params["arguments"]

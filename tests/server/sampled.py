@@ -34,13 +34,23 @@ FIRST: Solution = {
         {"_tool": "git_log", "_module": "ours", "repo_path": "†input.ours", "_outputPath": "ours"},
         {"_tool": "count_words", "text": "†state.ours", "_outputPath": "mine"},
         # No repository: this call fails, and the next solution repairs it.
-        {"_tool": "git_log", "_module": "theirs", "repo_path": "†input.nowhere", "_outputPath": "theirs"},
+        {
+            "_tool": "git_log",
+            "_module": "theirs",
+            "repo_path": "†input.nowhere",
+            "_outputPath": "theirs",
+        },
     ],
     "output": None,
 }
 SECOND: Solution = {
     "calls": [
-        {"_tool": "git_log", "_module": "theirs", "repo_path": "†input.theirs", "_outputPath": "theirs"},
+        {
+            "_tool": "git_log",
+            "_module": "theirs",
+            "repo_path": "†input.theirs",
+            "_outputPath": "theirs",
+        },
         {"_tool": "count_words", "text": "†state.theirs", "_outputPath": "other"},
     ],
     "output": {"ours": "†state.mine.words", "theirs": "†state.other.words"},
@@ -52,10 +62,17 @@ SCRIPT = (MALFORMED, FIRST, SECOND)
 def _repository(folder: Path, *messages: str) -> None:
     folder.mkdir()
     when = "2026-01-02T03:04:05+00:00"
-    who = {f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in (("NAME", "Ada"),)}
+    who = {
+        f"GIT_{role}_{key}": value
+        for role in ("AUTHOR", "COMMITTER")
+        for key, value in (("NAME", "Ada"),)
+    }
     environment = {**os.environ, **who, "GIT_AUTHOR_DATE": when, "GIT_COMMITTER_DATE": when}
     environment |= {"GIT_AUTHOR_EMAIL": "ada@example.org", "GIT_COMMITTER_EMAIL": "ada@example.org"}
-    for words in (["init", "-q"], *(["commit", "-q", "--allow-empty", "-m", message] for message in messages)):
+    for words in (
+        ["init", "-q"],
+        *(["commit", "-q", "--allow-empty", "-m", message] for message in messages),
+    ):
         subprocess.run(["git", *words], cwd=folder, env=environment, check=True)
 
 
@@ -65,13 +82,22 @@ def prepare(folder: Path, **top: Any) -> tuple[Path, dict[str, Any]]:
     _repository(folder / "theirs", "Others wrote this")
     servers = {name: git_module(folder / name) for name in ("ours", "theirs")}
     path = folder / "ideabridge.json"
-    content = {"store": "ideas.sqlite", "tools": [str(TOOLS)], "mcpServers": servers, "approval": "allow_all", **top}
+    content = {
+        "store": "ideas.sqlite",
+        "tools": [str(TOOLS)],
+        "mcpServers": servers,
+        "approval": "allow_all",
+        **top,
+    }
     path.write_text(json.dumps(content))
     given = {name: str(folder / name) for name in ("ours", "theirs", "nowhere")}
     return path, {**TASK, "input": given}
 
 
-Answer: TypeAlias = "Solution | str | types.ErrorData | types.CreateMessageResult | types.CreateMessageResultWithTools"
+Answer: TypeAlias = (
+    "Solution | str | types.ErrorData | types.CreateMessageResult | "
+    "types.CreateMessageResultWithTools"
+)
 
 
 class Model:
@@ -93,7 +119,9 @@ class Model:
         """Arguments of the client."""
         keys: dict[str, Any] = {"sampling_callback": self}
         if self.tools:
-            keys["sampling_capabilities"] = types.SamplingCapability(tools=types.SamplingToolsCapability())
+            keys["sampling_capabilities"] = types.SamplingCapability(
+                tools=types.SamplingToolsCapability()
+            )
         return keys
 
     async def __call__(self, context: Any, params: types.CreateMessageRequestParams) -> Any:
@@ -111,7 +139,9 @@ class Model:
             )
         text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
         content = types.TextContent(text=text)
-        return types.CreateMessageResult(role="assistant", content=content, model="scripted-1", stop_reason="endTurn")
+        return types.CreateMessageResult(
+            role="assistant", content=content, model="scripted-1", stop_reason="endTurn"
+        )
 
 
 def said(params: types.CreateMessageRequestParams) -> str:
@@ -123,7 +153,9 @@ def said(params: types.CreateMessageRequestParams) -> str:
 
 def answer_of(solution: dict[str, Any] | str) -> types.CreateMessageResult:
     """What a model answered, as a client sends it in a round."""
-    content = types.TextContent(text=solution if isinstance(solution, str) else json.dumps(solution))
+    content = types.TextContent(
+        text=solution if isinstance(solution, str) else json.dumps(solution)
+    )
     return types.CreateMessageResult(role="assistant", content=content, model="by-hand")
 
 

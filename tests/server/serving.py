@@ -34,8 +34,11 @@ def configured(folder: Path, **top: Any) -> Path:
     return path
 
 
-def plain(folder: Path, name: str, *tools: str | dict[str, Any], hold: Path | None = None) -> dict[str, Any]:
-    """Configuration of a module with these tools; see `plain.py`. It is the same whatever the module does.
+def plain(
+    folder: Path, name: str, *tools: str | dict[str, Any], hold: Path | None = None
+) -> dict[str, Any]:
+    """Configuration of a module with these tools; see `plain.py`. It is the same whatever
+    the module does.
 
     Args:
         folder: where the file with its tools stands, as `NAME.json`.
@@ -44,7 +47,9 @@ def plain(folder: Path, name: str, *tools: str | dict[str, Any], hold: Path | No
         hold: a named pipe; the module does not answer before somebody writes to it.
     """
     parameters = {"type": "object", "properties": {"x": {"type": "string"}}}
-    told = [{"name": one, "inputSchema": parameters} if isinstance(one, str) else one for one in tools]
+    told = [
+        {"name": one, "inputSchema": parameters} if isinstance(one, str) else one for one in tools
+    ]
     file = folder / f"{name}.json"
     file.write_text(json.dumps({"tools": told, "hold": None if hold is None else str(hold)}))
     return {"command": sys.executable, "args": ["-I", str(PLAIN), str(file)]}
@@ -70,7 +75,9 @@ def git_module(repository: Path) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def over_stdio(configuration: Path, mode: str, start: Command = command, **keys: Any) -> AsyncGenerator[Client]:
+async def over_stdio(
+    configuration: Path, mode: str, start: Command = command, **keys: Any
+) -> AsyncGenerator[Client]:
     """A client of a server process of its own."""
     program, *arguments = start(configuration)
     parameters = StdioServerParameters(command=program, args=arguments, env=dict(os.environ))
@@ -88,7 +95,9 @@ def http_process(configuration: Path, **environment: str) -> Generator[str]:
 @contextmanager
 def listening(program: Sequence[str], **environment: str) -> Generator[str]:
     """A server process that tells where it listens; gives its URL."""
-    process = subprocess.Popen(program, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment})
+    process = subprocess.Popen(
+        program, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment}
+    )
     try:
         assert process.stderr is not None
         line = process.stderr.readline()
@@ -100,7 +109,9 @@ def listening(program: Sequence[str], **environment: str) -> Generator[str]:
 
 
 def structured(result: types.CallToolResult) -> dict[str, Any]:
-    """The structured content of an answer. That of an error which the schema of its tool refuses stands in `_meta`."""
+    """The structured content of an answer. That of an error which the schema of its tool refuses
+    stands in `_meta`.
+    """
     if result.structured_content is None and result.is_error:
         return (result.meta or {})["ideabridge/structured"]
     return cast("dict[str, Any]", result.structured_content)
@@ -130,7 +141,9 @@ async def read_by_a_person() -> None:
 
 
 class Gate:
-    """Holds calls of the tool `hold` until it is opened: a named pipe, which keeps what is written."""
+    """Holds calls of the tool `hold` until it is opened: a named pipe, which keeps
+    what is written.
+    """
 
     def __init__(self, folder: Path, name: str = "gate") -> None:
         self.path = folder / name

@@ -38,7 +38,9 @@ async def test_clients_of_both_eras_hear_of_a_new_tool_over_http(shared_url: str
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_what_one_process_publishes_the_other_announces_lists_and_calls(tmp_path: Path, mode: str) -> None:
+async def test_what_one_process_publishes_the_other_announces_lists_and_calls(
+    tmp_path: Path, mode: str
+) -> None:
     configuration = configured(tmp_path)
     heard = Heard()
     async with (
@@ -50,7 +52,9 @@ async def test_what_one_process_publishes_the_other_announces_lists_and_calls(tm
             ready = anyio.Event()
 
             async def listen() -> None:
-                async with other.listen(tools_list_changed=True, resource_subscriptions=["idea://sum_up"]) as events:
+                async with other.listen(
+                    tools_list_changed=True, resource_subscriptions=["idea://sum_up"]
+                ) as events:
                     ready.set()
                     async for event in events:
                         heard.note(type(event).__name__)
@@ -59,7 +63,9 @@ async def test_what_one_process_publishes_the_other_announces_lists_and_calls(tm
             await ready.wait()
             tools, updated = "ToolsListChanged", "ResourceUpdated"
         else:
-            request = types.SubscribeRequest(params=types.SubscribeRequestParams(uri="idea://sum_up"))
+            request = types.SubscribeRequest(
+                params=types.SubscribeRequestParams(uri="idea://sum_up")
+            )
             await other.session.send_request(request, types.EmptyResult)
             tools, updated = "notifications/tools/list_changed", "notifications/resources/updated"
         await call(one, "run_plan", **PLAN, save_as="sum_up")
@@ -72,7 +78,9 @@ async def test_what_one_process_publishes_the_other_announces_lists_and_calls(tm
         group.cancel_scope.cancel()
 
 
-async def test_tools_that_come_up_later_are_announced_where_they_are_exposed(tmp_path: Path) -> None:
+async def test_tools_that_come_up_later_are_announced_where_they_are_exposed(
+    tmp_path: Path,
+) -> None:
     heard = Heard()
     configuration = configured(tmp_path, mcpServers={"time": time_module()}, expose=["modules"])
     async with over_stdio(configuration, "legacy", message_handler=heard) as client:
@@ -82,11 +90,18 @@ async def test_tools_that_come_up_later_are_announced_where_they_are_exposed(tmp
         assert "get_current_time" in await all_tools(client)
 
 
-async def test_a_module_that_was_not_up_at_the_start_is_announced_and_ideas_that_need_it_work(tmp_path: Path) -> None:
+async def test_a_module_that_was_not_up_at_the_start_is_announced_and_ideas_that_need_it_work(
+    tmp_path: Path,
+) -> None:
     heard = Heard()
     server = Path(__file__).parents[1] / "modules" / "servers" / "pay.py"
-    bank: dict[str, Any] = {"command": sys.executable, "args": ["-I", str(server), str(tmp_path), "--late"]}
-    configuration = configured(tmp_path, mcpServers={"bank": bank}, expose=["modules"], approval="allow_all")
+    bank: dict[str, Any] = {
+        "command": sys.executable,
+        "args": ["-I", str(server), str(tmp_path), "--late"],
+    }
+    configuration = configured(
+        tmp_path, mcpServers={"bank": bank}, expose=["modules"], approval="allow_all"
+    )
     async with over_stdio(configuration, "legacy", message_handler=heard) as client:
         assert "pay" not in await all_tools(client)
         told = text(await client.call_tool("search_tools", {"words": "pay"}))
@@ -96,7 +111,11 @@ async def test_a_module_that_was_not_up_at_the_start_is_announced_and_ideas_that
         assert "pay" in await all_tools(client)
         assert text(await client.call_tool("pay", {"to": "Ada"})) == "done: pay Ada"
         calls = [{"_tool": "pay", "to": "†input.to", "_outputPath": "paid"}]
-        plan: dict[str, Any] = {"calls": calls, "input": {"to": "Bob"}, "output": {"paid": "†state.paid"}}
+        plan: dict[str, Any] = {
+            "calls": calls,
+            "input": {"to": "Bob"},
+            "output": {"paid": "†state.paid"},
+        }
         await call(client, "run_plan", **plan, save_as="pay_somebody")
     (tmp_path / "open").unlink()
     given: list[Any] = []

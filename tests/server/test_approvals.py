@@ -16,9 +16,13 @@ def note(path: Path, words: str = "hello") -> dict[str, Any]:
     return {"_tool": "write_note", "path": str(path), "text": words, "_outputPath": "written"}
 
 
-async def test_a_call_that_changes_things_waits_until_it_is_approved(client: Client, tmp_path: Path) -> None:
+async def test_a_call_that_changes_things_waits_until_it_is_approved(
+    client: Client, tmp_path: Path
+) -> None:
     path = tmp_path / "note"
-    result = await client.call_tool("run_plan", {"calls": [note(path)], "output": {"length": "†state.written"}})
+    result = await client.call_tool(
+        "run_plan", {"calls": [note(path)], "output": {"length": "†state.written"}}
+    )
     told: Any = result.structured_content
     assert told["status"] == "needs_approval"
     assert not path.exists()
@@ -27,7 +31,10 @@ async def test_a_call_that_changes_things_waits_until_it_is_approved(client: Cli
     assert "changes things" in approval["why"]
     assert approval["approval"] in text(result)
     said = await refused(
-        client, "decide_approval", run=told["run"], decisions=[{"approval": "other", "decision": "approve"}]
+        client,
+        "decide_approval",
+        run=told["run"],
+        decisions=[{"approval": "other", "decision": "approve"}],
     )
     assert approval["approval"] in said
     done = await call(
@@ -47,7 +54,9 @@ async def test_an_assistant_grants_nothing(client: Client, tmp_path: Path) -> No
     approval = told["approvals"][0]["approval"]
     decision = {"approval": approval, "decision": "approve", "grant": {"for": "run"}}
     said = await refused(client, "decide_approval", run=told["run"], decisions=[decision])
-    assert "decisions[0]: only a person grants a tool for the rest of a run, not the assistant" in said
+    assert (
+        "decisions[0]: only a person grants a tool for the rest of a run, not the assistant" in said
+    )
     assert f"ideabridge approvals decide approve {approval} --for-run" in said
     assert (await call(client, "check_run", run=told["run"]))["status"] == "needs_approval"
     assert not path.exists()
@@ -60,7 +69,13 @@ async def test_a_denied_call_does_not_run(client: Client, tmp_path: Path) -> Non
         client,
         "decide_approval",
         run=told["run"],
-        decisions=[{"approval": told["approvals"][0]["approval"], "decision": "deny", "reason": "not there"}],
+        decisions=[
+            {
+                "approval": told["approvals"][0]["approval"],
+                "decision": "deny",
+                "reason": "not there",
+            }
+        ],
     )
     assert done["status"] == "done"
     assert "not there" in str(done["errors"])
@@ -71,7 +86,11 @@ async def test_an_edited_call_runs_as_edited(client: Client, tmp_path: Path) -> 
     path = tmp_path / "note"
     told = await call(client, "run_plan", calls=[note(path)])
     approval = told["approvals"][0]
-    wrong = {"approval": approval["approval"], "decision": "edit", "call": {**approval["call"], "text": 5}}
+    wrong = {
+        "approval": approval["approval"],
+        "decision": "edit",
+        "call": {**approval["call"], "text": 5},
+    }
     assert "text" in await refused(client, "decide_approval", run=told["run"], decisions=[wrong])
     right = {**wrong, "call": {**approval["call"], "text": "edited"}}
     done = await call(client, "decide_approval", run=told["run"], decisions=[right])
@@ -85,7 +104,9 @@ async def test_another_call_runs_in_its_place(client: Client, tmp_path: Path) ->
     approval = told["approvals"][0]
     edit = {"approval": approval["approval"], "decision": "edit"}
     unknown = {**edit, "call": {"_tool": "count_word", "text": "x"}}
-    assert "count_words" in await refused(client, "decide_approval", run=told["run"], decisions=[unknown])
+    assert "count_words" in await refused(
+        client, "decide_approval", run=told["run"], decisions=[unknown]
+    )
     # The plan names no other tool: the person chooses from all there are.
     place = approval["call"]["_outputPath"]
     right = {**edit, "call": {"_tool": "count_words", "text": "two words", "_outputPath": place}}
@@ -95,9 +116,16 @@ async def test_another_call_runs_in_its_place(client: Client, tmp_path: Path) ->
     assert not path.exists()
 
 
-async def test_a_published_plan_that_changes_things_asks_too(client: Client, tmp_path: Path) -> None:
+async def test_a_published_plan_that_changes_things_asks_too(
+    client: Client, tmp_path: Path
+) -> None:
     name = f"write_{client.protocol_version.replace('-', '_')}"
-    call_ = {"_tool": "write_note", "path": "†input.path", "text": "†input.text", "_outputPath": "written"}
+    call_ = {
+        "_tool": "write_note",
+        "path": "†input.path",
+        "text": "†input.text",
+        "_outputPath": "written",
+    }
     told = await call(
         client,
         "run_plan",
@@ -124,12 +152,18 @@ def approving(told: dict[str, Any]) -> dict[str, Any]:
     return {"run": told["run"], "decisions": decisions}
 
 
-async def test_two_hundred_calls_of_one_module_are_asked_about_together(client: Client, tmp_path: Path) -> None:
+async def test_two_hundred_calls_of_one_module_are_asked_about_together(
+    client: Client, tmp_path: Path
+) -> None:
     """Each waits for the one before; its question does not."""
     path = tmp_path / "note"
-    result = await client.call_tool("run_plan", {"calls": [note(path, str(number)) for number in range(200)]})
+    result = await client.call_tool(
+        "run_plan", {"calls": [note(path, str(number)) for number in range(200)]}
+    )
     told: Any = result.structured_content
-    assert [one["call"]["text"] for one in told["approvals"]] == [str(number) for number in range(200)]
+    assert [one["call"]["text"] for one in told["approvals"]] == [
+        str(number) for number in range(200)
+    ]
     assert "more_approvals" not in told
     assert text(result).count("\n- a") == 200
     assert len(text(result)) < 60_000
@@ -152,7 +186,9 @@ async def test_more_approvals_than_an_answer_holds_are_shown_one_part_after_anot
         seen += [one["call"]["text"]["preview"].split()[0] for one in shown]
         left = 600 - len(seen)
         assert told.get("more_approvals", 0) == left
-        assert (f"and {left} more, which are shown once these are decided" in text(result)) == (left > 0)
+        assert (f"and {left} more, which are shown once these are decided" in text(result)) == (
+            left > 0
+        )
         assert len(text(result)) + len(json.dumps(told)) < 700_000
         result = await client.call_tool("decide_approval", {**approving(told), "wait_s": 15})
         told = result.structured_content

@@ -1,4 +1,6 @@
-"""What an answer assumed: its place in the text, in structured content that satisfies the output schema, in `_meta`."""
+"""What an answer assumed: its place in the text, in structured content that satisfies the output
+schema, in `_meta`.
+"""
 
 from __future__ import annotations
 
@@ -40,10 +42,30 @@ class Ran:
 
 
 def published(output: JSONObject | None, gave: JSON = None, **more: Any) -> Publication:
-    plan: JSONObject = {"calls": [], "output": None, "explained": [{"at": ["output"], "by": [{"constant": 1}]}]}
-    fields: dict[str, Any] = {"plan": plan, "answer": "auto", "recorded": {"input": {}, "output": gave}, **more}
+    plan: JSONObject = {
+        "calls": [],
+        "output": None,
+        "explained": [{"at": ["output"], "by": [{"constant": 1}]}],
+    }
+    fields: dict[str, Any] = {
+        "plan": plan,
+        "answer": "auto",
+        "recorded": {"input": {}, "output": gave},
+        **more,
+    }
     return Publication(
-        "n", 1, "i", "D.", fields.pop("answer"), None, output, {}, **fields, owner=None, time="", live=True
+        "n",
+        1,
+        "i",
+        "D.",
+        fields.pop("answer"),
+        None,
+        output,
+        {},
+        **fields,
+        owner=None,
+        time="",
+        live=True,
     )
 
 
@@ -51,16 +73,36 @@ def published(output: JSONObject | None, gave: JSON = None, **more: Any) -> Publ
 @pytest.mark.parametrize(
     ("output", "recorded", "value", "wrapped"),
     [
-        ({"type": "object", "properties": COUNT, "additionalProperties": False}, {"count": 1}, {"count": 2}, False),
-        ({"type": "object", "properties": COUNT, "required": ["count"]}, {"count": 1}, {"count": 2}, False),
+        (
+            {"type": "object", "properties": COUNT, "additionalProperties": False},
+            {"count": 1},
+            {"count": 2},
+            False,
+        ),
+        (
+            {"type": "object", "properties": COUNT, "required": ["count"]},
+            {"count": 1},
+            {"count": 2},
+            False,
+        ),
         ({"type": "object"}, {}, {"x": [1]}, False),
         # An open object has a member of this name, which its recorded run had not.
         ({"type": "object"}, {}, {"assumed": 4, "notes": {}, "assumed_": 1}, False),
         ({"type": "object"}, {"assumed": 1}, {"assumed": 2}, True),
         ({"type": "object", "properties": {"assumed": {}}}, {}, {"assumed": True}, True),
         ({"type": "object", "properties": {"notes": {}}}, {}, {"notes": True}, False),
-        ({"type": "object", "additionalProperties": {"type": "integer"}}, {}, {"a": 1, "assumed": 2}, True),
-        ({"type": "object", "anyOf": [{"additionalProperties": False}, {"required": ["z"]}]}, {}, {}, True),
+        (
+            {"type": "object", "additionalProperties": {"type": "integer"}},
+            {},
+            {"a": 1, "assumed": 2},
+            True,
+        ),
+        (
+            {"type": "object", "anyOf": [{"additionalProperties": False}, {"required": ["z"]}]},
+            {},
+            {},
+            True,
+        ),
         ({"type": "object", "maxProperties": 1}, {}, {"a": 1}, True),
         ({"type": "integer"}, 1, 2, True),
         ({"type": ["object", "null"]}, None, {"assumed": 3}, True),
@@ -136,7 +178,7 @@ def test_the_description_says_what_the_runs_leave_open() -> None:
     assert described(published(None, plan={"calls": []})) == "D."
 
 
-# -- over transports -------------------------------------------------------------------------------------------------
+# -- over transports -------------------------------------------------------------------------------
 
 
 @pytest.mark.anyio
@@ -167,7 +209,9 @@ async def test_a_published_tool_says_what_it_assumed(era: str, tmp_path: Path) -
             "assumed": [assumed],
         }
         assert wrapped.meta is not None
-        assert [one["what"] for one in wrapped.meta["ideabridge/notes"]] == ["a negative number, -1, which no run had"]
+        assert [one["what"] for one in wrapped.meta["ideabridge/notes"]] == [
+            "a negative number, -1, which no run had"
+        ]
         # What an idea inside assumed is added to the answer around it, and shown with the run.
         room = await client.call_tool("twice", {"n": 2, "m": 7})
         assert structured(room) == {"result": 9, "assumed": [f"calls.0: {assumed}"]}
@@ -175,14 +219,18 @@ async def test_a_published_tool_says_what_it_assumed(era: str, tmp_path: Path) -
         checked = await client.call_tool("check_run", {"run": room.meta["ideabridge/run"]})
         assert structured(checked)["assumed"][0]["taken"] == 7
         assert f"assumed:\n- calls.0: {assumed}" in text(checked)
-        plan = await client.call_tool("run_plan", {"calls": [{**outer, "n": 2, "m": 7}], "output": "†results.0"})
+        plan = await client.call_tool(
+            "run_plan", {"calls": [{**outer, "n": 2, "m": 7}], "output": "†results.0"}
+        )
         assert structured(plan)["output"] == {"total": 9}
         assert f"- calls.0: {assumed}" in text(plan)
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("era", ERAS)
-async def test_the_clients_model_goes_on_where_the_plan_has_no_value(era: str, tmp_path: Path) -> None:
+async def test_the_clients_model_goes_on_where_the_plan_has_no_value(
+    era: str, tmp_path: Path
+) -> None:
     plan: JSONObject = {**ADDING, "explained": [{"at": ["calls", "0", "b"], "by": ["†input.m"]}]}
     guide: JSONObject = {
         "context": ["Add the numbers; 100 if there is one only."],
@@ -190,8 +238,16 @@ async def test_the_clients_model_goes_on_where_the_plan_has_no_value(era: str, t
         "output_schema": TOTAL,
         "plan": {"calls": ADDING["calls"], "output": ADDING["output"]},
     }
-    publish(tmp_path / "ideas.sqlite", "sums", plan, TOTAL, recorded={"input": {}, "output": None, "solve": guide})
-    model = Model({"calls": [{"_tool": "add", "a": "†input.n", "b": 100}], "output": {"total": "†results.1"}})
+    publish(
+        tmp_path / "ideas.sqlite",
+        "sums",
+        plan,
+        TOTAL,
+        recorded={"input": {}, "output": None, "solve": guide},
+    )
+    model = Model(
+        {"calls": [{"_tool": "add", "a": "†input.n", "b": 100}], "output": {"total": "†results.1"}}
+    )
     async with over_stdio(configured(tmp_path), era, **model.keys) as client:
         for arguments, total, way in (({"n": 2, "m": 7}, 9, "plan"), ({"n": 2}, 102, "solve")):
             result = await client.call_tool("sums", arguments)

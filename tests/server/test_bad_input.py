@@ -39,7 +39,9 @@ pytestmark = pytest.mark.anyio
         ({"calls": [], "save_as": "run_plan"}, ["run_plan", "choose another"]),
     ],
 )
-async def test_a_malformed_plan_is_refused(client: Client, arguments: dict[str, Any], told: list[str]) -> None:
+async def test_a_malformed_plan_is_refused(
+    client: Client, arguments: dict[str, Any], told: list[str]
+) -> None:
     said = await refused(client, "run_plan", **arguments)
     for word in told:
         assert word in said
@@ -66,7 +68,11 @@ async def test_a_cycle_is_named(client: Client) -> None:
         ("submit_solution", {"run": "run_none", "turn": 0, "solution": {}}, "unknown run"),
         ("submit_solution", {"run": "run_none", "turn": "first", "solution": {}}, "turn"),
         ("decide_approval", {"run": "run_none", "decisions": []}, "decisions"),
-        ("decide_approval", {"run": "run_none", "decisions": [{"approval": "a", "decision": "yes"}]}, "approve"),
+        (
+            "decide_approval",
+            {"run": "run_none", "decisions": [{"approval": "a", "decision": "yes"}]},
+            "approve",
+        ),
         ("solve", {"task": ""}, "task"),
         ("solve", {"task": "x", "mind": "model"}, "turns"),
         ("solve", {"task": "x", "tools": ["nothing_like_it"]}, "nothing_like_it"),
@@ -77,13 +83,21 @@ async def test_a_cycle_is_named(client: Client) -> None:
         ("publish_idea", {"idea": "none", "name": "x"}, "none"),
         ("publish_idea", {"idea": "none", "name": "Not Safe"}, "not_safe"),
         ("publish_idea", {"idea": "none", "name": "solve"}, "choose another"),
-        ("publish_idea", {"idea": "none", "name": "x", "answer": "perhaps"}, 'expected one of "auto", "recorded"'),
+        (
+            "publish_idea",
+            {"idea": "none", "name": "x", "answer": "perhaps"},
+            'expected one of "auto", "recorded"',
+        ),
         ("publish_idea", {"idea": "none", "name": "x", "calls": "†input.x["}, "calls: "),
         ("publish_idea", {"idea": "none", "name": "x", "calls": [1]}, "calls: "),
         ("publish_idea", {"idea": "none", "name": "x", "calls": [1, 2, 3]}, "calls: "),
         ("publish_idea", {"idea": "none", "name": "x", "calls": ["0", 1]}, "calls.0: "),
         ("publish_idea", {"idea": "session", "name": "x", "calls": [1.5, 1]}, "calls.0: "),
-        ("solve", {"task": "x", "tools": [f"*a{number}*" for number in range(101)]}, "at most 100 patterns"),
+        (
+            "solve",
+            {"task": "x", "tools": [f"*a{number}*" for number in range(101)]},
+            "at most 100 patterns",
+        ),
         ("run_plam", {}, "run_plan"),
         ("add", {"a": 1, "b": 2}, "run_plan"),
     ],
@@ -95,7 +109,9 @@ async def test_a_request_that_cannot_be_done_says_why(
 
 
 async def test_an_error_repeats_few_of_many_names(client: Client) -> None:
-    said = await refused(client, "solve", task="x", tools=[f"no_{number}_{'x' * 1000}" for number in range(2_000)])
+    said = await refused(
+        client, "solve", task="x", tools=[f"no_{number}_{'x' * 1000}" for number in range(2_000)]
+    )
     assert "no_0_x" in said
     assert "and 1,990 more" in said
     assert len(said) < 4_000
@@ -103,8 +119,12 @@ async def test_an_error_repeats_few_of_many_names(client: Client) -> None:
 
 async def test_a_finished_run_takes_nothing_more(client: Client) -> None:
     run = (await call(client, "run_plan", calls=[{"_tool": "add", "a": 1, "b": 2}]))["run"]
-    assert "ended" in await refused(client, "submit_solution", run=run, turn=0, solution={"calls": []})
-    said = await refused(client, "decide_approval", run=run, decisions=[{"approval": "x", "decision": "approve"}])
+    assert "ended" in await refused(
+        client, "submit_solution", run=run, turn=0, solution={"calls": []}
+    )
+    said = await refused(
+        client, "decide_approval", run=run, decisions=[{"approval": "x", "decision": "approve"}]
+    )
     assert "ended" in said
 
 
@@ -124,7 +144,7 @@ async def test_objects_written_as_text_are_read(client: Client) -> None:
     assert told["state"] == {"s": 3}
 
 
-# -- below the SDK's client: what it would not send ----------------------------------------------------------------
+# -- below the SDK's client: what it would not send ------------------------------------------------
 
 
 class Raw:
@@ -132,7 +152,10 @@ class Raw:
 
     def __init__(self, configuration: Path) -> None:
         self.process = subprocess.Popen(
-            command(configuration), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            command(configuration),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
         self.ask(
             {
@@ -176,7 +199,9 @@ def test_what_is_no_request_is_answered_and_the_server_lives(configuration: Path
     assert deep["result"]["isError"] is True
     assert "nests deeper than" in deep["result"]["content"][0]["text"]
     # The id at the end, as other SDKs write it.
-    tail = b'{"method":"tools/call","params":{"name":"x","arguments":{"a":' + b"[" * 500 + b"]" * 500
+    tail = (
+        b'{"method":"tools/call","params":{"name":"x","arguments":{"a":' + b"[" * 500 + b"]" * 500
+    )
     raw.send(tail + b'}},"jsonrpc":"2.0","id":"eight"}\n')
     assert raw.answer()["id"] == "eight"
     raw.send(called('{"calls": [], "input": {"x": "' + "y" * 20_000_000 + '"}}', 9))
@@ -206,14 +231,20 @@ def test_http_refuses_with_a_reason(shared_url: str) -> None:
         request = urllib.request.Request(
             shared_url,
             body,
-            {"content-type": "application/json", "accept": "application/json, text/event-stream", **headers},
+            {
+                "content-type": "application/json",
+                "accept": "application/json, text/event-stream",
+                **headers,
+            },
         )
         try:
             with urllib.request.urlopen(request, timeout=10) as response:
                 return response.status, json.loads(response.read())
         except urllib.error.HTTPError as error:
             content = error.read()
-            return error.code, json.loads(content) if content.startswith(b"{") else {"text": content.decode()}
+            return error.code, json.loads(content) if content.startswith(b"{") else {
+                "text": content.decode()
+            }
 
     status, told = post(called("[" * 10_000 + "]" * 10_000))
     assert status == 200

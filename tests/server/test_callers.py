@@ -22,7 +22,11 @@ async def test_a_token_is_asked_for_and_makes_the_caller(tmp_path: Path) -> None
     configuration = configured(tmp_path)
     with http_process(configuration, IDEABRIDGE_TOKEN=TOKEN) as url:
         async with httpx2.AsyncClient() as plain:
-            for headers in ({}, {"authorization": "Bearer wrong"}, {"authorization": f"Basic {TOKEN}"}):
+            for headers in (
+                {},
+                {"authorization": "Bearer wrong"},
+                {"authorization": f"Basic {TOKEN}"},
+            ):
                 answer = await plain.post(url, headers=headers, json={})
                 assert answer.status_code == 401
                 assert answer.headers["www-authenticate"].startswith("Bearer")
@@ -31,7 +35,9 @@ async def test_a_token_is_asked_for_and_makes_the_caller(tmp_path: Path) -> None
                 httpx2.AsyncClient(headers={"authorization": f"Bearer {TOKEN}"}) as authorised,
                 Client(streamable_http_client(url, http_client=authorised), mode=mode) as client,
             ):
-                run = (await call(client, "run_plan", calls=[{"_tool": "add", "a": 1, "b": 2}]))["run"]
+                run = (await call(client, "run_plan", calls=[{"_tool": "add", "a": 1, "b": 2}]))[
+                    "run"
+                ]
                 assert (await call(client, "check_run"))["runs"][0]["run"] == run
     async with over_stdio(configuration, "auto") as local:
         assert (await call(local, "check_run"))["runs"] == []
@@ -64,7 +70,13 @@ def test_hosts_that_are_taken() -> None:
         assert status_of(loopback, host) == 421
     for origin in ("http://localhost:3000", "https://127.0.0.1"):
         assert status_of(loopback, "localhost", origin) is None
-    for origin in ("null", "https://evil.example", "file://localhost", "localhost", "https://localhost@evil.example"):
+    for origin in (
+        "null",
+        "https://evil.example",
+        "file://localhost",
+        "localhost",
+        "https://localhost@evil.example",
+    ):
         assert status_of(loopback, "localhost", origin) == 403
     everywhere = names_of("0.0.0.0", ("tools.example", "other.example:8080"))
     assert status_of(everywhere, "tools.example", "https://tools.example") is None

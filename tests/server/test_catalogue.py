@@ -109,7 +109,11 @@ async def test_a_new_idea_has_a_place_in_a_list_that_is_full_of_used_ones(mode: 
         async with Client(front.server, mode=mode) as client:
             for name in used * 2:
                 await call(client, name)
-            run = (await call(client, "run_plan", calls=[{"_tool": "double", "x": 2}], output="†results.0"))["run"]
+            run = (
+                await call(
+                    client, "run_plan", calls=[{"_tool": "double", "x": 2}], output="†results.0"
+                )
+            )["run"]
             told = await call(client, "publish_idea", idea=run, name="fresh")
             assert "listed" not in told
             tools = await all_tools(client)
@@ -118,7 +122,9 @@ async def test_a_new_idea_has_a_place_in_a_list_that_is_full_of_used_ones(mode: 
 
             publish(front, "newer")
             assert "newer" in await all_tools(client)
-            told = await call(client, "publish_idea", idea=run, name="fresh", description="Doubles two.")
+            told = await call(
+                client, "publish_idea", idea=run, name="fresh", description="Doubles two."
+            )
             assert told["listed"] is False
             assert "fresh" not in await all_tools(client)
             assert (await call(client, "fresh"))["result"] == 4
@@ -131,7 +137,12 @@ async def test_a_task_with_many_tools_shows_signatures_of_those_that_fit_it() ->
     parameters: JSONObject = {"type": "object", "properties": properties}
     toolbox = Toolbox(
         *(
-            Tool(f"large_{number}", f"Large {number}.", parameters, annotations=Annotations(read_only=True))
+            Tool(
+                f"large_{number}",
+                f"Large {number}.",
+                parameters,
+                annotations=Annotations(read_only=True),
+            )
             for number in range(600)
         )
     )
@@ -145,5 +156,7 @@ async def test_a_task_with_many_tools_shows_signatures_of_those_that_fit_it() ->
         assert len(json.dumps(asked)) < 20_000
         assert len(text(result)) < 20_000
         run = structured(result)["run"]
-        done = await call(client, "solve", run=run, turn=0, solution={"calls": [], "output": "done"})
+        done = await call(
+            client, "solve", run=run, turn=0, solution={"calls": [], "output": "done"}
+        )
         assert done["output"] == "done"

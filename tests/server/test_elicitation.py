@@ -19,7 +19,16 @@ from ideabridge.server.asking.forms import message
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.tool import Tool
 
-from .serving import ERAS, call, configured, http_process, over_stdio, read_by_a_person, refused, structured
+from .serving import (
+    ERAS,
+    call,
+    configured,
+    http_process,
+    over_stdio,
+    read_by_a_person,
+    refused,
+    structured,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -71,7 +80,9 @@ def note(path: Path, words: str = "hello") -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
-async def test_a_person_approves_by_a_form(url: str, era: str, transport: str, tmp_path: Path) -> None:
+async def test_a_person_approves_by_a_form(
+    url: str, era: str, transport: str, tmp_path: Path
+) -> None:
     forms: list[str] = []
 
     async def answer(text: str) -> types.ElicitResult:
@@ -83,18 +94,28 @@ async def test_a_person_approves_by_a_form(url: str, era: str, transport: str, t
     if transport == "stdio":
         client_of = over_stdio(configured(tmp_path), era, **person(answer))
     async with client_of as client:
-        done = await call(client, "run_plan", calls=[note(tmp_path / "one")], output={"length": "†state.one"})
+        done = await call(
+            client, "run_plan", calls=[note(tmp_path / "one")], output={"length": "†state.one"}
+        )
         assert done["status"] == "done"
         assert done["output"] == {"length": 5}
     assert (tmp_path / "one").read_text() == "hello"
     # A long value goes on in the next line of the form.
     text = forms[0].replace("\n  |   ", "")
     assert len(forms) == 1
-    for part in ("Run write_note?", f'path: "{tmp_path / "one"}"', 'text: "hello"', "changes things", done["run"]):
+    for part in (
+        "Run write_note?",
+        f'path: "{tmp_path / "one"}"',
+        'text: "hello"',
+        "changes things",
+        done["run"],
+    ):
         assert part in text
 
 
-async def test_a_person_allows_a_tool_for_the_rest_of_the_run_by_a_form(url: str, era: str, tmp_path: Path) -> None:
+async def test_a_person_allows_a_tool_for_the_rest_of_the_run_by_a_form(
+    url: str, era: str, tmp_path: Path
+) -> None:
     forms: list[str] = []
     where = '{"properties": {"text": {"pattern": "^good"}}}'
     answers: list[dict[str, Any]] = [
@@ -167,7 +188,11 @@ async def test_a_declined_form_denies(url: str, era: str, tmp_path: Path) -> Non
 async def test_a_cancelled_form_leaves_the_call_waiting_and_check_run_asks_again(
     url: str, era: str, tmp_path: Path
 ) -> None:
-    answers = [types.ElicitResult(action="cancel"), types.ElicitResult(action="accept", content={}), said("approve")]
+    answers = [
+        types.ElicitResult(action="cancel"),
+        types.ElicitResult(action="accept", content={}),
+        said("approve"),
+    ]
     forms: list[str] = []
 
     async def answer(text: str) -> types.ElicitResult:
@@ -195,7 +220,13 @@ async def test_calls_that_ask_one_after_another_are_asked_about_within_one_reque
     first = note(tmp_path / "one")
     chain = [
         first,
-        {"_tool": "write_note", "path": str(tmp_path / "two"), "text": "again", "_outputPath": "two", "_after": ["a"]},
+        {
+            "_tool": "write_note",
+            "path": str(tmp_path / "two"),
+            "text": "again",
+            "_outputPath": "two",
+            "_after": ["a"],
+        },
     ]
     first["_id"] = "a"
     async with over_http(url, era, **always(said("approve"))) as client:
@@ -204,9 +235,16 @@ async def test_calls_that_ask_one_after_another_are_asked_about_within_one_reque
     assert done["state"] == {"one": 5, "two": 5}
 
 
-async def test_a_published_tool_asks_and_gives_its_output(url: str, era: str, tmp_path: Path) -> None:
+async def test_a_published_tool_asks_and_gives_its_output(
+    url: str, era: str, tmp_path: Path
+) -> None:
     name = f"note_{era}"
-    made = {"_tool": "write_note", "path": "†input.path", "text": "†input.text", "_outputPath": "written"}
+    made = {
+        "_tool": "write_note",
+        "path": "†input.path",
+        "text": "†input.text",
+        "_outputPath": "written",
+    }
     async with over_http(url, era, **always(said("approve"))) as client:
         done = await call(
             client,
@@ -230,15 +268,21 @@ async def test_the_loop_by_turns_asks_too(url: str, era: str, tmp_path: Path) ->
         assert done["output"] == 5
 
 
-async def test_without_forms_the_call_waits_for_decide_approval(url: str, era: str, tmp_path: Path) -> None:
+async def test_without_forms_the_call_waits_for_decide_approval(
+    url: str, era: str, tmp_path: Path
+) -> None:
     async with over_http(url, era) as client:
         told = await call(client, "run_plan", calls=[note(tmp_path / "one")])
         assert told["status"] == "needs_approval"
 
 
-async def test_a_form_asks_about_what_decide_approval_has_left(url: str, era: str, tmp_path: Path) -> None:
+async def test_a_form_asks_about_what_decide_approval_has_left(
+    url: str, era: str, tmp_path: Path
+) -> None:
     async with over_http(url, era) as client:
-        told = await call(client, "run_plan", calls=[note(tmp_path / "one"), note(tmp_path / "two")])
+        told = await call(
+            client, "run_plan", calls=[note(tmp_path / "one"), note(tmp_path / "two")]
+        )
         decisions = [{"approval": told["approvals"][0]["approval"], "decision": "deny"}]
         left = await call(client, "decide_approval", run=told["run"], decisions=decisions)
         assert [one["call"]["path"] for one in left["approvals"]] == [str(tmp_path / "two")]
@@ -262,7 +306,9 @@ async def test_forms_and_progress_of_one_request(url: str, era: str, tmp_path: P
     assert sorted(told, key=lambda one: one[0]) == told
 
 
-async def test_a_client_that_cannot_show_a_form_leaves_the_call_waiting(url: str, tmp_path: Path) -> None:
+async def test_a_client_that_cannot_show_a_form_leaves_the_call_waiting(
+    url: str, tmp_path: Path
+) -> None:
     async def callback(context: Any, params: types.ElicitRequestParams) -> types.ErrorData:
         return types.ErrorData(code=types.INTERNAL_ERROR, message="no window")
 
@@ -284,7 +330,9 @@ async def test_forms_go_to_the_caller_with_the_token(era: str, tmp_path: Path) -
     token = "a-token-of-the-tests"
     with http_process(configured(tmp_path), IDEABRIDGE_TOKEN=token) as url:
         async with (
-            httpx2.AsyncClient(headers={"authorization": f"Bearer {token}"}, timeout=20) as authorised,
+            httpx2.AsyncClient(
+                headers={"authorization": f"Bearer {token}"}, timeout=20
+            ) as authorised,
             Client(
                 streamable_http_client(url, http_client=authorised),
                 mode=era,
@@ -296,7 +344,7 @@ async def test_forms_go_to_the_caller_with_the_token(era: str, tmp_path: Path) -
             assert done["status"] == "done"
 
 
-# -- on the back-channel -----------------------------------------------------------------------------------------
+# -- on the back-channel ---------------------------------------------------------------------------
 
 
 async def test_a_decision_made_elsewhere_withdraws_the_form(url: str, tmp_path: Path) -> None:
@@ -325,7 +373,9 @@ async def test_a_decision_made_elsewhere_withdraws_the_form(url: str, tmp_path: 
     assert (tmp_path / "one").read_text() == "hello"
 
 
-async def test_a_form_nobody_answers_is_withdrawn_when_the_request_has_waited_enough(url: str, tmp_path: Path) -> None:
+async def test_a_form_nobody_answers_is_withdrawn_when_the_request_has_waited_enough(
+    url: str, tmp_path: Path
+) -> None:
     async def answer(text: str) -> types.ElicitResult:
         await anyio.sleep_forever()
         raise AssertionError
@@ -350,7 +400,7 @@ async def test_a_time_out_denies_while_the_form_is_out(tmp_path: Path) -> None:
     assert "nobody decided within 0.3 s" in str(done["errors"])
 
 
-# -- in rounds ---------------------------------------------------------------------------------------------------
+# -- in rounds -------------------------------------------------------------------------------------
 
 
 async def first_round(client: Client, arguments: dict[str, Any]) -> types.InputRequiredResult:
@@ -362,10 +412,17 @@ async def first_round(client: Client, arguments: dict[str, Any]) -> types.InputR
 
 
 async def again(
-    client: Client, arguments: dict[str, Any], state: str | None, responses: dict[str, types.ElicitResult]
+    client: Client,
+    arguments: dict[str, Any],
+    state: str | None,
+    responses: dict[str, types.ElicitResult],
 ) -> types.CallToolResult:
     result = await client.session.call_tool(
-        "run_plan", arguments, request_state=state, input_responses=dict(responses), allow_input_required=True
+        "run_plan",
+        arguments,
+        request_state=state,
+        input_responses=dict(responses),
+        allow_input_required=True,
     )
     assert isinstance(result, types.CallToolResult)
     return result
@@ -386,12 +443,18 @@ async def test_a_round_outlives_the_server_and_counts_once(tmp_path: Path) -> No
         assert path.read_text() == "hello"
         path.unlink()
         # The same round again, with another answer: the approval is settled, and stays so.
-        same = structured(await again(client, arguments, required.request_state, {approval: said("deny")}))
+        same = structured(
+            await again(client, arguments, required.request_state, {approval: said("deny")})
+        )
         assert (same["run"], same["status"], same["errors"]) == (done["run"], "done", [])
         assert not path.exists()
         # State for another request, or state somebody wrote, is none.
         other = {"calls": [note(tmp_path / "two")]}
-        for wrong, state in ((other, required.request_state), (arguments, "v1.x"), (arguments, '{"run": "x"}')):
+        for wrong, state in (
+            (other, required.request_state),
+            (arguments, "v1.x"),
+            (arguments, '{"run": "x"}'),
+        ):
             with pytest.raises(MCPError) as caught:
                 await again(client, wrong, state, {approval: said("approve")})
             assert caught.value.code == types.INVALID_PARAMS
@@ -400,7 +463,12 @@ async def test_a_round_outlives_the_server_and_counts_once(tmp_path: Path) -> No
 
 async def test_only_the_approvals_that_were_asked_about_are_answered(tmp_path: Path) -> None:
     configuration = configured(tmp_path)
-    words = {"_tool": "template", "text": "{n}", "values": {"n": "†state.one"}, "_outputPath": "words"}
+    words = {
+        "_tool": "template",
+        "text": "{n}",
+        "values": {"n": "†state.one"},
+        "_outputPath": "words",
+    }
     arguments = {"calls": [note(tmp_path / "one"), words, note(tmp_path / "two", "†state.words")]}
     async with over_stdio(configuration, "auto", **always(said("approve"))) as client:
         # The parameters of the last call are not known yet, so nobody is asked about it.
@@ -416,7 +484,8 @@ async def test_only_the_approvals_that_were_asked_about_are_answered(tmp_path: P
         assert isinstance(told, types.InputRequiredResult)
         (following,) = told.input_requests or {}
         assert following != approval
-        # An answer to the second with the state of the first round is no answer to it: it is asked about again.
+        # An answer to the second with the state of the first round is no answer to it: it is
+        # asked about again.
         told = await client.session.call_tool(
             "run_plan",
             arguments,
@@ -433,7 +502,7 @@ async def test_refusals_are_told_as_ever(url: str, era: str) -> None:
         assert "calls[0]" in await refused(client, "run_plan", calls=[{"_tool": "write_not"}])
 
 
-# -- what a form says --------------------------------------------------------------------------------------------
+# -- what a form says ------------------------------------------------------------------------------
 
 
 def test_no_value_can_pass_for_a_part_of_the_form() -> None:
@@ -444,7 +513,9 @@ def test_no_value_can_pass_for_a_part_of_the_form() -> None:
         "text": "x" * 10_000,
         "_each": [{"n": number} for number in range(3)],
     }
-    text = message(ApprovalRequest("run_1", "local", "a0-1", Tool("send", module="mail"), call, "it says so"))
+    text = message(
+        ApprovalRequest("run_1", "local", "a0-1", Tool("send", module="mail"), call, "it says so")
+    )
     assert text.startswith("Run send of module mail? (3 executions)\n")
     assert sum(line.startswith("Why it asks") for line in text.split("\n")) == 1
     assert "\u202e" not in text
@@ -456,10 +527,18 @@ def test_no_value_can_pass_for_a_part_of_the_form() -> None:
     text = message(ApprovalRequest("run_1", "local", "a0-1", Tool("send"), call, "it says so"))
     assert "call_" not in text
     assert '  | calls: [{"_id": "kept"}]\n' in text
-    steps: list[JSON] = [{"_tool": "send", "_id": "call_0"}, {"_tool": "send", "_after": ["call_0"]}]
+    steps: list[JSON] = [
+        {"_tool": "send", "_id": "call_0"},
+        {"_tool": "send", "_after": ["call_0"]},
+    ]
     plan: JSONObject = {"calls": steps, "output": None, "drawing": ""}
-    text = message(ApprovalRequest("run_1", "local", "a0-1", None, {}, "it says so", kind="plan", plan=plan))
-    assert '  | calls.0: {"_tool": "send"}\n  | calls.1: {"_tool": "send", "_after": ["calls.0"]}\n' in text
+    text = message(
+        ApprovalRequest("run_1", "local", "a0-1", None, {}, "it says so", kind="plan", plan=plan)
+    )
+    assert (
+        '  | calls.0: {"_tool": "send"}\n  | calls.1: {"_tool": "send", "_after": ["calls.0"]}\n'
+        in text
+    )
     many: dict[str, Any] = {"_tool": "send", **{f"p{number}": "x" * 400 for number in range(100)}}
     text = message(ApprovalRequest("run_1", "local", "a0-1", Tool("send"), many, "it says so"))
     assert len(text) < 8000

@@ -24,7 +24,11 @@ HELLO = {
     "jsonrpc": "2.0",
     "id": 1,
     "method": "initialize",
-    "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}},
+    "params": {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "raw", "version": "1"},
+    },
 }
 
 
@@ -92,19 +96,29 @@ def test_a_run_goes_on_where_any_reason_says_that_its_call_took_too_long(
 
         def send(*messages: dict[str, Any]) -> None:
             assert process.stdin is not None
-            process.stdin.write("".join(json.dumps({"jsonrpc": "2.0", **message}) + "\n" for message in messages))
+            process.stdin.write(
+                "".join(json.dumps({"jsonrpc": "2.0", **message}) + "\n" for message in messages)
+            )
             process.stdin.flush()
 
         def received(key: str, value: object) -> dict[str, Any]:
             assert process.stdout is not None
-            return next(message for line in process.stdout if (message := json.loads(line)).get(key) == value)
+            return next(
+                message
+                for line in process.stdout
+                if (message := json.loads(line)).get(key) == value
+            )
 
         def tool(number: int, name: str, **arguments: Any) -> dict[str, Any]:
             params = {"name": name, "arguments": arguments, "_meta": {"progressToken": number}}
             return {"id": number, "method": "tools/call", "params": params}
 
         send(HELLO, {"method": "notifications/initialized"})
-        send(tool(2, "run_plan", calls=[{"_tool": "hold", "gate": str(gate.path), "_outputPath": "x"}]))
+        send(
+            tool(
+                2, "run_plan", calls=[{"_tool": "hold", "gate": str(gate.path), "_outputPath": "x"}]
+            )
+        )
         received("method", "notifications/progress")
         cancelled = [{"requestId": 2, "reason": reason} for reason in reasons]
         send(*({"method": "notifications/cancelled", "params": params} for params in cancelled))

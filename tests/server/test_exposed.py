@@ -32,7 +32,9 @@ async def test_modules_and_tool_files_are_called_directly(tmp_path: Path) -> Non
     repository = tmp_path / "repository"
     await anyio.run_process(["git", "init", "-q", str(repository)])
     servers = {"git": git_module(repository), "time": time_module()}
-    configuration = configured(tmp_path, mcpServers=servers, expose=["modules", "tools"], schemas="plain")
+    configuration = configured(
+        tmp_path, mcpServers=servers, expose=["modules", "tools"], schemas="plain"
+    )
     with http_process(configuration) as url:
         for number, mode in enumerate(ERAS, 1):
             async with Client(url, mode=mode, read_timeout_seconds=20) as client:
@@ -46,8 +48,18 @@ async def called_directly(client: Client, repository: Path, note: Path, number: 
         client,
         "run_plan",
         calls=[
-            {"_tool": "git_status", "_module": "git", "repo_path": str(repository), "_outputPath": "git"},
-            {"_tool": "get_current_time", "_module": "time", "timezone": "UTC", "_outputPath": "time"},
+            {
+                "_tool": "git_status",
+                "_module": "git",
+                "repo_path": str(repository),
+                "_outputPath": "git",
+            },
+            {
+                "_tool": "get_current_time",
+                "_module": "time",
+                "timezone": "UTC",
+                "_outputPath": "time",
+            },
         ],
     )
     assert told["errors"] == []
@@ -69,18 +81,25 @@ async def called_directly(client: Client, repository: Path, note: Path, number: 
     assert await call(client, "write_note", path=str(note), text="x") == {"result": 1}
     assert len((await call(client, "check_run"))["runs"]) == number
     # A name that is taken is not published over.
-    assert "choose another" in await refused(client, "publish_idea", idea=told["run"], name="git_status")
+    assert "choose another" in await refused(
+        client, "publish_idea", idea=told["run"], name="git_status"
+    )
 
 
 SIZED: dict[str, Any] = {
     "name": "sized",
-    "inputSchema": {"type": "object", "properties": {"kind": {"type": "string"}, "size": {"type": "integer"}}},
+    "inputSchema": {
+        "type": "object",
+        "properties": {"kind": {"type": "string"}, "size": {"type": "integer"}},
+    },
     "annotations": {"readOnlyHint": True},
 }
 
 
 async def whole_or_refused(client: Client) -> None:
-    """Results of a direct call arrive whole up to the bound, and are errors with their size above it."""
+    """Results of a direct call arrive whole up to the bound, and are errors with
+    their size above it.
+    """
     for kind in ("text", "texts", "blocks", "structured"):
         for size in (350_001, 700_000):
             result = await client.call_tool("sized", {"kind": kind, "size": size})
@@ -109,13 +128,17 @@ async def whole_or_refused(client: Client) -> None:
 
 
 async def test_nothing_is_shortened_on_a_direct_call_over_stdio(tmp_path: Path) -> None:
-    configuration = configured(tmp_path, mcpServers={"plain": plain(tmp_path, "plain", SIZED)}, expose=["modules"])
+    configuration = configured(
+        tmp_path, mcpServers={"plain": plain(tmp_path, "plain", SIZED)}, expose=["modules"]
+    )
     async with over_stdio(configuration, "legacy") as client:
         await whole_or_refused(client)
 
 
 async def test_nothing_is_shortened_on_a_direct_call_over_http(tmp_path: Path) -> None:
-    configuration = configured(tmp_path, mcpServers={"plain": plain(tmp_path, "plain", SIZED)}, expose=["modules"])
+    configuration = configured(
+        tmp_path, mcpServers={"plain": plain(tmp_path, "plain", SIZED)}, expose=["modules"]
+    )
     with http_process(configuration) as url:
         for mode in ERAS:
             async with Client(url, mode=mode, read_timeout_seconds=20) as client:
@@ -123,7 +146,9 @@ async def test_nothing_is_shortened_on_a_direct_call_over_http(tmp_path: Path) -
 
 
 async def test_an_answer_after_progress_is_whole_or_an_error(tmp_path: Path) -> None:
-    configuration = configured(tmp_path, mcpServers={"plain": plain(tmp_path, "plain", SIZED)}, expose=["modules"])
+    configuration = configured(
+        tmp_path, mcpServers={"plain": plain(tmp_path, "plain", SIZED)}, expose=["modules"]
+    )
     reports: list[tuple[float, float | None, str | None]] = []
 
     async def report(progress: float, total: float | None, message: str | None) -> None:
@@ -149,27 +174,50 @@ async def test_an_answer_after_progress_is_whole_or_an_error(tmp_path: Path) -> 
     assert len(reports) == 1 + 3 * len(ERAS)
 
 
-# -- as they were sent ---------------------------------------------------------------------------------------------
+# -- as they were sent -----------------------------------------------------------------------------
 
 ANYTHING: dict[str, Any] = {"type": "object"}
-SENT: dict[str, Any] = {"name": "sent", "inputSchema": ANYTHING, "annotations": {"readOnlyHint": True}}
-NOTED: dict[str, Any] = {"annotations": {"audience": ["user"], "priority": 0.5}, "_meta": {"example.com/a": [1, None]}}
+SENT: dict[str, Any] = {
+    "name": "sent",
+    "inputSchema": ANYTHING,
+    "annotations": {"readOnlyHint": True},
+}
+NOTED: dict[str, Any] = {
+    "annotations": {"audience": ["user"], "priority": 0.5},
+    "_meta": {"example.com/a": [1, None]},
+}
 BLOCKS: list[dict[str, Any]] = [
     {"type": "text", "text": "one", **NOTED},
     {"type": "text", "text": "two\nlines"},
     {"type": "image", "data": "AAAA", "mimeType": "image/png", **NOTED},
     {"type": "audio", "data": "AAAA", "mimeType": "audio/wav"},
     {"type": "resource_link", "uri": "file:///a", "name": "a", "title": "A", "size": 3, **NOTED},
-    {"type": "resource", "resource": {"uri": "file:///b", "mimeType": "text/plain", "text": "b"}, **NOTED},
+    {
+        "type": "resource",
+        "resource": {"uri": "file:///b", "mimeType": "text/plain", "text": "b"},
+        **NOTED,
+    },
     {"type": "resource", "resource": {"uri": "file:///c", "blob": "AAAA", "_meta": {"d": 1}}},
 ]
 RESULTS: list[dict[str, Any]] = [
     {"content": BLOCKS},
-    {"content": BLOCKS, "structuredContent": {"a": None, "b": [1.5, 2**70]}, "_meta": {"example.com/b": {"c": None}}},
+    {
+        "content": BLOCKS,
+        "structuredContent": {"a": None, "b": [1.5, 2**70]},
+        "_meta": {"example.com/b": {"c": None}},
+    },
     {"content": [{"type": "text", "text": "{}"}], "structuredContent": {}},
     {"content": []},
-    {"content": [{"type": "text", "text": "1"}, {"type": "text", "text": "2"}], "_meta": {"progressToken": "x"}},
-    {"content": BLOCKS, "structuredContent": {"code": 7, "why": None}, "isError": True, "_meta": {"e": 1}},
+    {
+        "content": [{"type": "text", "text": "1"}, {"type": "text", "text": "2"}],
+        "_meta": {"progressToken": "x"},
+    },
+    {
+        "content": BLOCKS,
+        "structuredContent": {"code": 7, "why": None},
+        "isError": True,
+        "_meta": {"e": 1},
+    },
     {"content": [{"type": "text", "text": "Error executing tool sent: no"}], "isError": True},
     {"content": [], "isError": True},
 ]
@@ -186,7 +234,9 @@ async def arrives_as_sent(client: Client) -> None:
 
 
 async def test_results_of_a_direct_call_arrive_as_they_were_sent(tmp_path: Path) -> None:
-    configuration = configured(tmp_path, mcpServers={"plain": plain(tmp_path, "plain", SENT)}, expose=["modules"])
+    configuration = configured(
+        tmp_path, mcpServers={"plain": plain(tmp_path, "plain", SENT)}, expose=["modules"]
+    )
     for mode in ERAS:
         async with over_stdio(configuration, mode) as client:
             await arrives_as_sent(client)
@@ -196,7 +246,7 @@ async def test_results_of_a_direct_call_arrive_as_they_were_sent(tmp_path: Path)
                 await arrives_as_sent(client)
 
 
-# -- turns ---------------------------------------------------------------------------------------------------------
+# -- turns -----------------------------------------------------------------------------------------
 
 GATED: dict[str, Any] = {
     "name": "gated",
@@ -244,7 +294,9 @@ def one_at_a_time(folder: Path) -> Path:
     return configured(folder, mcpServers=servers, expose=["modules"])
 
 
-async def test_a_client_with_many_direct_calls_does_not_hold_up_another_one(tmp_path: Path, gate: Gate) -> None:
+async def test_a_client_with_many_direct_calls_does_not_hold_up_another_one(
+    tmp_path: Path, gate: Gate
+) -> None:
     with http_process(one_at_a_time(tmp_path)) as url:
         async with (
             Client(url, mode="legacy", read_timeout_seconds=20) as busy,
@@ -275,7 +327,8 @@ async def test_clients_that_call_directly_take_turns_with_runs(tmp_path: Path, g
                 await calls.begin(str(number), client)
             calls.open(11)
             assert (await call(clients[0], "check_run", run=run, wait_s=20))["status"] == "done"
-            # Before the last of the five clients the run has had its turn twice, or once more where a client was late.
+            # Before the last of the five clients the run has had its turn twice, or once more where
+            # a client was late.
             with anyio.fail_after(20):
                 turns = await calls.taken(5)
             assert max(turn for _, turn in turns) <= 8, turns

@@ -1,4 +1,6 @@
-"""Names of exposed tools: within limits, one tool each, and the same in whatever order modules come up."""
+"""Names of exposed tools: within limits, one tool each, and the same in whatever order
+modules come up.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,19 @@ from ideabridge.tools.toolbox import Toolbox
 LONG = "list_all_the_open_pull_requests_of_a_repository_by_"
 NAMES = st.one_of(
     st.sampled_from(
-        ["search", "Search", "search-", "sEARCH", "日本", "中国", "🙂", "run_plan", "tool", "a_search", "café"]
+        [
+            "search",
+            "Search",
+            "search-",
+            "sEARCH",
+            "日本",
+            "中国",
+            "🙂",
+            "run_plan",
+            "tool",
+            "a_search",
+            "café",
+        ]
     ),
     st.sampled_from(["author", "date", "label", "author_2"]).map(lambda end: LONG + end),
     st.text(min_size=1, max_size=80).filter(str.isprintable),
@@ -56,18 +70,24 @@ def test_names_are_safe_short_and_unique(pairs: list[tuple[str, str]]) -> None:
 
 
 @given(TOOLS.flatmap(lambda pairs: st.tuples(st.just(pairs), st.permutations(pairs))))
-def test_names_do_not_depend_on_who_came_first(both: tuple[list[tuple[str, str]], list[tuple[str, str]]]) -> None:
+def test_names_do_not_depend_on_who_came_first(
+    both: tuple[list[tuple[str, str]], list[tuple[str, str]]],
+) -> None:
     one, other = both
     assert named(one) == named(other)
 
 
 @given(TOOLS, st.tuples(MODULES, NAMES))
-def test_a_tool_that_comes_takes_no_name_of_another(pairs: list[tuple[str, str]], new: tuple[str, str]) -> None:
+def test_a_tool_that_comes_takes_no_name_of_another(
+    pairs: list[tuple[str, str]], new: tuple[str, str]
+) -> None:
     before = named(pairs)
     given_to = {name: whose for whose, name in before.items()}
 
     def taken(name: str, tool: Tool) -> bool:
-        return name in OWN_NAMES or given_to.get(name, (tool.module, tool.remote_name or tool.name)) != (
+        return name in OWN_NAMES or given_to.get(
+            name, (tool.module, tool.remote_name or tool.name)
+        ) != (
             tool.module,
             tool.remote_name or tool.name,
         )
@@ -83,9 +103,21 @@ def test_names_that_differ_by_case_do_not_depend_on_who_came_first() -> None:
 
 
 def test_names_keep_what_they_can() -> None:
-    tools = [("git", "git_status"), ("web", "openPage"), ("web", "日本"), ("git", "push-all"), ("web", "push_all")]
+    tools = [
+        ("git", "git_status"),
+        ("web", "openPage"),
+        ("web", "日本"),
+        ("git", "push-all"),
+        ("web", "push_all"),
+    ]
     names = named(tools, nobody)
-    assert list(names.values()) == ["git_status", "open_page", "web_tool", "git_push_all", "web_push_all"]
+    assert list(names.values()) == [
+        "git_status",
+        "open_page",
+        "web_tool",
+        "git_push_all",
+        "web_push_all",
+    ]
 
 
 def test_long_names_stay_apart_and_say_what_they_are() -> None:

@@ -1,4 +1,6 @@
-"""A served payment on a disk that fails for five seconds: nothing is lost, paid twice, or asked about."""
+"""A served payment on a disk that fails for five seconds: nothing is lost, paid twice,
+or asked about.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +78,10 @@ async def test_five_seconds_of_errors_in_the_middle_of_a_payment(tmp_path: Path)
     def served(path: Path) -> list[str]:
         return preloaded.python(SCRIPT, str(disk.folder), "serve", "--config", str(path))
 
-    async with over_stdio(configuration, "auto", served) as client, anyio.create_task_group() as group:
+    async with (
+        over_stdio(configuration, "auto", served) as client,
+        anyio.create_task_group() as group,
+    ):
 
         async def run() -> None:
             answers.append(await call(client, "run_plan", **PLAN))

@@ -1,4 +1,6 @@
-"""Schemas as hosts take them: objects, no references, nothing combined at the top. Calls are held to the exact one."""
+"""Schemas as hosts take them: objects, no references, nothing combined at the top. Calls are held
+to the exact one.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,11 @@ NODE: JSONObject = {
     "$defs": {
         "Node": {
             "type": "object",
-            "properties": {"name": TEXT, "next": {"$ref": "#/$defs/Node"}, "size": {"$ref": "#size"}},
+            "properties": {
+                "name": TEXT,
+                "next": {"$ref": "#/$defs/Node"},
+                "size": {"$ref": "#size"},
+            },
             "required": ["name"],
         },
         "Size": {"$anchor": "size", "type": "integer"},
@@ -59,14 +65,19 @@ def test_alternatives_stand_side_by_side_and_are_told_in_words(keyword: str) -> 
 
 
 def test_what_all_alternatives_need_is_required() -> None:
-    told = object_input({"anyOf": [{"required": ["a", "b"]}, {"required": ["b", "c"]}], "type": "object"})
+    told = object_input(
+        {"anyOf": [{"required": ["a", "b"]}, {"required": ["b", "c"]}], "type": "object"}
+    )
     assert told["required"] == ["b"]
     assert told["description"] == "Give a or c."
 
 
 def test_parts_that_all_hold_and_conditions_are_put_together() -> None:
     schema: JSONObject = {
-        "allOf": [{"properties": {"a": TEXT}, "required": ["a"]}, {"properties": {"a": NUMBER, "b": TEXT}}],
+        "allOf": [
+            {"properties": {"a": TEXT}, "required": ["a"]},
+            {"properties": {"a": NUMBER, "b": TEXT}},
+        ],
         "if": {"properties": {"a": {"const": "x"}}},
         "then": {"properties": {"c": TEXT}, "required": ["c"]},
         "not": {"required": ["d"]},
@@ -98,7 +109,12 @@ def test_forms_that_hosts_refuse_are_written_otherwise() -> None:
             "free": {"type": "object"},
             "list": {"type": "array", "description": "Any items."},
             "deep": {"type": "array", "items": {"type": "object", "properties": {"x": True}}},
-            "either": {"type": ["array", "string", "null"], "items": TEXT, "minLength": 2, "description": "Some."},
+            "either": {
+                "type": ["array", "string", "null"],
+                "items": TEXT,
+                "minLength": 2,
+                "description": "Some.",
+            },
         },
         "additionalProperties": False,
     }
@@ -112,7 +128,10 @@ def test_forms_that_hosts_refuse_are_written_otherwise() -> None:
             "deep": {"type": "array", "items": {"type": "object", "properties": {"x": {}}}},
             "either": {
                 "description": "Some.",
-                "anyOf": [{"type": "array", "items": TEXT}, {"type": ["string", "null"], "minLength": 2}],
+                "anyOf": [
+                    {"type": "array", "items": TEXT},
+                    {"type": ["string", "null"], "minLength": 2},
+                ],
             },
         },
         "additionalProperties": False,
@@ -122,9 +141,19 @@ def test_forms_that_hosts_refuse_are_written_otherwise() -> None:
     assert object_input({"type": "object"}) == {"type": "object"}
 
 
-@given(st.lists(st.sampled_from(["array", "object", "string", "integer", "null"]), min_size=1, unique=True))
+@given(
+    st.lists(
+        st.sampled_from(["array", "object", "string", "integer", "null"]), min_size=1, unique=True
+    )
+)
 def test_a_list_of_types_admits_what_it_did(types: list[str]) -> None:
-    keywords: JSONObject = {"items": NUMBER, "minItems": 1, "minLength": 2, "minimum": 5, "required": ["a"]}
+    keywords: JSONObject = {
+        "items": NUMBER,
+        "minItems": 1,
+        "minLength": 2,
+        "minimum": 5,
+        "required": ["a"],
+    }
     schema: JSONObject = {"type": list[JSON](types), **keywords}
     told = object_input({"properties": {"x": schema}})
     exact, plain = Validator({"properties": {"x": schema}}, what="W"), Validator(told, what="W")
@@ -160,7 +189,9 @@ SCHEMAS: st.SearchStrategy[JSONObject] = st.recursive(
 
 
 @given(SCHEMAS)
-def test_what_is_told_is_an_object_that_asks_for_nothing_the_exact_schema_does_not(schema: JSONObject) -> None:
+def test_what_is_told_is_an_object_that_asks_for_nothing_the_exact_schema_does_not(
+    schema: JSONObject,
+) -> None:
     told = object_input(schema)
     assert told["type"] == "object"
     assert not told.keys() & REFUSED
@@ -169,7 +200,11 @@ def test_what_is_told_is_an_object_that_asks_for_nothing_the_exact_schema_does_n
     exact = Validator(schema, what="W")
     for name in required:
         rest: JSONObject = {key: None for key in "abc" if key != name}
-        values: list[JSON] = [rest, {**rest, **dict.fromkeys(rest, 1)}, {**rest, **dict.fromkeys(rest, "x")}]
+        values: list[JSON] = [
+            rest,
+            {**rest, **dict.fromkeys(rest, 1)},
+            {**rest, **dict.fromkeys(rest, "x")},
+        ]
         assert not any(exact.is_valid(value) for value in values)
 
 
@@ -186,20 +221,36 @@ async def test_a_published_idea_is_told_plainly_and_held_to_its_exact_schemas(mo
             assert "$" not in str(tools["walk"].output_schema)
             assert await call(client, "open_it", tab=1, url="x") == {"result": 1}
             assert "expected" in await refused(client, "open_it", tab=1)
-            # The answer that was recorded is no node: what is promised is looked at before it leaves.
+            # The answer that was recorded is no node: what is promised is looked at
+            # before it leaves.
             assert "output of walk" in await refused(client, "walk", name="x")
 
 
 PATTERNS = [
-    *(("^[a-z]+$", True), (r"^(?!\.)[\w.\-]+@(?:[\w-]+\.)+[A-Za-z]{2,}$", True), (r"^(?<year>\d{4})$", True)),
-    *(("(?i)abc", False), ("(?P<a>x)", False), ("a++", False), ("(?>a)", False), (r"\@", False), (r"x\Z", False)),
+    *(
+        ("^[a-z]+$", True),
+        (r"^(?!\.)[\w.\-]+@(?:[\w-]+\.)+[A-Za-z]{2,}$", True),
+        (r"^(?<year>\d{4})$", True),
+    ),
+    *(
+        ("(?i)abc", False),
+        ("(?P<a>x)", False),
+        ("a++", False),
+        ("(?>a)", False),
+        (r"\@", False),
+        (r"x\Z", False),
+    ),
 ]
 
 
 @pytest.mark.parametrize(("pattern", "is_shown"), PATTERNS)
 def test_patterns_that_javascript_does_not_have_are_not_shown(pattern: str, is_shown: bool) -> None:
     one: JSONObject = {"type": "string", "pattern": pattern}
-    many: JSONObject = {"type": "object", "patternProperties": {pattern: TEXT}, "additionalProperties": False}
+    many: JSONObject = {
+        "type": "object",
+        "patternProperties": {pattern: TEXT},
+        "additionalProperties": False,
+    }
     told: Any = object_input({"type": "object", "properties": {"a": one, "b": many}})["properties"]
     assert ("pattern" in told["a"]) == is_shown
     assert told["b"].get("additionalProperties", True) == (not is_shown)
@@ -207,7 +258,9 @@ def test_patterns_that_javascript_does_not_have_are_not_shown(pattern: str, is_s
 
 
 def test_no_name_of_a_schema_is_shown_and_no_value_twice() -> None:
-    """Two tools with one `$id`, and a draft that nobody knows, cost hosts on JavaScript their whole list."""
+    """Two tools with one `$id`, and a draft that nobody knows, cost hosts on JavaScript
+    their whole list.
+    """
     schema: JSONObject = {
         "$schema": "https://example.com/own-draft",
         "$id": "https://example.com/input",

@@ -1,4 +1,6 @@
-"""`solve` over MCP and on the command line offers published ideas, and plans call them by their plain names."""
+"""`solve` over MCP and on the command line offers published ideas, and plans call them by
+their plain names.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ pytestmark = pytest.mark.anyio
 
 PLAN: dict[str, Any] = {
     "input": {"text": "hi"},
-    "calls": [{"_tool": "template", "text": "{t}!", "values": {"t": "†input.text"}, "_outputPath": "said"}],
+    "calls": [
+        {"_tool": "template", "text": "{t}!", "values": {"t": "†input.text"}, "_outputPath": "said"}
+    ],
     "output": "†state.said",
 }
 CALL = {"_tool": "shout", "text": "hello", "_outputPath": "loud"}
@@ -42,11 +46,18 @@ def test_the_command_line_offers_ideas(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text(json.dumps(PLAN))
 
     def run(*arguments: str, **keys: Any) -> dict[str, Any]:
-        program = preloaded.python(BIN / "ideabridge", *arguments, "--config", str(configuration), "--json")
-        told = subprocess.run(program, capture_output=True, text=True, check=False, cwd=tmp_path, **keys)
+        program = preloaded.python(
+            BIN / "ideabridge", *arguments, "--config", str(configuration), "--json"
+        )
+        told = subprocess.run(
+            program, capture_output=True, text=True, check=False, cwd=tmp_path, **keys
+        )
         assert told.returncode == 0, told.stderr
         return json.loads(told.stdout)
 
     run("run", "plan.json", "--save-as", "shout")
     solution = json.dumps({"calls": [CALL], "output": "†state.loud"})
-    assert run("solve", "Shout.", "--tool", "idea:*", "--mind", "turns", input=solution)["output"] == "hello!"
+    assert (
+        run("solve", "Shout.", "--tool", "idea:*", "--mind", "turns", input=solution)["output"]
+        == "hello!"
+    )

@@ -1,4 +1,6 @@
-"""The MCP inspector, an MCP client that nobody here wrote, against `ideabridge serve` in both eras."""
+"""The MCP inspector, an MCP client that nobody here wrote, against
+`ideabridge serve` in both eras.
+"""
 
 from __future__ import annotations
 
@@ -40,8 +42,19 @@ class Inspector:
     era: str
 
     def __call__(self, method: str, *options: str, code: int = 0) -> dict[str, Any]:
-        """The result of a method. `code`: what the inspector exits with; 5: the tool says that it failed."""
-        asked = ["--protocol-era", self.era, "--format", "json", "--quiet", "--method", method, *options]
+        """The result of a method. `code`: what the inspector exits with; 5: the tool says
+        that it failed.
+        """
+        asked = [
+            "--protocol-era",
+            self.era,
+            "--format",
+            "json",
+            "--quiet",
+            "--method",
+            method,
+            *options,
+        ]
         done = subprocess.run(
             [*program("mcp-inspector"), "--cli", *asked, *self.target],
             env={**os.environ, "HOME": str(self.folder)},
@@ -56,7 +69,9 @@ class Inspector:
 
     def call(self, name: str, code: int = 0, /, **arguments: Any) -> dict[str, Any]:
         """What a call of a tool gives."""
-        return self("tools/call", "--tool-name", name, "--tool-args-json", json.dumps(arguments), code=code)
+        return self(
+            "tools/call", "--tool-name", name, "--tool-args-json", json.dumps(arguments), code=code
+        )
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +86,9 @@ def url(folder: Path) -> Generator[str]:
 
 
 @pytest.mark.parametrize("era", INSPECTED)
-def test_what_one_process_publishes_the_inspector_calls_in_another(folder: Path, url: str, era: str) -> None:
+def test_what_one_process_publishes_the_inspector_calls_in_another(
+    folder: Path, url: str, era: str
+) -> None:
     other = Inspector(folder, ["--transport", "http", "--server-url", url], era)
     # A process of its own, for as long as the one question takes.
     one = Inspector(folder, ["--", *served(folder / "ideabridge.json")], era)
@@ -80,7 +97,9 @@ def test_what_one_process_publishes_the_inspector_calls_in_another(folder: Path,
     told = one.call("publish_idea", idea=run, name=name, description="Adds a and b, counts words.")
     assert told["structuredContent"]["answer"] == "auto"
     # The inspector's own arguments are text, which it makes what the input schema wants.
-    found = other("tools/call", "--tool-name", name, "--tool-arg", "a=20", "b=22", "text=three words now")
+    found = other(
+        "tools/call", "--tool-name", name, "--tool-arg", "a=20", "b=22", "text=three words now"
+    )
     assert found["structuredContent"] == {"sum": 42, "words": 3}
     failed = other.call(name, 5, a=1, text="")
     assert failed["isError"] is True
@@ -93,10 +112,17 @@ async def publish_a_plan(url: str, name: str) -> None:
 
 
 async def publish_an_idea(url: str, name: str) -> None:
-    solution = {"calls": [{"_tool": "add", "a": "†input.a", "b": "†input.b"}], "output": "†results.0"}
+    solution = {
+        "calls": [{"_tool": "add", "a": "†input.a", "b": "†input.b"}],
+        "output": "†results.0",
+    }
     async with Client(url) as client:
         asked = await call(
-            client, "solve", task="Add a and b.", input={"a": 1, "b": 2}, output_schema={"type": "integer"}
+            client,
+            "solve",
+            task="Add a and b.",
+            input={"a": 1, "b": 2},
+            output_schema={"type": "integer"},
         )
         await call(client, "solve", run=asked["run"], turn=0, solution=solution)
         await call(client, "publish_idea", idea=asked["run"], name=name)
@@ -113,7 +139,9 @@ def test_no_schema_has_what_hosts_stumble_over(folder: Path, url: str, era: str)
 
 
 @pytest.mark.parametrize("era", INSPECTED)
-def test_an_idea_is_read_as_a_resource_and_got_as_a_prompt(folder: Path, url: str, era: str) -> None:
+def test_an_idea_is_read_as_a_resource_and_got_as_a_prompt(
+    folder: Path, url: str, era: str
+) -> None:
     other = Inspector(folder, ["--transport", "http", "--server-url", url], era)
     name = f"shown_{era}"
     anyio.run(publish_an_idea, url, name)

@@ -42,15 +42,24 @@ async def test_a_host_decides_on_a_plan_as_a_whole(era: str, tmp_path: Path) -> 
     async with over_stdio(path, era) as client:
         told = await call(client, "submit_solution", run=run, turn=1, solution={"calls": CALLS})
         [entry] = told["approvals"]
-        wrong = {"approval": entry["approval"], "decision": "edit", "plan": {"calls": [{"_tool": "add", "a": 1}]}}
-        assert "the edited plan cannot run" in await refused(client, "decide_approval", run=run, decisions=[wrong])
+        wrong = {
+            "approval": entry["approval"],
+            "decision": "edit",
+            "plan": {"calls": [{"_tool": "add", "a": 1}]},
+        }
+        assert "the edited plan cannot run" in await refused(
+            client, "decide_approval", run=run, decisions=[wrong]
+        )
         calls = [*CALLS, {"_tool": "add", "a": "†state.sum", "b": 4, "_outputPath": "more"}]
         right = {**wrong, "plan": {"calls": calls, "output": "†state.more"}}
         done = await call(client, "decide_approval", run=run, decisions=[right])
-        # Without an output schema a task's output is text: the sum comes back as an error, with the correction.
+        # Without an output schema a task's output is text: the sum comes back as an error, with
+        # the correction.
         assert (done["status"], done["turn"]) == ("needs_solution", 2)
         assert "†state.more" in str(done["requests"])
-        done = await call(client, "submit_solution", run=run, turn=2, solution={"calls": [], "output": "seven"})
+        done = await call(
+            client, "submit_solution", run=run, turn=2, solution={"calls": [], "output": "seven"}
+        )
         assert (done["status"], done["output"]) == ("done", "seven")
 
 
@@ -66,7 +75,9 @@ async def test_a_person_decides_on_a_plan_by_a_form(era: str, tmp_path: Path) ->
     async with over_stdio(configured(tmp_path), era, elicitation_callback=answer) as client:
         for decision, status, output in (("approve", "done", 3), ("deny", "needs_solution", None)):
             messages.clear()
-            told = await call(client, "solve", task="Add.", planning="lazy", output_schema={"type": "integer"})
+            told = await call(
+                client, "solve", task="Add.", planning="lazy", output_schema={"type": "integer"}
+            )
             solution = {"calls": CALLS, "output": "†state.sum"}
             done = await call(client, "submit_solution", run=told["run"], turn=0, solution=solution)
             assert (done["status"], done.get("output")) == (status, output), decision

@@ -23,12 +23,20 @@ def _listed(calls: int) -> list[JSON]:
     listed: list[JSON] = []
     for number in range(calls // 2):
         listed.append({"_tool": "count", "items": [number], "_outputPath": f"counts.n{number}.own"})
-        listed.append({"_tool": "count", "items": [f"†state.counts.n{number}.own"], "_outputPath": f"last.n{number}"})
+        listed.append(
+            {
+                "_tool": "count",
+                "items": [f"†state.counts.n{number}.own"],
+                "_outputPath": f"last.n{number}",
+            }
+        )
     return listed
 
 
 async def _steps_of_an_answer(calls: int) -> int:
-    """Return how many instructions of Python it takes to shorten the answer about a run with so many calls."""
+    """Return how many instructions of Python it takes to shorten the answer about a run
+    with so many calls.
+    """
     async with Bridge(store=Store.open(":memory:")) as bridge:
         run = await bridge.run_plan({"calls": _listed(calls)})
         assert await run.wait() == "done"
@@ -66,7 +74,9 @@ async def test_skipped_calls_are_counted_in_the_progress_of_a_large_run(client: 
     async def on_progress(progress: float, total: float | None, message: str | None) -> None:
         notes.append((progress, total, message or ""))
 
-    calls: list[dict[str, Any]] = [{"_tool": "fail", "message": "no luck", "_id": "first", "_outputPath": "first"}]
+    calls: list[dict[str, Any]] = [
+        {"_tool": "fail", "message": "no luck", "_id": "first", "_outputPath": "first"}
+    ]
     calls += [{"_tool": "count", "items": ["†state.first"]}] * 150
     calls += [{"_tool": "count", "items": [1]}] * 150
     await client.call_tool("run_plan", {"calls": calls}, progress_callback=on_progress)

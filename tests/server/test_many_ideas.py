@@ -1,4 +1,6 @@
-"""Ten thousand published ideas: hosts are told the most used, and every one is found and can be called."""
+"""Ten thousand published ideas: hosts are told the most used, and every one is found
+and can be called.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +25,23 @@ from .serving import ERAS, all_tools, call
 pytestmark = pytest.mark.anyio
 
 MANY = 10_000
-PLAN: JSONObject = {"calls": [{"_tool": "count", "items": "†input.text", "_outputPath": "n"}], "output": "†state.n"}
-INPUT: JSONObject = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+PLAN: JSONObject = {
+    "calls": [{"_tool": "count", "items": "†input.text", "_outputPath": "n"}],
+    "output": "†state.n",
+}
+INPUT: JSONObject = {
+    "type": "object",
+    "properties": {"text": {"type": "string"}},
+    "required": ["text"],
+}
 
 
 def fill(store: Store) -> None:
     """Publish `MANY` ideas to everyone, and one to somebody else."""
     with store.transaction():
-        idea = store.ideas.save(Idea([{"type": "input", "input": {"text": "x"}}], {}, PLAN), IdeaMeta())
+        idea = store.ideas.save(
+            Idea([{"type": "input", "input": {"text": "x"}}], {}, PLAN), IdeaMeta()
+        )
         for number in range(MANY + 1):
             store.publications.publish(
                 f"report_{number:05}",
@@ -54,7 +65,9 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_the_list_stays_short_and_everything_is_found(filled: Path, tmp_path: Path, mode: str) -> None:
+async def test_the_list_stays_short_and_everything_is_found(
+    filled: Path, tmp_path: Path, mode: str
+) -> None:
     configuration = Configuration(listed_ideas=120)
     path = tmp_path / "ideas.sqlite"
     shutil.copy(filled, path)
@@ -66,7 +79,9 @@ async def test_the_list_stays_short_and_everything_is_found(filled: Path, tmp_pa
             assert "report_00007" not in tools
             for number in (7, 4321, MANY - 1):
                 name = f"report_{number:05}"
-                found: list[Any] = (await call(client, "search_tools", words=f"item{number:05}"))["tools"]
+                found: list[Any] = (await call(client, "search_tools", words=f"item{number:05}"))[
+                    "tools"
+                ]
                 assert found[0]["name"] == name
                 assert found[0]["module"] == f"idea:{name}"
                 assert found[0]["signature"].startswith(f"ideas.{name}(")
@@ -74,7 +89,9 @@ async def test_the_list_stays_short_and_everything_is_found(filled: Path, tmp_pa
                 assert [one["parameters"] for one in named if one["name"] == name] == [INPUT]
                 # As it was told, in a plan; and by its name.
                 told = await call(
-                    client, "run_plan", calls=[{"_tool": name, "_module": f"idea:{name}", "text": "four"}]
+                    client,
+                    "run_plan",
+                    calls=[{"_tool": name, "_module": f"idea:{name}", "text": "four"}],
                 )
                 assert told["results"] == {"0": 4}
                 assert (await call(client, name, text="seven77"))["result"] == 7

@@ -1,4 +1,6 @@
-"""Published tools that lack a server or an own tool: hidden, found with the reason, and refused up front."""
+"""Published tools that lack a server or an own tool: hidden, found with the reason, and
+refused up front.
+"""
 
 from __future__ import annotations
 
@@ -39,17 +41,29 @@ BUY: dict[str, Any] = {
     "output": "†results.0",
 }
 OUTER = {**BUY, "calls": [{"_tool": "order", "_module": "idea:order", "x": "†input.x"}]}
-OWN = {"calls": [{"_tool": "add", "a": "†input.a", "b": 1}], "input": {"a": 1}, "output": "†results.0"}
+OWN = {
+    "calls": [{"_tool": "add", "a": "†input.a", "b": 1}],
+    "input": {"a": 1},
+    "output": "†results.0",
+}
 PROGRAM = {"program": "import shop\nawait shop.buy(x=input['x'])", "input": {"x": "a"}}
 
 
 async def publish_all(folder: Path) -> None:
-    """Publish `order` (a plan), `outer` (calls it), `ordered` (recorded), `again` (solve), `adding` (an own tool) and
-    `by_program`, into the store of a folder, with a configuration that has everything.
+    """Publish `order` (a plan), `outer` (calls it), `ordered` (recorded), `again` (solve),
+    `adding` (an own tool) and `by_program`, into the store of a folder, with a configuration that
+    has everything.
     """
-    everything = configured(folder, mcpServers={"shop": plain(folder, "shop", "buy")}, approval="allow_all")
+    everything = configured(
+        folder, mcpServers={"shop": plain(folder, "shop", "buy")}, approval="allow_all"
+    )
     async with over_stdio(everything, "auto") as client:
-        for name, plan in (("order", BUY), ("outer", OUTER), ("adding", OWN), ("by_program", PROGRAM)):
+        for name, plan in (
+            ("order", BUY),
+            ("outer", OUTER),
+            ("adding", OWN),
+            ("by_program", PROGRAM),
+        ):
             assert (await call(client, "run_plan", **plan, save_as=name))["saved"]["name"] == name
         run = (await call(client, "run_plan", **BUY))["run"]
         await call(client, "publish_idea", idea=run, name="ordered", answer="recorded")
@@ -57,18 +71,27 @@ async def publish_all(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_what_cannot_run_here_is_found_with_the_reason_and_not_listed(tmp_path: Path, mode: str) -> None:
+async def test_what_cannot_run_here_is_found_with_the_reason_and_not_listed(
+    tmp_path: Path, mode: str
+) -> None:
     await publish_all(tmp_path)
     async with over_stdio(configured(tmp_path, tools=[]), mode) as client:
-        assert "published from runs; no MCP server is configured here" in (client.instructions or "")
+        assert "published from runs; no MCP server is configured here" in (
+            client.instructions or ""
+        )
         listed = await all_tools(client)
-        # A recorded answer needs nothing. The idea that is solved anew begins with the call of its run.
+        # A recorded answer needs nothing. The idea that is solved anew begins with the
+        # call of its run.
         assert "ordered" in listed
         assert not {"order", "outer", "adding", "by_program", "again"} & listed.keys()
         for name in ("order", "outer", "by_program"):
-            assert await refused(client, name, x="b") == f"{name} cannot be called here: it {NO_SHOP}."
+            assert (
+                await refused(client, name, x="b") == f"{name} cannot be called here: it {NO_SHOP}."
+            )
             found: list[Any] = (await call(client, "search_tools", words=name))["tools"]
-            assert {one["name"]: one["cannot_be_called"] for one in found if one["name"] == name} == {name: NO_SHOP}
+            assert {
+                one["name"]: one["cannot_be_called"] for one in found if one["name"] == name
+            } == {name: NO_SHOP}
         assert f"cannot be called here: it {NO_SHOP}" in text(
             await client.call_tool("search_tools", {"words": "order"})
         )
@@ -84,7 +107,9 @@ async def test_what_cannot_run_here_is_found_with_the_reason_and_not_listed(tmp_
             {"calls": [{"_tool": "sleep", "seconds": 0}, step]},
             {"program": "import ideas\nawait ideas.outer(x='b')"},
         ):
-            assert f"cannot be called here: it {NO_SHOP}" in await refused(client, "run_plan", **given)
+            assert f"cannot be called here: it {NO_SHOP}" in await refused(
+                client, "run_plan", **given
+            )
         assert structured(await client.call_tool("check_run", {}))["runs"][0]["status"] == "done"
 
 
@@ -94,7 +119,9 @@ async def test_what_waits_for_its_server_stays_listed(tmp_path: Path, mode: str)
     broken = {"shop": {"command": "false"}}
     async with over_stdio(configured(tmp_path, mcpServers=broken), mode) as client:
         assert (await all_tools(client)).keys() >= {"order", "outer", "adding"}
-        assert "The MCP servers and own tools of the user are behind this one." in (client.instructions or "")
+        assert "The MCP servers and own tools of the user are behind this one." in (
+            client.instructions or ""
+        )
     disabled = {"shop": {**plain(tmp_path, "shop", "buy"), "disabled": True}}
     async with over_stdio(configured(tmp_path, mcpServers=disabled), mode) as client:
         assert "outer" not in await all_tools(client)
@@ -106,17 +133,25 @@ async def test_what_waits_for_its_server_stays_listed(tmp_path: Path, mode: str)
 @pytest.mark.parametrize("mode", ERAS)
 async def test_instructions_claim_nothing_that_is_not_there(tmp_path: Path, mode: str) -> None:
     async with over_stdio(configured(tmp_path, tools=[]), mode) as client:
-        assert (client.instructions or "").startswith("No MCP server and no tool of the user is configured here")
+        assert (client.instructions or "").startswith(
+            "No MCP server and no tool of the user is configured here"
+        )
     servers = {"shop": plain(tmp_path, "shop", "buy")}
     async with over_stdio(configured(tmp_path, tools=[], mcpServers=servers), mode) as client:
-        assert (client.instructions or "").startswith("The MCP servers of the user are behind this one. For more")
+        assert (client.instructions or "").startswith(
+            "The MCP servers of the user are behind this one. For more"
+        )
     with http_process(configured(tmp_path, tools=[])) as url:
         async with Client(url, mode=mode) as client:
             assert "no tool of the user is configured" in (client.instructions or "")
-            run = (await call(client, "run_plan", calls=[{"_tool": "count", "items": "abc"}]))["run"]
+            run = (await call(client, "run_plan", calls=[{"_tool": "count", "items": "abc"}]))[
+                "run"
+            ]
             await call(client, "publish_idea", idea=run, name="counting")
         async with Client(url, mode=mode) as client:
-            assert "published from runs; no MCP server is configured here" in (client.instructions or "")
+            assert "published from runs; no MCP server is configured here" in (
+                client.instructions or ""
+            )
 
 
 async def test_the_file_that_is_not_trusted_is_the_reason(tmp_path: Path) -> None:
@@ -141,7 +176,9 @@ async def test_the_most_used_that_can_be_called_are_listed(tmp_path: Path) -> No
     async with over_stdio(configured(tmp_path, listed_ideas=1), "auto") as client:
         for _ in range(3):
             await refused(client, "order", x="b")
-        assert [name for name in await all_tools(client) if name in ("order", "outer", "ordered")] == ["ordered"]
+        assert [
+            name for name in await all_tools(client) if name in ("order", "outer", "ordered")
+        ] == ["ordered"]
 
 
 @pytest.mark.parametrize("mode", ERAS)
@@ -150,14 +187,23 @@ async def test_a_change_of_what_an_idea_needs_is_announced(tmp_path: Path, mode:
     heard = Heard()
     async with over_stdio(configured(tmp_path, tools=[]), mode, message_handler=heard) as client:
         assert "outer" not in await all_tools(client)
-        run = (await call(client, "run_plan", calls=[{"_tool": "count", "items": "†input.x"}], input={"x": "a"}))["run"]
+        run = (
+            await call(
+                client,
+                "run_plan",
+                calls=[{"_tool": "count", "items": "†input.x"}],
+                input={"x": "a"},
+            )
+        )["run"]
         await call(client, "publish_idea", idea=run, name="order")
         if mode == "legacy":
             await heard.until("notifications/tools/list_changed")
         assert "outer" in await all_tools(client)
 
 
-async def test_the_command_line_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_the_command_line_says_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     await publish_all(tmp_path)
     path = configured(tmp_path, tools=[])
     capsys.readouterr()
@@ -168,7 +214,9 @@ async def test_the_command_line_says_why(tmp_path: Path, capsys: pytest.CaptureF
     assert "adding cannot be called here: it needs the tool 'add'" in told
     assert "ordered cannot" not in told
     assert main(["ideas", "list", "--published", "--json", *options]) == 0
-    ideas = {one["name"]: one["cannot_be_called"] for one in json.loads(capsys.readouterr().out)["ideas"]}
+    ideas = {
+        one["name"]: one["cannot_be_called"] for one in json.loads(capsys.readouterr().out)["ideas"]
+    }
     assert ideas["outer"] == NO_SHOP
     assert ideas["ordered"] is None
 

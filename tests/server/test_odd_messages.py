@@ -1,4 +1,6 @@
-"""Odd messages of a client: each is answered as JSON-RPC says, and the others are served as if it were not there."""
+"""Odd messages of a client: each is answered as JSON-RPC says, and the others are served as if it
+were not there.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,11 @@ class Speaker:
         self.errors = errors
         with errors.open("wb") as file:
             self.process = subprocess.Popen(
-                command(configuration), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file, bufsize=0
+                command(configuration),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=file,
+                bufsize=0,
             )
         self._pending = b""
         self._lines: deque[bytes] = deque()
@@ -151,17 +157,37 @@ REFUSED = [
     (b"[[]]", None, -32600, "found a list"),
     (b"no JSON", None, -32700, "cannot be read"),
     (b"Debugger attached. " + dumped(PING), None, -32700, "cannot be read"),
-    (b'{"jsonrpc": "2.0", "method": "foobar, "params": "bar", "baz]', None, -32700, "cannot be read"),
+    (
+        b'{"jsonrpc": "2.0", "method": "foobar, "params": "bar", "baz]',
+        None,
+        -32700,
+        "cannot be read",
+    ),
     # The id belongs to the request beyond doubt, so its sender need not wait.
-    (b'{"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"na', 7, -32700, "cannot be read"),
+    (
+        b'{"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"na',
+        7,
+        -32700,
+        "cannot be read",
+    ),
     # Here it may be the beginning of another one, or belong to something inside.
     (b'{"jsonrpc": "2.0", "id": 7', None, -32700, "cannot be read"),
     (b'{"method": "ping", "params": {"id": 7}', None, -32700, "cannot be read"),
     # These are no ids.
     (b'{"jsonrpc": "2.0", "id": 007, "method": "ping"}', None, -32700, "cannot be read"),
     (b'{"jsonrpc": "2.0", "id": "\x01", "method": "ping"}', None, -32700, "cannot be read"),
-    (b'{"jsonrpc": "2.0", "id": 007, "method": "ping", "params": ' + b"[" * 500, None, -32600, "nests deeper than"),
-    (b'{"jsonrpc": "2.0", "id": "\xff", "method": "ping", ' + b"[" * 500, None, -32600, "nests deeper than"),
+    (
+        b'{"jsonrpc": "2.0", "id": 007, "method": "ping", "params": ' + b"[" * 500,
+        None,
+        -32600,
+        "nests deeper than",
+    ),
+    (
+        b'{"jsonrpc": "2.0", "id": "\xff", "method": "ping", ' + b"[" * 500,
+        None,
+        -32600,
+        "nests deeper than",
+    ),
     (b'\xff\xfe{"\0', None, -32700, "cannot be read"),
     (b"9" * 10_000, None, -32700, "cannot be read"),
     (b"[" * 10_000, None, -32600, "nests deeper than"),
@@ -210,21 +236,28 @@ def test_what_is_odd_and_clear_is_served(speaker: Speaker, line: bytes) -> None:
 
 
 def test_each_message_of_a_line_is_answered(speaker: Speaker) -> None:
-    speaker.send(changed(id=1), changed(id=2), b"rest\n", b"[", changed(id=3), b",5,", changed(id=4), b"]\n")
+    speaker.send(
+        changed(id=1), changed(id=2), b"rest\n", b"[", changed(id=3), b",5,", changed(id=4), b"]\n"
+    )
     answers: list[dict[str, Any]] = []
     for answer in speaker.answers():
         answers.append(answer)
         if len(answers) == 6:
             break
     assert sorted(answer["id"] for answer in answers if "result" in answer) == [1, 2, 3, 4]
-    assert [answer["error"]["code"] for answer in answers if answer["id"] is None] == [-32700, -32600]
+    assert [answer["error"]["code"] for answer in answers if answer["id"] is None] == [
+        -32700,
+        -32600,
+    ]
 
 
 UNANSWERED = [
     dumped({"jsonrpc": "2.0", "method": "notifications/unknown", "params": {"a": 1}}),
     dumped({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 12345}}),
     dumped({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": {}}}),
-    dumped({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": True}}),
+    dumped(
+        {"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": True}}
+    ),
     dumped({"jsonrpc": "2.0", "method": "notifications/initialized", "params": [1]}),
     dumped({"jsonrpc": "1.0", "method": "notifications/initialized"}),
     dumped({"method": "notifications/initialized"}),
@@ -257,21 +290,32 @@ def test_an_odd_first_line_does_not_spoil_the_session(tmp_path: Path) -> None:
         assert speaker.ask({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})["result"]["tools"]
 
 
-# -- any mutation of any line ----------------------------------------------------------------------------------------
+# -- any mutation of any line ----------------------------------------------------------------------
 
 
 def session(first: int, *, modern: bool) -> list[dict[str, Any]]:
     """The messages of a session; its requests have the ids from `first` on."""
     calls: list[tuple[str, dict[str, Any]]] = [
         ("tools/list", {}),
-        ("tools/call", {"name": "run_plan", "arguments": {"calls": [{"_tool": "add", "a": 1, "b": 2}]}}),
+        (
+            "tools/call",
+            {"name": "run_plan", "arguments": {"calls": [{"_tool": "add", "a": 1, "b": 2}]}},
+        ),
         ("tools/call", {"name": "search_tools", "arguments": {"words": "add", "limit": 2}}),
         ("resources/templates/list", {}),
         ("prompts/list", {}),
     ]
     notifications: list[dict[str, Any]] = [
-        {"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": "p", "progress": 1}},
-        {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "nobody", "reason": "x"}},
+        {
+            "jsonrpc": "2.0",
+            "method": "notifications/progress",
+            "params": {"progressToken": "p", "progress": 1},
+        },
+        {
+            "jsonrpc": "2.0",
+            "method": "notifications/cancelled",
+            "params": {"requestId": "nobody", "reason": "x"},
+        },
         {"jsonrpc": "2.0", "id": 10**9, "result": {"action": "accept", "content": {}}},
         {"jsonrpc": "2.0", "id": 10**9, "error": {"code": -1, "message": "no", "data": None}},
     ]
@@ -282,17 +326,58 @@ def session(first: int, *, modern: bool) -> list[dict[str, Any]]:
     if modern:
         for request in requests:
             request["params"]["_meta"] = META
-        discover = {"jsonrpc": "2.0", "id": first + len(calls), "method": "server/discover", "params": {"_meta": META}}
+        discover = {
+            "jsonrpc": "2.0",
+            "id": first + len(calls),
+            "method": "server/discover",
+            "params": {"_meta": META},
+        }
         return [*requests, *notifications, discover]
     hello = {**INITIALIZE, "id": first + len(calls)}
-    return [hello, {"jsonrpc": "2.0", "method": "notifications/initialized"}, *requests, *notifications]
+    return [
+        hello,
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        *requests,
+        *notifications,
+    ]
 
 
 ODD: list[Any] = [
-    *(None, True, False, 0, -1, 1.5, 7.0, 2**70, 1e300, "", "x", "\0", "\ud83d", "†state.x", "x" * 5000),
+    *(
+        None,
+        True,
+        False,
+        0,
+        -1,
+        1.5,
+        7.0,
+        2**70,
+        1e300,
+        "",
+        "x",
+        "\0",
+        "\ud83d",
+        "†state.x",
+        "x" * 5000,
+    ),
     *([], [[]], [None], {}, {"a": {"a": {"a": 1}}}, {"": None}, [1, 2, 3], {"type": "object"}),
 ]
-NOISE = [b"\0", b"\xef\xbb\xbf", b"\xff", b"\r", b" ", b"\t", b"\n", b",", b"}", b"{", b'"', b"npm warn: ", b"\\", b"5"]
+NOISE = [
+    b"\0",
+    b"\xef\xbb\xbf",
+    b"\xff",
+    b"\r",
+    b" ",
+    b"\t",
+    b"\n",
+    b",",
+    b"}",
+    b"{",
+    b'"',
+    b"npm warn: ",
+    b"\\",
+    b"5",
+]
 Mutation = Callable[[dict[str, Any]], bytes]
 
 
@@ -313,7 +398,11 @@ def places(value: object, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 def lines(draw: st.DrawFn, message: dict[str, Any]) -> bytes:
     """A message with one mutation: of a member, or of its bytes."""
     line = dumped(message)
-    kind = draw(st.sampled_from(["member", "drop", "double", "bytes", "cut", "twice", "batch", "nest", "glue"]))
+    kind = draw(
+        st.sampled_from(
+            ["member", "drop", "double", "bytes", "cut", "twice", "batch", "nest", "glue"]
+        )
+    )
     if kind in ("member", "drop", "nest"):
         message = copy.deepcopy(message)
         *path, last = draw(st.sampled_from(places(message)))
@@ -346,7 +435,9 @@ def lines(draw: st.DrawFn, message: dict[str, Any]) -> bytes:
 
 
 def expect_the_others(speaker: Speaker, data: st.DataObject, first: int, *, modern: bool) -> None:
-    """Send a session of which one line is mutated, and expect each other request to be answered with a result."""
+    """Send a session of which one line is mutated, and expect each other request to be
+    answered with a result.
+    """
     messages = session(first, modern=modern)
     place = data.draw(st.integers(0, len(messages) - 1))
     line = data.draw(lines(messages[place]))
@@ -356,7 +447,12 @@ def expect_the_others(speaker: Speaker, data: st.DataObject, first: int, *, mode
     written[place] = line
     speaker.send(*written)
     # A short list: what it answers is not looked at.
-    last = {"jsonrpc": "2.0", "id": first + 50, "method": "prompts/list", "params": {"_meta": META} if modern else {}}
+    last = {
+        "jsonrpc": "2.0",
+        "id": first + 50,
+        "method": "prompts/list",
+        "params": {"_meta": META} if modern else {},
+    }
     speaker.send(dumped(last) + b"\n")
     missing = {*expected, first + 50}
     for answer in speaker.answers():
@@ -379,7 +475,9 @@ def mutate(folder: Path, examples: int, *, modern: bool) -> None:
     with speaking(folder, modern=modern) as speaker:
         if modern:
             # The first request says which protocol is spoken.
-            speaker.ask({"jsonrpc": "2.0", "id": 1, "method": "server/discover", "params": {"_meta": META}})
+            speaker.ask(
+                {"jsonrpc": "2.0", "id": 1, "method": "server/discover", "params": {"_meta": META}}
+            )
         # All are as long, so that a mutation means the same wherever it is tried.
         numbers = iter(range(10**8, 10**9, 100))
 
@@ -408,20 +506,24 @@ def test_many_mutated_lines_spoil_no_other(tmp_path: Path, *, modern: bool) -> N
     mutate(tmp_path, 5_000, modern=modern)
 
 
-# -- over HTTP -------------------------------------------------------------------------------------------------------
+# -- over HTTP -------------------------------------------------------------------------------------
 
 
 def posted(url: str, body: bytes) -> tuple[int, dict[str, Any]]:
     headers = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=SECONDS) as response:
+        with urllib.request.urlopen(
+            urllib.request.Request(url, body, headers), timeout=SECONDS
+        ) as response:
             status, content = response.status, response.read()
     except urllib.error.HTTPError as error:
         status, content = error.code, error.read()
     return status, json.loads(content) if content.startswith(b"{") else {}
 
 
-@pytest.mark.parametrize(("line", "request_id", "code", "why"), [case for case in REFUSED if case[2] != -32601])
+@pytest.mark.parametrize(
+    ("line", "request_id", "code", "why"), [case for case in REFUSED if case[2] != -32601]
+)
 def test_http_answers_what_cannot_be_served(
     shared_url: str, line: bytes, request_id: object, code: int, why: str
 ) -> None:
@@ -442,7 +544,9 @@ def test_a_body_holds_one_message(shared_url: str, count: int) -> None:
 def test_http_serves_what_is_odd_and_clear(shared_url: str) -> None:
     hello = b"\xef\xbb\xbf" + dumped({**INITIALIZE, "id": 7.0}) + b"\0"
     headers = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
-    with urllib.request.urlopen(urllib.request.Request(shared_url, hello, headers), timeout=SECONDS) as response:
+    with urllib.request.urlopen(
+        urllib.request.Request(shared_url, hello, headers), timeout=SECONDS
+    ) as response:
         content = response.read().decode()
     assert response.status == 200
     assert '"id":7,' in content.replace(" ", "")

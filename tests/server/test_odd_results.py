@@ -1,4 +1,6 @@
-"""Results that are not what their tool promises, and errors: everything that can be read reaches the caller."""
+"""Results that are not what their tool promises, and errors: everything that can be read
+reaches the caller.
+"""
 
 from __future__ import annotations
 
@@ -33,14 +35,19 @@ async def failed(client: Client, tool: str, given: dict[str, Any], **more: Any) 
 
 async def in_program(client: Client, tool: str, given: dict[str, Any]) -> str:
     """What a program sees of an error."""
-    program = f"import one\ntry:\n    r = await one.{tool}(**input)\nexcept RuntimeError as e:\n    r = str(e)\nr"
+    program = (
+        f"import one\ntry:\n    r = await one.{tool}(**input)\nexcept RuntimeError as e:\n    "
+        "r = str(e)\nr"
+    )
     result = await client.call_tool("run_plan", {"program": program, "input": given})
     return str(structured(result)["output"])
 
 
 @pytest.mark.parametrize("mode", ERAS)
 @pytest.mark.parametrize("tool", ["typed", "change"])
-async def test_a_result_that_breaks_its_schema_is_shown_with_the_error(tmp_path: Path, mode: str, tool: str) -> None:
+async def test_a_result_that_breaks_its_schema_is_shown_with_the_error(
+    tmp_path: Path, mode: str, tool: str
+) -> None:
     given = {"result": {"content": [SAID, IMAGE], "structuredContent": WRONG}}
     async with gateway(tmp_path, mode, expose=["modules"]) as client:
         await client.list_tools()
@@ -51,7 +58,8 @@ async def test_a_result_that_breaks_its_schema_is_shown_with_the_error(tmp_path:
     assert "answered against its own schema" in text(direct)
     assert ("ran, and its result cannot be used" in text(direct)) == (tool == "change")
     assert '"n":"three"' in text(direct)
-    # Clients of the TypeScript SDK throw away an error whose structured content breaks the schema of the tool.
+    # Clients of the TypeScript SDK throw away an error whose structured content breaks the
+    # schema of the tool.
     assert direct.structured_content is None
     assert (direct.meta or {})["ideabridge/structured"] == WRONG
     assert IMAGE in wire(direct)
@@ -64,7 +72,10 @@ async def test_a_result_that_breaks_its_schema_is_shown_with_the_error(tmp_path:
 
 
 async def test_what_breaks_its_schema_is_no_value_that_later_calls_read(tmp_path: Path) -> None:
-    wrong: dict[str, Any] = {"_tool": "typed", "result": {"content": [], "structuredContent": WRONG}}
+    wrong: dict[str, Any] = {
+        "_tool": "typed",
+        "result": {"content": [], "structuredContent": WRONG},
+    }
     async with gateway(tmp_path) as client:
         calls = [
             {**wrong, "_outputPath": "a || b"},
@@ -73,7 +84,9 @@ async def test_what_breaks_its_schema_is_no_value_that_later_calls_read(tmp_path
         ]
         result = await client.call_tool("run_plan", {"calls": calls})
         run = structured(result)["run"]
-        read = await client.call_tool("check_run", {"run": run, "paths": ["†data.error.1.error.sent"]})
+        read = await client.call_tool(
+            "check_run", {"run": run, "paths": ["†data.error.1.error.sent"]}
+        )
     own, dependent = structured(result)["errors"]
     assert own["error"]["sent"] == {"structuredContent": WRONG}
     assert dependent["error"]["kind"] == "dependency"
@@ -87,7 +100,9 @@ async def test_what_breaks_its_schema_is_no_value_that_later_calls_read(tmp_path
 async def test_a_tool_that_sends_no_structure_has_its_text_shown(tmp_path: Path, mode: str) -> None:
     async with gateway(tmp_path, mode, expose=["modules"]) as client:
         await client.list_tools()
-        parsed = await client.call_tool("typed", {"result": {"content": [{"type": "text", "text": '{"n": 4}'}]}})
+        parsed = await client.call_tool(
+            "typed", {"result": {"content": [{"type": "text", "text": '{"n": 4}'}]}}
+        )
         direct = await client.call_tool("typed", {"result": {"content": [SAID]}})
         error = await failed(client, "typed", {"result": {"content": [SAID, IMAGE]}})
         nothing = await failed(client, "typed", {"result": {"content": []}})
@@ -114,7 +129,12 @@ async def test_a_tool_that_sends_no_structure_has_its_text_shown(tmp_path: Path,
             {"structuredContent": {"why": "full"}, "content": [SAID, placed(IMAGE, 1)]},
             [IMAGE],
         ),
-        ({"content": [SAID], "structuredContent": WRONG}, "cannot open it", {"structuredContent": WRONG}, []),
+        (
+            {"content": [SAID], "structuredContent": WRONG},
+            "cannot open it",
+            {"structuredContent": WRONG},
+            [],
+        ),
     ],
     ids=["text", "nothing", "structure", "image", "all", "broken"],
 )
@@ -131,7 +151,9 @@ async def test_everything_of_an_error_reaches_the_caller(
     assert (direct.meta or {}).get("ideabridge/structured") == result.get("structuredContent")
     if "structuredContent" in result:
         assert encode_text(result["structuredContent"]) in text(direct)
-    content = [block.model_dump(mode="json", by_alias=True, exclude_none=True) for block in direct.content]
+    content = [
+        block.model_dump(mode="json", by_alias=True, exclude_none=True) for block in direct.content
+    ]
     assert content[: len(result["content"])] == result["content"]
     if not result["content"] and "structuredContent" in result:
         assert text(direct) == said
@@ -143,14 +165,20 @@ async def test_everything_of_an_error_reaches_the_caller(
 async def test_structured_content_alone_is_text_too(tmp_path: Path, mode: str) -> None:
     async with gateway(tmp_path, mode, expose=["modules"]) as client:
         await client.list_tools()
-        typed = await client.call_tool("typed", {"result": {"content": [], "structuredContent": {"n": 3}}})
-        both = await client.call_tool("typed", {"result": {"content": [SAID], "structuredContent": {"n": 3}}})
+        typed = await client.call_tool(
+            "typed", {"result": {"content": [], "structuredContent": {"n": 3}}}
+        )
+        both = await client.call_tool(
+            "typed", {"result": {"content": [SAID], "structuredContent": {"n": 3}}}
+        )
     assert (text(typed), structured(typed)) == ('{"n":3}', {"n": 3})
     assert (text(both), structured(both)) == ("cannot open it", {"n": 3})
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_the_data_of_an_error_of_the_protocol_reaches_the_caller(tmp_path: Path, mode: str) -> None:
+async def test_the_data_of_an_error_of_the_protocol_reaches_the_caller(
+    tmp_path: Path, mode: str
+) -> None:
     given = {"error": {"code": -32000, "message": "", "data": {"detail": "the disk is full"}}}
     async with gateway(tmp_path, mode, expose=["modules"]) as client:
         await client.list_tools()
@@ -162,7 +190,9 @@ async def test_the_data_of_an_error_of_the_protocol_reaches_the_caller(tmp_path:
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_content_beside_structured_content_is_read_by_reference(tmp_path: Path, mode: str) -> None:
+async def test_content_beside_structured_content_is_read_by_reference(
+    tmp_path: Path, mode: str
+) -> None:
     beside = {"result": {"content": [SAID, IMAGE], "structuredContent": {"n": 3}}}
     async with gateway(tmp_path, mode) as client:
         calls = [{"_tool": "typed", **beside}, {"_tool": "typed", "_each": ["a", "b"], **beside}]
@@ -179,18 +209,25 @@ async def test_content_beside_structured_content_is_read_by_reference(tmp_path: 
     assert "†content.2" in structured(read)["missing"]
 
 
-async def test_content_that_says_the_same_as_structured_content_is_not_kept_twice(tmp_path: Path) -> None:
+async def test_content_that_says_the_same_as_structured_content_is_not_kept_twice(
+    tmp_path: Path,
+) -> None:
     def texts(*given: str) -> list[dict[str, Any]]:
         return [{"type": "text", "text": one} for one in given]
 
     same = [
         {"content": texts('{ "n": 3 }'), "structuredContent": {"n": 3}},
         {"content": texts("a", "b"), "structuredContent": {"result": ["a", "b"]}},
-        {"content": texts('{"x": 1}', '{"x": 2}'), "structuredContent": {"result": [{"x": 1}, {"x": 2}]}},
+        {
+            "content": texts('{"x": 1}', '{"x": 2}'),
+            "structuredContent": {"result": [{"x": 1}, {"x": 2}]},
+        },
         {"content": texts("hello"), "structuredContent": {"result": "hello"}},
     ]
     async with gateway(tmp_path) as client:
-        result = await client.call_tool("run_plan", {"calls": [{"_tool": "give", "result": one} for one in same]})
+        result = await client.call_tool(
+            "run_plan", {"calls": [{"_tool": "give", "result": one} for one in same]}
+        )
     assert structured(result)["errors"] == []
     assert "notes" not in structured(result)
 
@@ -213,7 +250,9 @@ async def test_structured_content_that_is_no_object_reaches_the_caller(
     assert structured(ran)["output"] == structure
     for result in (direct, wrong, bad):
         assert "cannot open it" in text(result)
-        assert json.dumps(structure).replace(" ", "") in text(result) + encode_text(result.structured_content)
+        assert json.dumps(structure).replace(" ", "") in text(result) + encode_text(
+            result.structured_content
+        )
         assert "ideabridge/structuredContent" not in str(result.meta)
     assert wrong.is_error
     assert error["sent"] == {"structuredContent": structure, "content": [SAID]}
@@ -236,10 +275,14 @@ async def test_an_odd_member_does_not_make_the_outcome_of_a_change_unknown(
         calls = [{"_tool": "change", "result": given}]
         ran = await client.call_tool("run_plan", {"calls": calls, "output": "†results.0"})
         run = structured(ran)["run"]
-        read = await client.call_tool("check_run", {"run": run, "paths": ["†content.0", "†data.error.0.error.message"]})
+        read = await client.call_tool(
+            "check_run", {"run": run, "paths": ["†content.0", "†data.error.0.error.message"]}
+        )
     assert structured(ran).get("approvals") is None
     if result.get("isError"):
-        assert [one["error"]["kind"] for one in structured(ran)["errors"] if one["call"]] == ["runtime"]
+        assert [one["error"]["kind"] for one in structured(ran)["errors"] if one["call"]] == [
+            "runtime"
+        ]
     else:
         assert structured(ran)["output"] == {"n": 3}
     assert said in text(read).replace('\\"', '"')

@@ -1,4 +1,6 @@
-"""Resources, templates, prompts and completions of exposed modules, for clients and modules of both eras."""
+"""Resources, templates, prompts and completions of exposed modules, for clients and
+modules of both eras.
+"""
 
 from __future__ import annotations
 
@@ -29,26 +31,41 @@ def reference(*more: str) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def front(folder: Path, module: tuple[str, ...], mode: str, **keys: Any) -> AsyncGenerator[Client]:
+async def front(
+    folder: Path, module: tuple[str, ...], mode: str, **keys: Any
+) -> AsyncGenerator[Client]:
     configuration = configured(folder, mcpServers={"one": reference(*module)}, expose=["modules"])
     async with over_stdio(configuration, mode, **keys) as client:
         yield client
 
 
-MODULES = pytest.mark.parametrize("module", [(), ("--legacy",)], ids=["modern module", "legacy module"])
+MODULES = pytest.mark.parametrize(
+    "module", [(), ("--legacy",)], ids=["modern module", "legacy module"]
+)
 CLIENTS = pytest.mark.parametrize("mode", ERAS)
 
 
 @MODULES
 @CLIENTS
-async def test_they_are_listed_and_passed_on(tmp_path: Path, module: tuple[str, ...], mode: str) -> None:
+async def test_they_are_listed_and_passed_on(
+    tmp_path: Path, module: tuple[str, ...], mode: str
+) -> None:
     async with front(tmp_path, module, mode) as client:
         resources = {one.uri: one for one in (await client.list_resources()).resources}
         assert resources["test://static-text"].mime_type == "text/plain"
-        templates = [one.uri_template for one in (await client.list_resource_templates()).resource_templates]
-        assert templates == ["idea://{name}", "idea://{name}/{version}", "test://template/{id}/data"]
+        templates = [
+            one.uri_template for one in (await client.list_resource_templates()).resource_templates
+        ]
+        assert templates == [
+            "idea://{name}",
+            "idea://{name}/{version}",
+            "test://template/{id}/data",
+        ]
         prompts = {one.name: one for one in (await client.list_prompts()).prompts}
-        assert [one.name for one in prompts["test_prompt_with_arguments"].arguments or []] == ["arg1", "arg2"]
+        assert [one.name for one in prompts["test_prompt_with_arguments"].arguments or []] == [
+            "arg1",
+            "arg2",
+        ]
 
         (image,) = (await client.read_resource("test://static-binary")).contents
         assert isinstance(image, types.BlobResourceContents)
@@ -57,12 +74,20 @@ async def test_they_are_listed_and_passed_on(tmp_path: Path, module: tuple[str, 
         assert json.loads(data.text)["id"] == "7"
         with pytest.raises(MCPError) as refused:
             await client.read_resource("test://nothing")
-        assert (refused.value.code, refused.value.data) == (types.INVALID_PARAMS, {"uri": "test://nothing"})
+        assert (refused.value.code, refused.value.data) == (
+            types.INVALID_PARAMS,
+            {"uri": "test://nothing"},
+        )
         with pytest.raises(MCPError) as refused:
             await client.read_resource("strange://nothing")
-        assert (refused.value.code, refused.value.data) == (types.INVALID_PARAMS, {"uri": "strange://nothing"})
+        assert (refused.value.code, refused.value.data) == (
+            types.INVALID_PARAMS,
+            {"uri": "strange://nothing"},
+        )
 
-        prompt = await client.get_prompt("test_prompt_with_embedded_resource", {"resourceUri": "test://x"})
+        prompt = await client.get_prompt(
+            "test_prompt_with_embedded_resource", {"resourceUri": "test://x"}
+        )
         assert [one.content.type for one in prompt.messages] == ["resource", "text"]
         for ref in (
             types.PromptReference(name="test_prompt_with_arguments"),
@@ -82,12 +107,17 @@ async def test_changes_are_told_in_both_eras(tmp_path: Path, module: tuple[str, 
             Client(url, mode="auto") as new,
         ):
             await old.session.send_request(
-                types.SubscribeRequest(params=types.SubscribeRequestParams(uri=WATCHED)), types.EmptyResult
+                types.SubscribeRequest(params=types.SubscribeRequestParams(uri=WATCHED)),
+                types.EmptyResult,
             )
-            async with new.listen(prompts_list_changed=True, resource_subscriptions=[WATCHED]) as events:
+            async with new.listen(
+                prompts_list_changed=True, resource_subscriptions=[WATCHED]
+            ) as events:
                 await new.call_tool("test_trigger_prompt_change", {})
                 await heard.until("notifications/prompts/list_changed")
-                assert "test_dynamic_prompt" in [one.name for one in (await old.list_prompts()).prompts]
+                assert "test_dynamic_prompt" in [
+                    one.name for one in (await old.list_prompts()).prompts
+                ]
                 await new.call_tool("test_touch", {"uri": "test://static-text"})
                 await new.call_tool("test_touch", {"uri": WATCHED})
                 await heard.until("notifications/resources/updated")
@@ -98,7 +128,8 @@ async def test_changes_are_told_in_both_eras(tmp_path: Path, module: tuple[str, 
                         if "ResourceUpdated" in told and "PromptsListChanged" in told:
                             break
             await old.session.send_request(
-                types.UnsubscribeRequest(params=types.UnsubscribeRequestParams(uri=WATCHED)), types.EmptyResult
+                types.UnsubscribeRequest(params=types.UnsubscribeRequestParams(uri=WATCHED)),
+                types.EmptyResult,
             )
             # A module of the handshake era is told that nobody listens any more.
             with anyio.fail_after(10):
@@ -108,7 +139,9 @@ async def test_changes_are_told_in_both_eras(tmp_path: Path, module: tuple[str, 
 
 async def test_two_modules_with_the_same_names(tmp_path: Path) -> None:
     two = {"one": reference(), "two": reference("--legacy")}
-    async with over_stdio(configured(tmp_path, mcpServers=two, expose=["modules"]), "auto") as client:
+    async with over_stdio(
+        configured(tmp_path, mcpServers=two, expose=["modules"]), "auto"
+    ) as client:
         names = [one.name for one in (await client.list_prompts()).prompts]
         assert {"one_test_simple_prompt", "two_test_simple_prompt"} <= {*names}
         assert "test_simple_prompt" not in names

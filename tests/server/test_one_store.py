@@ -1,4 +1,6 @@
-"""Several servers on one store act as one: a run of one is seen, decided on and taken up at the others."""
+"""Several servers on one store act as one: a run of one is seen, decided on and taken
+up at the others.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,19 @@ from ideabridge.bridge.store.idea import RunRecord
 from ideabridge.bridge.store.store import Store
 from tests.postgres import place
 
-from .serving import ERAS, TOOLS, Gate, call, command, configured, listening, over_stdio, refused, served, structured
+from .serving import (
+    ERAS,
+    TOOLS,
+    Gate,
+    call,
+    command,
+    configured,
+    listening,
+    over_stdio,
+    refused,
+    served,
+    structured,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -76,10 +90,15 @@ async def settled(store: Store, runs: list[str]) -> set[str]:
         await anyio.sleep(0.05)
 
 
-async def test_with_three_servers_every_run_settles_within_10_s_of_a_kill(tmp_path: Path, place: str) -> None:
+async def test_with_three_servers_every_run_settles_within_10_s_of_a_kill(
+    tmp_path: Path, place: str
+) -> None:
     configuration = shared(tmp_path, place, approval="allow_all")
     with ExitStack() as stack:
-        urls = [stack.enter_context(listening(served(configuration, "--http", "127.0.0.1:0"))) for _ in range(3)]
+        urls = [
+            stack.enter_context(listening(served(configuration, "--http", "127.0.0.1:0")))
+            for _ in range(3)
+        ]
         store = stack.enter_context(Store.open(place))
         gates = [Gate(tmp_path, f"gate{number}") for number in range(12)]
         runs: dict[str, list[str]] = {"hold": [], "pay": []}
@@ -93,7 +112,8 @@ async def test_with_three_servers_every_run_settles_within_10_s_of_a_kill(tmp_pa
         stack.callback(os.close, process)
         os.kill(driver, signal.SIGKILL)
         with anyio.fail_after(10):
-            # Until it has ended, the server that was killed may still take what is written to a pipe.
+            # Until it has ended, the server that was killed may still take what is
+            # written to a pipe.
             await anyio.wait_readable(process)
             for gate in gates:
                 gate.open()
@@ -105,16 +125,24 @@ async def test_with_three_servers_every_run_settles_within_10_s_of_a_kill(tmp_pa
 
 
 @asynccontextmanager
-async def two(configuration: Path, era: str, transport: str, **keys: Any) -> AsyncGenerator[tuple[Client, Client]]:
+async def two(
+    configuration: Path, era: str, transport: str, **keys: Any
+) -> AsyncGenerator[tuple[Client, Client]]:
     """Clients of two servers; `keys` are of the second."""
     async with AsyncExitStack() as stack:
         clients: list[Client] = []
         for own in ({}, keys):
             if transport == "http":
                 url = stack.enter_context(listening(command(configuration, "0")))
-                clients.append(await stack.enter_async_context(Client(url, mode=era, read_timeout_seconds=20, **own)))
+                clients.append(
+                    await stack.enter_async_context(
+                        Client(url, mode=era, read_timeout_seconds=20, **own)
+                    )
+                )
             else:
-                clients.append(await stack.enter_async_context(over_stdio(configuration, era, **own)))
+                clients.append(
+                    await stack.enter_async_context(over_stdio(configuration, era, **own))
+                )
         yield clients[0], clients[1]
 
 
@@ -142,7 +170,9 @@ async def test_check_run_at_another_server_answers_when_the_run_ends(
         run = (await call(one, "run_plan", calls=calls, output="†state.y", wait_s=0))["run"]
 
         async def check() -> None:
-            result = await other.call_tool("check_run", {"run": run, "wait_s": 20}, progress_callback=noted)
+            result = await other.call_tool(
+                "check_run", {"run": run, "wait_s": 20}, progress_callback=noted
+            )
             answers.append(structured(result))
 
         with anyio.fail_after(10):
@@ -163,7 +193,12 @@ async def test_a_run_at_work_at_one_server_asks_at_another_and_goes_on_there(
     async with two(shared(tmp_path, place), era, transport) as (one, other):
         calls = [
             {"_tool": "hold", "gate": str(gate.path), "_outputPath": "x"},
-            {"_tool": "write_note", "path": str(tmp_path / "note"), "text": "†state.x", "_outputPath": "y"},
+            {
+                "_tool": "write_note",
+                "path": str(tmp_path / "note"),
+                "text": "†state.x",
+                "_outputPath": "y",
+            },
         ]
         run = (await call(one, "run_plan", calls=calls, output="†state.y", wait_s=0))["run"]
         asked: list[dict[str, Any]] = []
@@ -180,21 +215,31 @@ async def test_a_run_at_work_at_one_server_asks_at_another_and_goes_on_there(
         assert waiting["status"] == "needs_approval"
         [approval] = waiting["approvals"]
         told = await call(
-            other, "decide_approval", run=run, decisions=[{"approval": approval["approval"], "decision": "approve"}]
+            other,
+            "decide_approval",
+            run=run,
+            decisions=[{"approval": approval["approval"], "decision": "approve"}],
         )
         assert (told["status"], told["output"]) == ("done", 4)
         assert (await call(one, "check_run", run=run))["output"] == 4
 
 
-async def test_turns_are_taken_at_any_server(tmp_path: Path, place: str, era: str, transport: str) -> None:
+async def test_turns_are_taken_at_any_server(
+    tmp_path: Path, place: str, era: str, transport: str
+) -> None:
     async with two(shared(tmp_path, place), era, transport) as (one, other):
         run = (await call(one, "solve", task="add", output_schema={"type": "integer"}))["run"]
         for turn, client in enumerate((other, one, other)):
             assert (await call(client, "check_run", run=run))["turn"] == turn
-            solution: dict[str, Any] = {"calls": [{"_tool": "add", "a": turn, "b": 1}], "output": None}
+            solution: dict[str, Any] = {
+                "calls": [{"_tool": "add", "a": turn, "b": 1}],
+                "output": None,
+            }
             told = await call(client, "submit_solution", run=run, turn=turn, solution=solution)
             assert (told["status"], told["turn"]) == ("needs_solution", turn + 1)
-        told = await call(one, "submit_solution", run=run, turn=3, solution={"calls": [], "output": "†results.2"})
+        told = await call(
+            one, "submit_solution", run=run, turn=3, solution={"calls": [], "output": "†results.2"}
+        )
         assert (told["status"], told["output"]) == ("done", 3)
         assert (await call(other, "check_run", run=run))["output"] == 3
 
@@ -203,7 +248,12 @@ def busy_and_asking(tmp_path: Path, gate: Gate) -> list[dict[str, Any]]:
     """Calls of which one is at work while the other waits to be approved."""
     return [
         {"_tool": "hold", "gate": str(gate.path), "_outputPath": "x"},
-        {"_tool": "write_note", "path": str(tmp_path / "note"), "text": "hello", "_outputPath": "y"},
+        {
+            "_tool": "write_note",
+            "path": str(tmp_path / "note"),
+            "text": "hello",
+            "_outputPath": "y",
+        },
     ]
 
 
@@ -220,9 +270,14 @@ async def test_what_a_run_at_work_asks_is_decided_at_another_server(
         assert (told["status"], told.get("approvals")) == ("running", None)
         # It holds for both: what is decided is not decided again.
         for client in (one, other):
-            assert "no approval" in await refused(client, "decide_approval", run=run, decisions=decisions)
+            assert "no approval" in await refused(
+                client, "decide_approval", run=run, decisions=decisions
+            )
         gate.open()
-        assert (await call(other, "check_run", run=run, wait_s=20))["state"] == {"x": "open", "y": 5}
+        assert (await call(other, "check_run", run=run, wait_s=20))["state"] == {
+            "x": "open",
+            "y": 5,
+        }
         assert "the assistant" in str((await call(one, "check_run", run=run))["decided"])
 
 
@@ -236,14 +291,19 @@ async def test_a_form_at_another_server_decides_about_a_run_at_work(
         gate.open()
         return types.ElicitResult(action="accept", content={"decision": "approve"})
 
-    async with two(shared(tmp_path, place), era, transport, elicitation_callback=person) as (one, other):
+    async with two(shared(tmp_path, place), era, transport, elicitation_callback=person) as (
+        one,
+        other,
+    ):
         run = (await call(one, "run_plan", calls=busy_and_asking(tmp_path, gate), wait_s=0))["run"]
         told = await call(other, "check_run", run=run, wait_s=20)
         assert (told["status"], told["state"]) == ("done", {"x": "open", "y": 5})
     assert len(forms) == 1
 
 
-async def test_what_a_run_asked_whose_server_died_is_asked_at_another(tmp_path: Path, place: str, era: str) -> None:
+async def test_what_a_run_asked_whose_server_died_is_asked_at_another(
+    tmp_path: Path, place: str, era: str
+) -> None:
     forms: list[str] = []
 
     async def person(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
@@ -251,20 +311,31 @@ async def test_what_a_run_asked_whose_server_died_is_asked_at_another(tmp_path: 
         return types.ElicitResult(action="accept", content={"decision": "approve"})
 
     configuration = shared(tmp_path, place)
-    note = {"_tool": "write_note", "path": str(tmp_path / "note"), "text": "hello", "_outputPath": "y"}
+    note = {
+        "_tool": "write_note",
+        "path": str(tmp_path / "note"),
+        "text": "hello",
+        "_outputPath": "y",
+    }
     with ExitStack() as stack:
         urls = [stack.enter_context(listening(command(configuration, "0"))) for _ in range(2)]
         async with Client(urls[0], mode=era) as client:
-            pid = (await call(client, "run_plan", calls=[{"_tool": "process"}], output="†results.0"))["output"]
+            pid = (
+                await call(client, "run_plan", calls=[{"_tool": "process"}], output="†results.0")
+            )["output"]
             run = (await call(client, "run_plan", calls=[note], wait_s=0))["run"]
         os.kill(int(pid), signal.SIGKILL)
-        async with Client(urls[1], mode=era, read_timeout_seconds=20, elicitation_callback=person) as client:
+        async with Client(
+            urls[1], mode=era, read_timeout_seconds=20, elicitation_callback=person
+        ) as client:
             told = await call(client, "check_run", run=run, wait_s=20)
             assert (told["status"], told["state"]) == ("done", {"y": 5})
     assert len(forms) == 1
 
 
-async def test_a_server_that_does_not_answer_takes_no_decision(tmp_path: Path, place: str, gate: Gate) -> None:
+async def test_a_server_that_does_not_answer_takes_no_decision(
+    tmp_path: Path, place: str, gate: Gate
+) -> None:
     async with two(shared(tmp_path, place), "auto", "stdio") as (one, other):
         run = (await call(one, "run_plan", calls=busy_and_asking(tmp_path, gate), wait_s=0))["run"]
         [approval] = (await call(other, "check_run", run=run, wait_s=0))["approvals"]
@@ -275,7 +346,10 @@ async def test_a_server_that_does_not_answer_takes_no_decision(tmp_path: Path, p
                 decisions = [{"approval": approval["approval"], "decision": "approve"}]
                 said = await refused(other, "decide_approval", run=run, decisions=decisions)
                 assert f"process {driver} on " in said
-                assert "(which is stopped) is at work on it and has not taken the decision within 5 s" in said
+                assert (
+                    "(which is stopped) is at work on it and has not taken the decision within 5 s"
+                    in said
+                )
                 assert store.requests.open() == []
             finally:
                 os.kill(driver, signal.SIGCONT)

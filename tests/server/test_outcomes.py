@@ -1,4 +1,6 @@
-"""A call whose outcome nobody knows is asked about through the server: decide_approval, and forms in both eras."""
+"""A call whose outcome nobody knows is asked about through the server: decide_approval, and
+forms in both eras.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,12 @@ async def cut_off(folder: Path, count: int = 1) -> tuple[Path, list[str]]:
     path = folder / "ideabridge.json"
     (folder / "tools.py").write_text(TOOLS)
     path.write_text('{"store": "ideas.sqlite", "tools": ["tools.py"], "approval": "allow_all"}')
-    plan = read_plan({"calls": [{"_tool": "pay", "to": "Ada", "_outputPath": "paid"}], "output": "†state.paid.receipt"})
+    plan = read_plan(
+        {
+            "calls": [{"_tool": "pay", "to": "Ada", "_outputPath": "paid"}],
+            "output": "†state.paid.receipt",
+        }
+    )
     runs: list[str] = []
     async with Bridge(load_configuration(path, project=folder)) as bridge:
         for _ in range(count):
@@ -69,9 +76,13 @@ async def test_a_host_decides_what_came_of_it(era: str, tmp_path: Path) -> None:
         assert "(retry, skip, value)" in shown
         assert "outcome unknown" in shown
         wrong = {"approval": entry["approval"], "decision": "value", "value": {"receipt": "none"}}
-        assert "expected an integer" in await refused(client, "decide_approval", run=run, decisions=[wrong])
+        assert "expected an integer" in await refused(
+            client, "decide_approval", run=run, decisions=[wrong]
+        )
         lacking = {"approval": entry["approval"], "decision": "value"}
-        assert "needs `value`" in await refused(client, "decide_approval", run=run, decisions=[lacking])
+        assert "needs `value`" in await refused(
+            client, "decide_approval", run=run, decisions=[lacking]
+        )
         right = {**wrong, "value": {"receipt": 7}}
         done = await call(client, "decide_approval", run=run, decisions=[right])
         assert (done["status"], done["output"]) == ("done", 7)
@@ -122,7 +133,9 @@ async def test_a_person_answers_a_form(era: str, tmp_path: Path) -> None:
                 assert (told["status"], told["output"]) == ("done", output), given
 
 
-async def test_an_answer_that_does_not_fit_is_told_and_asked_for_again(era: str, tmp_path: Path) -> None:
+async def test_an_answer_that_does_not_fit_is_told_and_asked_for_again(
+    era: str, tmp_path: Path
+) -> None:
     path, [run] = await cut_off(tmp_path)
     given = ["paid", None, '{"receipt": 5}']
     forms: list[str] = []
@@ -130,7 +143,9 @@ async def test_an_answer_that_does_not_fit_is_told_and_asked_for_again(era: str,
     async def answer(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
         forms.append(params.message)
         value = given[len(forms) - 1]
-        content: dict[str, Any] = {"decision": "value"} | ({} if value is None else {"value": value})
+        content: dict[str, Any] = {"decision": "value"} | (
+            {} if value is None else {"value": value}
+        )
         return types.ElicitResult(action="accept", content=content)
 
     async with over_stdio(path, era, elicitation_callback=answer) as client:
@@ -143,13 +158,17 @@ async def test_an_answer_that_does_not_fit_is_told_and_asked_for_again(era: str,
     assert "not accepted: value: expected the result of the call" in third
 
 
-async def test_what_never_fits_is_asked_for_three_times_and_the_answer_says_why(era: str, tmp_path: Path) -> None:
+async def test_what_never_fits_is_asked_for_three_times_and_the_answer_says_why(
+    era: str, tmp_path: Path
+) -> None:
     path, [run] = await cut_off(tmp_path)
     forms: list[str] = []
 
     async def answer(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
         forms.append(params.message)
-        return types.ElicitResult(action="accept", content={"decision": "value", "value": '{"receipt": "none"}'})
+        return types.ElicitResult(
+            action="accept", content={"decision": "value", "value": '{"receipt": "none"}'}
+        )
 
     async with over_stdio(path, era, elicitation_callback=answer) as client:
         told = await call(client, "check_run", run=run)
@@ -171,7 +190,13 @@ async def test_a_module_that_dies_under_a_call(era: str, tmp_path: Path) -> None
     died = "module 'bank' ended with exit code 3 while tool 'pay' was running"
     async with over_stdio(path, era) as client:
         plan: list[Any] = [
-            {"_tool": "pay", "_module": "bank", "to": "Ada", "do": "die", "_outputPath": "paid || refused"},
+            {
+                "_tool": "pay",
+                "_module": "bank",
+                "to": "Ada",
+                "do": "die",
+                "_outputPath": "paid || refused",
+            },
             {"_tool": "refund", "_module": "bank", "of": "†state.refused"},
         ]
         told = await call(client, "run_plan", calls=plan)
@@ -181,11 +206,18 @@ async def test_a_module_that_dies_under_a_call(era: str, tmp_path: Path) -> None
         told = await call(client, "decide_approval", run=told["run"], decisions=[decision])
         assert [one["error"]["kind"] for one in told["errors"]] == ["unknown", "dependency"]
         error = await refused(client, "pay", to="Bob", do="die")
-        assert error == f"outcome unknown: {died}. pay may have taken effect: look before you call it again"
+        assert (
+            error
+            == f"outcome unknown: {died}. pay may have taken effect: look before you call it again"
+        )
         # What only reads has done no harm.
         error = await refused(client, "look", to="Cid", do="die")
         assert error == f"{died} (the last of 3 tries)".replace("'pay'", "'look'")
-        assert (tmp_path / "ledger").read_text().splitlines() == ["pay Ada", "pay Bob", *["look Cid"] * 3]
+        assert (tmp_path / "ledger").read_text().splitlines() == [
+            "pay Ada",
+            "pay Bob",
+            *["look Cid"] * 3,
+        ]
     with Store.open(tmp_path / "ideas.sqlite") as store:
         kept = [(one.name, one.outcome) for one in store.direct_calls.page(caller=SEES_ALL).items]
     assert sorted(kept) == [("look", "error"), ("pay", "unknown")]

@@ -36,9 +36,13 @@ async def test_the_own_tools_are_few_closed_and_short(client: Client) -> None:
     assert tools.keys() >= LISTED
     assert not {"submit_solution", "search_ideas"} & tools.keys()
     told = {name: tools[name].model_dump_json(include=SHOWN, by_alias=True) for name in LISTED}
-    # About 820 tokens: a token is about 4 characters. Clients that show forms do not list decide_approval.
+    # About 820 tokens: a token is about 4 characters. Clients that show forms do not list
+    # decide_approval.
     instructions = client.instructions or ""
-    assert sum(len(one) for name, one in told.items() if name != "decide_approval") + len(instructions) < 3_500
+    assert (
+        sum(len(one) for name, one in told.items() if name != "decide_approval") + len(instructions)
+        < 3_500
+    )
     assert not any("$ref" in one for one in told.values())
     for name in LISTED:
         assert tools[name].description
@@ -60,7 +64,10 @@ def schemas_in(schema: dict[str, Any]) -> Generator[dict[str, Any]]:
 
 async def test_all_tools_are_listed_on_request() -> None:
     configuration = Configuration(own_tools="all")
-    async with Bridge(configuration, store=":memory:") as bridge, anyio.create_task_group() as group:
+    async with (
+        Bridge(configuration, store=":memory:") as bridge,
+        anyio.create_task_group() as group,
+    ):
         async with Client(Front(bridge, group, "0").server) as client:
             tools = await all_tools(client)
             assert {*tools} == {str(one["name"]) for one in OWN_TOOLS}
@@ -71,7 +78,10 @@ async def test_all_tools_are_listed_on_request() -> None:
 async def test_parameters_that_are_not_listed_are_taken_and_checked(client: Client) -> None:
     assert "instances" not in (await all_tools(client))["run_plan"].input_schema["properties"]
     told = await call(
-        client, "run_plan", calls=[{"_tool": "add", "a": "†state.x", "b": 1}], instances={"one": {"x": 1}}
+        client,
+        "run_plan",
+        calls=[{"_tool": "add", "a": "†state.x", "b": 1}],
+        instances={"one": {"x": 1}},
     )
     assert told["status"] == "done"
     refused = await client.call_tool("run_plan", {"calls": [], "wait_s": 1_000})
@@ -81,8 +91,13 @@ async def test_parameters_that_are_not_listed_are_taken_and_checked(client: Clie
 
 @pytest.mark.parametrize("every", [False, True])
 def test_hosts_pass_the_schemas_of_own_tools_on_unchanged(every: bool) -> None:
-    for schema in [part for one in own_tools(programs=True, every=every) for part in schemas_in(one["inputSchema"])]:
-        # Hosts drop a schema without a type together with its description; they rewrite lists of types.
+    for schema in [
+        part
+        for one in own_tools(programs=True, every=every)
+        for part in schemas_in(one["inputSchema"])
+    ]:
+        # Hosts drop a schema without a type together with its description; they rewrite
+        # lists of types.
         assert isinstance(schema.get("type"), str) or len(schema["anyOf"]) > 1
         if schema.get("type") == "array":
             assert "items" in schema
@@ -147,7 +162,9 @@ async def test_a_plan_runs_and_answers_with_its_output(client: Client) -> None:
 
 
 async def test_without_an_output_a_plan_answers_with_its_state(client: Client) -> None:
-    told = await call(client, "run_plan", calls=[{"_tool": "add", "a": 2, "b": 3, "_outputPath": "sum"}])
+    told = await call(
+        client, "run_plan", calls=[{"_tool": "add", "a": 2, "b": 3, "_outputPath": "sum"}]
+    )
     assert told["state"] == {"sum": 5}
     assert "output" not in told
 
@@ -197,7 +214,9 @@ async def test_a_plan_runs_for_every_instance(client: Client) -> None:
 
 
 async def test_large_values_come_as_references_and_whole_by_path(client: Client) -> None:
-    told = await call(client, "run_plan", calls=[{"_tool": "big", "size": 50_000, "_outputPath": "big"}])
+    told = await call(
+        client, "run_plan", calls=[{"_tool": "big", "size": 50_000, "_outputPath": "big"}]
+    )
     assert told["state"]["big"]["small"] == "here"
     reference = told["state"]["big"]["large"]["reference"]
     assert told["state"]["big"]["large"]["bytes"] > 50_000
@@ -207,7 +226,9 @@ async def test_large_values_come_as_references_and_whole_by_path(client: Client)
 
 
 async def test_a_value_too_large_for_an_answer_is_shown_by_its_parts(client: Client) -> None:
-    told = await call(client, "run_plan", calls=[{"_tool": "big", "size": 900_000, "_outputPath": "big"}])
+    told = await call(
+        client, "run_plan", calls=[{"_tool": "big", "size": 900_000, "_outputPath": "big"}]
+    )
     whole = await call(client, "check_run", run=told["run"], paths=["†state.big"])
     shown = whole["values"]["†state.big"]
     assert shown["bytes"] > 900_000
@@ -229,7 +250,10 @@ def held(gate: Gate) -> dict[str, Any]:
 
 async def test_a_long_run_answers_running_and_goes_on(client: Client, gate: Gate) -> None:
     told = await call(
-        client, "run_plan", calls=[{"_tool": "hold", "gate": str(gate.path), "_outputPath": "x"}], wait_s=0
+        client,
+        "run_plan",
+        calls=[{"_tool": "hold", "gate": str(gate.path), "_outputPath": "x"}],
+        wait_s=0,
     )
     assert told["status"] == "running"
     gate.open()
@@ -240,7 +264,10 @@ async def test_a_long_run_answers_running_and_goes_on(client: Client, gate: Gate
 
 async def test_a_run_can_be_cancelled(client: Client, gate: Gate) -> None:
     told = await call(
-        client, "run_plan", calls=[{"_tool": "hold", "gate": str(gate.path), "_outputPath": "x"}], wait_s=0
+        client,
+        "run_plan",
+        calls=[{"_tool": "hold", "gate": str(gate.path), "_outputPath": "x"}],
+        wait_s=0,
     )
     ended = await call(client, "check_run", run=told["run"], cancel=True)
     assert ended["status"] == "cancelled"
@@ -292,14 +319,20 @@ async def test_a_plan_can_be_saved_as_a_tool_when_done(client: Client) -> None:
 
 async def test_a_plan_of_constants_is_saved_with_them_as_parameters(client: Client) -> None:
     told = await call(
-        client, "run_plan", calls=[{"_tool": "add", "a": 1, "b": 2, "_outputPath": "sum"}], save_as="constants"
+        client,
+        "run_plan",
+        calls=[{"_tool": "add", "a": 1, "b": 2, "_outputPath": "sum"}],
+        save_as="constants",
     )
     assert told["status"] == "done"
     assert told["saved"]["name"] == "constants"
     assert (await call(client, "constants"))["sum"] == 3
     assert (await call(client, "constants", b=5))["sum"] == 6
     parameters = (await all_tools(client))["constants"].input_schema
-    assert {key: one["default"] for key, one in parameters["properties"].items()} == {"a": 1, "b": 2}
+    assert {key: one["default"] for key, one in parameters["properties"].items()} == {
+        "a": 1,
+        "b": 2,
+    }
     assert not parameters.get("required")
 
 
@@ -312,9 +345,16 @@ async def test_a_failure_to_save_is_told_in_the_answer(client: Client, gate: Gat
     assert "never" not in await all_tools(client)
 
 
-async def test_a_name_that_is_taken_before_the_run_ends_is_reported_once_and_not_tried_again(tmp_path: Path) -> None:
+async def test_a_name_that_is_taken_before_the_run_ends_is_reported_once_and_not_tried_again(
+    tmp_path: Path,
+) -> None:
     configuration = configured(tmp_path)
-    note = {"_tool": "write_note", "path": "†input.path", "text": "†input.text", "_outputPath": "written"}
+    note = {
+        "_tool": "write_note",
+        "path": "†input.path",
+        "text": "†input.text",
+        "_outputPath": "written",
+    }
     async with over_stdio(configuration, "legacy") as client:
         given = {"path": str(tmp_path / "note"), "text": "oak"}
         told = await call(client, "run_plan", calls=[note], input=given, save_as="noted")
@@ -359,13 +399,17 @@ async def test_everything_works_over_stdio(tmp_path: Path, mode: str) -> None:
         assert structured(result) == {"total": 2}
         assert result.meta is not None
         assert any("zero" in one["what"] for one in result.meta["ideabridge/notes"])
-        big = await call(client, "run_plan", calls=[{"_tool": "big", "size": 300_000, "_outputPath": "big"}])
+        big = await call(
+            client, "run_plan", calls=[{"_tool": "big", "size": 300_000, "_outputPath": "big"}]
+        )
         whole = await call(client, "check_run", run=big["run"], paths=["†state.big.large"])
         assert len(whole["values"]["†state.big.large"]) == 300_000
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_cancelling_the_request_cancels_the_run(tmp_path: Path, mode: str, gate: Gate) -> None:
+async def test_cancelling_the_request_cancels_the_run(
+    tmp_path: Path, mode: str, gate: Gate
+) -> None:
     plan = {"calls": [held(gate)]}
     started = anyio.Event()
 
@@ -410,7 +454,11 @@ async def test_a_plan_calls_an_idea_by_its_name_or_as_the_module_it_is(client: C
 
 
 async def test_several_questions_are_answered_together(client: Client) -> None:
-    found = await call(client, "search_tools", words=["count the items of an array", "join texts", "join texts", "add"])
+    found = await call(
+        client,
+        "search_tools",
+        words=["count the items of an array", "join texts", "join texts", "add"],
+    )
     names = [one["name"] for one in found["tools"]]
     assert {"count", "join", "add"} <= {*names}
     assert len(names) == len({*names})

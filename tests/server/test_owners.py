@@ -1,4 +1,6 @@
-"""What is published to one caller is to every other as if it were not there, in lists and in errors."""
+"""What is published to one caller is to every other as if it were not there, in
+lists and in errors.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ def urls(folder: Path) -> Generator[Urls]:
 
 
 @asynccontextmanager
-async def client_of(urls: Urls, token: str, mode: str = "auto", **keys: Any) -> AsyncGenerator[Client]:
+async def client_of(
+    urls: Urls, token: str, mode: str = "auto", **keys: Any
+) -> AsyncGenerator[Client]:
     async with (
         httpx2.AsyncClient(headers={"authorization": f"Bearer {token}"}, timeout=20) as http,
         Client(streamable_http_client(urls[token], http_client=http), mode=mode, **keys) as client,
@@ -59,7 +63,8 @@ async def run(urls: Urls) -> str:
     async with client_of(urls, OWNER) as client:
         run = str((await call(client, "run_plan", **PLAN))["run"])
         versions = [
-            (await call(client, "publish_idea", idea=run, name=SECRET, answer="plan"))["version"] for _ in range(2)
+            (await call(client, "publish_idea", idea=run, name=SECRET, answer="plan"))["version"]
+            for _ in range(2)
         ]
         assert versions == [1, 2]
     return run
@@ -84,11 +89,15 @@ def _plan(name: str) -> dict[str, Any]:
 
 
 WAYS: dict[str, Said] = {
-    "publish_idea": lambda client, name: refused(client, "publish_idea", idea=name, name="taken_up"),
+    "publish_idea": lambda client, name: refused(
+        client, "publish_idea", idea=name, name="taken_up"
+    ),
     "solve": lambda client, name: refused(client, "solve", task="Add.", idea=name),
     "run_plan": lambda client, name: refused(client, "run_plan", **_plan(name)),
     "call": lambda client, name: refused(client, name, a=1),
-    "resource": lambda client, name: _error(client.read_resource(f"idea://{name.replace('@', '/')}")),
+    "resource": lambda client, name: _error(
+        client.read_resource(f"idea://{name.replace('@', '/')}")
+    ),
     "prompt": lambda client, name: _error(client.get_prompt(name)),
 }
 
@@ -112,7 +121,9 @@ async def test_a_name_of_anothers_is_answered_as_one_that_there_is_not(
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_no_list_and_no_completion_holds_a_name_of_anothers(urls: Urls, run: str, mode: str) -> None:
+async def test_no_list_and_no_completion_holds_a_name_of_anothers(
+    urls: Urls, run: str, mode: str
+) -> None:
     name = types.ResourceTemplateReference(uri="idea://{name}")
     version = types.ResourceTemplateReference(uri="idea://{name}/{version}")
     for token, own in ((OWNER, True), (OTHER, False)):
@@ -121,20 +132,27 @@ async def test_no_list_and_no_completion_holds_a_name_of_anothers(urls: Urls, ru
             assert (SECRET in str(await client.list_resources())) is own
             names = await client.complete(name, {"name": "name", "value": "quarterly"})
             assert names.completion.values == ([SECRET] if own else [])
-            versions = await client.complete(version, {"name": "version", "value": ""}, {"name": SECRET})
+            versions = await client.complete(
+                version, {"name": "version", "value": ""}, {"name": SECRET}
+            )
             assert versions.completion.values == (["2", "1"] if own else [])
             for found in ("search_tools", "search_ideas"):
                 assert (SECRET in str(await call(client, found, words="quarterly losses"))) is own
 
 
-async def test_who_came_to_the_same_idea_is_told_of_their_own_run_and_names(urls: Urls, run: str) -> None:
+async def test_who_came_to_the_same_idea_is_told_of_their_own_run_and_names(
+    urls: Urls, run: str
+) -> None:
     async with client_of(urls, OTHER) as client:
         own = (await call(client, "run_plan", **PLAN))["run"]
         [found] = (await call(client, "search_ideas", words="add"))["ideas"]
         assert found["run"] == own
         assert "published_as" not in found
-        # It is theirs to publish, under another name: names are one space, and whose they are is not told.
-        assert "published by another owner" in await refused(client, "publish_idea", idea=own, name=SECRET)
+        # It is theirs to publish, under another name: names are one space, and whose they
+        # are is not told.
+        assert "published by another owner" in await refused(
+            client, "publish_idea", idea=own, name=SECRET
+        )
         # The idea is known to them, the run is not.
         assert f"no idea {run!r}" in await refused(client, "publish_idea", idea=run, name="stolen")
 
@@ -156,14 +174,18 @@ async def test_a_name_that_another_gave_up_stays_theirs(urls: Urls, folder: Path
         assert told["version"] == 2
 
 
-async def test_a_subscription_hears_nothing_of_what_is_published_to_others(urls: Urls, run: str) -> None:
+async def test_a_subscription_hears_nothing_of_what_is_published_to_others(
+    urls: Urls, run: str
+) -> None:
     heard, others = Heard(), Heard()
     async with (
         client_of(urls, OWNER, "legacy", message_handler=heard) as owner,
         client_of(urls, OTHER, "legacy", message_handler=others) as other,
     ):
         for client in (owner, other):
-            request = types.SubscribeRequest(params=types.SubscribeRequestParams(uri=f"idea://{SECRET}"))
+            request = types.SubscribeRequest(
+                params=types.SubscribeRequestParams(uri=f"idea://{SECRET}")
+            )
             await client.session.send_request(request, types.EmptyResult)
         mine = (await call(other, "run_plan", **{**PLAN, "output": "†state.s"}))["run"]
         await call(owner, "publish_idea", idea=run, name=SECRET, answer="plan")

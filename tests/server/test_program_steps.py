@@ -1,4 +1,6 @@
-"""Programs with real servers over stdio: the text of their answers, and programs in plans after `kill -9`."""
+"""Programs with real servers over stdio: the text of their answers, and programs in plans
+after `kill -9`.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,12 @@ log = await git.git_log(repo_path=input["repo"])
 
 def git(repository: Path, *arguments: str) -> str:
     name = ("-c", "user.name=t", "-c", "user.email=t@example.org")
-    done = subprocess.run(["git", "-C", str(repository), *name, *arguments], check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        ["git", "-C", str(repository), *name, *arguments],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
     return done.stdout
 
 
@@ -55,7 +62,9 @@ def events_of(folder: Path, run: str) -> list[JSONObject]:
 @pytest.mark.parametrize("mode", ERAS)
 async def test_the_text_of_an_answer_has_what_was_printed(tmp_path: Path, mode: str) -> None:
     async with over_stdio(configured(tmp_path, tools=[str(TOOLS)]), mode) as client:
-        told = text(await client.call_tool("run_plan", {"program": "print('one')\nprint('idea: two')\n3"}))
+        told = text(
+            await client.call_tool("run_plan", {"program": "print('one')\nprint('idea: two')\n3"})
+        )
         assert told.endswith("output: 3\nprinted:\n  one\n  idea: two")
         failed = text(await client.call_tool("run_plan", {"program": "print('before')\n[][1]"}))
         assert "printed:\n  before\nerrors:\n- line 2: IndexError" in failed
@@ -66,17 +75,27 @@ async def test_the_text_of_an_answer_has_what_was_printed(tmp_path: Path, mode: 
 
 @pytest.mark.parametrize("mode", ERAS)
 @pytest.mark.parametrize("wait", ["hold", "pay"])
-async def test_a_program_in_a_plan_goes_on_after_a_kill(tmp_path: Path, mode: str, wait: str) -> None:
+async def test_a_program_in_a_plan_goes_on_after_a_kill(
+    tmp_path: Path, mode: str, wait: str
+) -> None:
     (tmp_path / "slow.py").write_text(SLOW)
     repo, gate = repository(tmp_path), Gate(tmp_path)
     configuration = configured(
-        tmp_path, tools=[str(TOOLS), "slow.py"], mcpServers={"git": git_module(repo)}, approval="allow_all"
+        tmp_path,
+        tools=[str(TOOLS), "slow.py"],
+        mcpServers={"git": git_module(repo)},
+        approval="allow_all",
     )
     given = {"repo": str(repo), "gate": str(gate.path)}
     plan: dict[str, Any] = {
         "calls": [
             {"_tool": "process", "_outputPath": "pid"},
-            {"_tool": "run_program", "program": PROGRAM.format(wait=wait), "input": given, "_outputPath": "made"},
+            {
+                "_tool": "run_program",
+                "program": PROGRAM.format(wait=wait),
+                "input": given,
+                "_outputPath": "made",
+            },
         ],
         "output": "†state.made",
     }

@@ -12,7 +12,16 @@ from mcp import Client, types
 
 from tests import preloaded
 
-from .serving import ERAS, call, configured, http_process, over_stdio, read_by_a_person, refused, text
+from .serving import (
+    ERAS,
+    call,
+    configured,
+    http_process,
+    over_stdio,
+    read_by_a_person,
+    refused,
+    text,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -57,13 +66,17 @@ async def test_a_question_reaches_the_person_at_the_client_and_the_answer_its_ca
     tmp_path: Path, client_era: str, module_era: str
 ) -> None:
     person = Person(filled(name="Ann", seats=9), filled(name="Ann", seats=2, meals=["fish"]))
-    async with over_stdio(asking(tmp_path, module_era), client_era, elicitation_callback=person) as client:
+    async with over_stdio(
+        asking(tmp_path, module_era), client_era, elicitation_callback=person
+    ) as client:
         told = await call(client, "run_plan", **book("ann"))
         assert told["status"] == "done"
         assert told["output"].startswith("ann:\n")
         assert '"content": {"meals": ["fish"], "name": "Ann", "seats": 2}' in told["output"]
     (first, form), (second, _) = person.forms
-    assert first.startswith("Module asks asks while it runs book of module asks (the text is its own):")
+    assert first.startswith(
+        "Module asks asks while it runs book of module asks (the text is its own):"
+    )
     assert "\n  | Seats for ann?\n" in first
     assert "The last answer was not accepted: " in second
     assert "seats: found 9, expected at most 5" in second
@@ -79,26 +92,37 @@ async def test_what_the_person_declines_or_leaves_is_told_as_that(
         folder = tmp_path / action
         folder.mkdir()
         person = Person(types.ElicitResult(action=action))
-        async with over_stdio(asking(folder, module_era), client_era, elicitation_callback=person) as client:
+        async with over_stdio(
+            asking(folder, module_era), client_era, elicitation_callback=person
+        ) as client:
             told = await call(client, "run_plan", **book("ann"))
         assert f'"action": "{action}"' in told["output"]
 
 
 @pytest.mark.parametrize("module_era", ["modern", "legacy"])
 @pytest.mark.parametrize("client_era", ERAS)
-async def test_by_turns_the_deciding_tool_answers(tmp_path: Path, client_era: str, module_era: str) -> None:
+async def test_by_turns_the_deciding_tool_answers(
+    tmp_path: Path, client_era: str, module_era: str
+) -> None:
     async with over_stdio(asking(tmp_path, module_era), client_era) as client:
         result = await client.call_tool("run_plan", book("ann"))
         told: Any = result.structured_content
         assert told["status"] == "needs_approval"
         [entry] = told["approvals"]
         assert entry["question"]["message"] == "Seats for ann?"
-        assert f'{entry["approval"]} (value, deny, skip): module asks asks: "Seats for ann?" (value fits {{' in text(
-            result
-        )
+        assert (
+            f'{entry["approval"]} (value, deny, skip): module asks asks: "Seats '
+            'for ann?" (value fits {'
+        ) in text(result)
         run = told["run"]
-        wrong = {"approval": entry["approval"], "decision": "value", "value": {"name": "Ann", "seats": "two"}}
-        assert "seats: found" in await refused(client, "decide_approval", run=run, decisions=[wrong])
+        wrong = {
+            "approval": entry["approval"],
+            "decision": "value",
+            "value": {"name": "Ann", "seats": "two"},
+        }
+        assert "seats: found" in await refused(
+            client, "decide_approval", run=run, decisions=[wrong]
+        )
         assert (await call(client, "check_run", run=run, wait_s=0))["approvals"] == [entry]
         right = {**wrong, "value": {"name": "Ann", "seats": 2}}
         told = await call(client, "decide_approval", run=run, decisions=[right])
@@ -112,15 +136,21 @@ def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 
 @pytest.mark.parametrize("client_era", ERAS)
-async def test_people_at_several_clients_are_asked_about_their_own_calls_alone(url: str, client_era: str) -> None:
+async def test_people_at_several_clients_are_asked_about_their_own_calls_alone(
+    url: str, client_era: str
+) -> None:
     people = {who: Person(filled(name=who, seats=1)) for who in ("ann", "bob", "cy", "di")}
     # The first to ask of a module of 2025 is asked alone: it is known then that it asks.
     first = Person(filled(name="first", seats=1))
-    async with Client(url, mode=client_era, read_timeout_seconds=20, elicitation_callback=first) as client:
+    async with Client(
+        url, mode=client_era, read_timeout_seconds=20, elicitation_callback=first
+    ) as client:
         await call(client, "run_plan", **book("first"))
 
     async def ask(who: str) -> None:
-        async with Client(url, mode=client_era, read_timeout_seconds=20, elicitation_callback=people[who]) as client:
+        async with Client(
+            url, mode=client_era, read_timeout_seconds=20, elicitation_callback=people[who]
+        ) as client:
             told = await call(client, "run_plan", **book(who))
             assert told["output"].startswith(f"{who}:\n")
             assert f'"name": "{who}"' in told["output"]
@@ -136,17 +166,26 @@ async def test_people_at_several_clients_are_asked_about_their_own_calls_alone(u
 
 async def test_a_run_with_a_refused_question_says_so(tmp_path: Path) -> None:
     person = Person()
-    async with over_stdio(asking(tmp_path, "modern"), "auto", elicitation_callback=person) as client:
+    async with over_stdio(
+        asking(tmp_path, "modern"), "auto", elicitation_callback=person
+    ) as client:
         plan = {"calls": [{"_tool": "hostile", "how": "url", "_outputPath": "got"}]}
         result = await client.call_tool("run_plan", plan)
     assert person.forms == []
     assert "it wants an address to be opened (url mode)" in text(result)
 
 
-async def test_a_tool_called_by_the_host_itself_has_nobody_to_ask_and_says_so(tmp_path: Path) -> None:
+async def test_a_tool_called_by_the_host_itself_has_nobody_to_ask_and_says_so(
+    tmp_path: Path,
+) -> None:
     async with over_stdio(asking(tmp_path, "modern", expose=["modules"]), "auto") as client:
         with anyio.fail_after(20):
-            while "book" not in [one.name for one in (await client.list_tools(cache_mode="bypass")).tools]:
+            while "book" not in [
+                one.name for one in (await client.list_tools(cache_mode="bypass")).tools
+            ]:
                 continue
         said = await refused(client, "book", who="ann")
-        assert "nobody was asked for elicitation: the client does not declare elicitation; within a run" in said
+        assert (
+            "nobody was asked for elicitation: the client does not declare "
+            "elicitation; within a run"
+        ) in said

@@ -39,24 +39,36 @@ async def read(client: Client, uri: str) -> str:
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_a_link_in_a_result_is_read_from_the_module_that_gave_it(tmp_path: Path, mode: str) -> None:
-    modules = {"one": linking("one", "--lists", "note://1"), "two": linking("two", "--lists", "note://2")}
+async def test_a_link_in_a_result_is_read_from_the_module_that_gave_it(
+    tmp_path: Path, mode: str
+) -> None:
+    modules = {
+        "one": linking("one", "--lists", "note://1"),
+        "two": linking("two", "--lists", "note://2"),
+    }
     client: Client
     async with gateway(tmp_path, mode, modules) as client:
         for module in ("two", "one"):
             # Neither is in a list.
-            for tool, uri in (("link", f"note://new-{module}"), ("show", f"strange-{module}://new")):
+            for tool, uri in (
+                ("link", f"note://new-{module}"),
+                ("show", f"strange-{module}://new"),
+            ):
                 await client.call_tool(f"{module}_{tool}", {"uri": uri})
                 assert await read(client, uri) == module
 
 
-async def test_a_resource_that_no_list_has_is_read_from_the_only_module_with_resources(tmp_path: Path) -> None:
+async def test_a_resource_that_no_list_has_is_read_from_the_only_module_with_resources(
+    tmp_path: Path,
+) -> None:
     client: Client
     async with gateway(tmp_path, "auto", {"one": linking("one")}) as client:
         assert await read(client, "strange://nothing") == "one"
 
 
-async def test_a_listed_resource_is_not_read_from_a_template_of_a_later_module(tmp_path: Path) -> None:
+async def test_a_listed_resource_is_not_read_from_a_template_of_a_later_module(
+    tmp_path: Path,
+) -> None:
     modules = {
         "two": linking("two", "--lists", "file:///two.txt"),
         "one": linking("one", "--template", "file:///{+path}"),
@@ -98,7 +110,10 @@ async def test_a_later_module_takes_no_resource_of_another_one(tmp_path: Path, m
 
 async def test_a_module_tells_of_no_change_of_a_resource_of_another_one(tmp_path: Path) -> None:
     heard = Heard()
-    modules = {"good": linking("good", "--template", "notes://{id}"), "evil": linking("evil", "--lists", "evil://1")}
+    modules = {
+        "good": linking("good", "--template", "notes://{id}"),
+        "evil": linking("evil", "--lists", "evil://1"),
+    }
     client: Client
     async with gateway(tmp_path, "legacy", modules, message_handler=heard) as client:
         for uri in ("notes://42", "evil://1"):
@@ -113,7 +128,9 @@ async def test_a_module_tells_of_no_change_of_a_resource_of_another_one(tmp_path
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_progress_of_a_resource_is_told_and_extends_its_time_out(tmp_path: Path, mode: str) -> None:
+async def test_progress_of_a_resource_is_told_and_extends_its_time_out(
+    tmp_path: Path, mode: str
+) -> None:
     told: list[float] = []
 
     async def on_progress(progress: float, total: float | None, message: str | None) -> None:
@@ -122,8 +139,12 @@ async def test_progress_of_a_resource_is_told_and_extends_its_time_out(tmp_path:
 
     client: Client
     async with gateway(tmp_path, mode, {"one": linking("one", timeout=1)}) as client:
-        request = types.ReadResourceRequest(params=types.ReadResourceRequestParams(uri="note://slow"))
-        result = await client.session.send_request(request, types.ReadResourceResult, progress_callback=on_progress)
+        request = types.ReadResourceRequest(
+            params=types.ReadResourceRequestParams(uri="note://slow")
+        )
+        result = await client.session.send_request(
+            request, types.ReadResourceResult, progress_callback=on_progress
+        )
     assert [one.uri for one in result.contents] == ["note://slow"]
     assert told == [0, 1, 2, 3, 4]
 
@@ -138,8 +159,12 @@ async def test_a_change_within_a_resource_is_told_to_who_subscribed_to_it(tmp_pa
         await some(message)
 
     client: Client
-    async with gateway(tmp_path, "legacy", {"one": linking("one")}, message_handler=on_message) as client:
-        subscribe = types.SubscribeRequest(params=types.SubscribeRequestParams(uri="file:///folder"))
+    async with gateway(
+        tmp_path, "legacy", {"one": linking("one")}, message_handler=on_message
+    ) as client:
+        subscribe = types.SubscribeRequest(
+            params=types.SubscribeRequestParams(uri="file:///folder")
+        )
         await client.session.send_request(subscribe, types.EmptyResult)
         for uri in ("file:///folders", "file:///other/a", "file:///folder/a/b"):
             await client.call_tool("one_touch", {"uri": uri})
@@ -158,7 +183,9 @@ def accepts(port: int) -> bool:
 @contextmanager
 def http_module(port: int) -> Generator[None]:
     """A server process that listens; afterwards nothing does."""
-    process = subprocess.Popen(preloaded.python(LINKING, "one", "--lists", "note://1", "--port", str(port)))
+    process = subprocess.Popen(
+        preloaded.python(LINKING, "one", "--lists", "note://1", "--port", str(port))
+    )
     deadline = time.monotonic() + 10
     try:
         while not accepts(port) and time.monotonic() < deadline:
@@ -171,7 +198,9 @@ def http_module(port: int) -> Generator[None]:
             time.sleep(0.02)
 
 
-async def test_resources_and_prompts_are_back_after_a_restart_of_their_server(tmp_path: Path) -> None:
+async def test_resources_and_prompts_are_back_after_a_restart_of_their_server(
+    tmp_path: Path,
+) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

@@ -1,4 +1,6 @@
-"""Tools that are not allowed, unknown or left out, and those of modules that are disabled or down, are told apart."""
+"""Tools that are not allowed, unknown or left out, and those of modules that are disabled or down,
+are told apart.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ async def client(tmp_path: Path) -> AsyncGenerator[Client]:
         "bare": plain(tmp_path, "bare"),
         "strict": {"command": sys.executable, "args": ["-I", "-c", STRICT]},
     }
-    configuration = configured(tmp_path, mcpServers=modules, expose=["modules"], approval="allow_all")
+    configuration = configured(
+        tmp_path, mcpServers=modules, expose=["modules"], approval="allow_all"
+    )
     async with over_stdio(configuration, "legacy") as client:
         await client.call_tool("send", {"x": "hello"})
         yield client
@@ -62,9 +66,20 @@ async def test_direct_calls(client: Client) -> None:
         (ODD, "mail", LEFT_OUT),
         ("sned", "mail", "module 'mail' has no tool 'sned'. Did you mean 'send'"),
         ("rest", "off", "module 'off' is disabled"),
-        ("any", "gone", "module 'gone' is down (module 'gone' cannot be started: there is no command"),
+        (
+            "any",
+            "gone",
+            "module 'gone' is down (module 'gone' cannot be started: there is no command",
+        ),
         ("any", "bare", NO_TOOLS),
-        ("any", "strict", "module 'strict' is down (module 'strict' did not come up: the licence has expired (-32000)"),
+        (
+            "any",
+            "strict",
+            (
+                "module 'strict' is down (module 'strict' did not come up: the "
+                "licence has expired (-32000)"
+            ),
+        ),
         ("any", "maill", "unknown module 'maill'. Did you mean 'mail'"),
     ],
 )
@@ -122,4 +137,6 @@ async def test_a_plan_that_names_its_modules_waits_for_no_other(
     async with over_stdio(configuration, "legacy") as client:
         await call(client, "run_plan", calls=[{"_tool": "send", "_module": "mail", "x": "hello"}])
         with anyio.fail_after(5):
-            assert why in await refused(client, "run_plan", calls=[{"_tool": tool, "_module": module}])
+            assert why in await refused(
+                client, "run_plan", calls=[{"_tool": tool, "_module": module}]
+            )

@@ -1,4 +1,6 @@
-"""Questions of modules to the clients of direct calls: forms, sampling and roots, between both eras."""
+"""Questions of modules to the clients of direct calls: forms, sampling and roots,
+between both eras.
+"""
 
 from __future__ import annotations
 
@@ -37,14 +39,20 @@ async def fill_in(_context: Any, params: types.ElicitRequestParams) -> types.Eli
         return types.ElicitResult(action="accept")
     texts: dict[str, Any] = {"name": "Ada", "color": "blue", "context": "work"}
     fields = params.requested_schema["properties"]
-    return types.ElicitResult(action="accept", content={name: texts[name] for name in texts if name in fields})
+    return types.ElicitResult(
+        action="accept", content={name: texts[name] for name in texts if name in fields}
+    )
 
 
-async def answer(_context: Any, params: types.CreateMessageRequestParams) -> types.CreateMessageResult:
+async def answer(
+    _context: Any, params: types.CreateMessageRequestParams
+) -> types.CreateMessageResult:
     message = params.messages[0].content
     assert isinstance(message, types.TextContent)
     return types.CreateMessageResult(
-        role="assistant", content=types.TextContent(text=f"re: {own_words(message.text)}"), model="tiny"
+        role="assistant",
+        content=types.TextContent(text=f"re: {own_words(message.text)}"),
+        model="tiny",
     )
 
 
@@ -66,16 +74,35 @@ def asked(folder: Path, module: tuple[str, ...], mode: str, **callbacks: Any) ->
 
 @MODULES
 @CLIENTS
-async def test_each_side_speaks_its_own_era(tmp_path: Path, module: tuple[str, ...], mode: str) -> None:
+async def test_each_side_speaks_its_own_era(
+    tmp_path: Path, module: tuple[str, ...], mode: str
+) -> None:
     client: Client
     async with asked(
-        tmp_path, module, mode, elicitation_callback=fill_in, sampling_callback=answer, list_roots_callback=folders
+        tmp_path,
+        module,
+        mode,
+        elicitation_callback=fill_in,
+        sampling_callback=answer,
+        list_roots_callback=folders,
     ) as client:
-        assert text(await client.call_tool("test_sampling", {"prompt": "Who?"})) == "LLM response: re: Who?"
-        assert text(await client.call_tool(THREE, {})) == "re: Generate a greeting, Ada! You have 1 roots."
-        assert text(await client.call_tool("test_input_required_result_list_roots", {})) == "Roots: file:///home/ada"
+        assert (
+            text(await client.call_tool("test_sampling", {"prompt": "Who?"}))
+            == "LLM response: re: Who?"
+        )
+        assert (
+            text(await client.call_tool(THREE, {}))
+            == "re: Generate a greeting, Ada! You have 1 roots."
+        )
+        assert (
+            text(await client.call_tool("test_input_required_result_list_roots", {}))
+            == "Roots: file:///home/ada"
+        )
         # One question after the other.
-        assert text(await client.call_tool("test_input_required_result_multi_round", {})) == "Ada likes blue"
+        assert (
+            text(await client.call_tool("test_input_required_result_multi_round", {}))
+            == "Ada likes blue"
+        )
         said = text(await client.call_tool("test_elicitation", {"message": "Leave me alone"}))
         assert said == "User response: action=decline, content=null"
         prompt = await client.get_prompt("test_input_required_result_prompt")
@@ -84,14 +111,20 @@ async def test_each_side_speaks_its_own_era(tmp_path: Path, module: tuple[str, .
 
 @MODULES
 @CLIENTS
-async def test_what_a_client_does_not_declare_is_not_asked(tmp_path: Path, module: tuple[str, ...], mode: str) -> None:
+async def test_what_a_client_does_not_declare_is_not_asked(
+    tmp_path: Path, module: tuple[str, ...], mode: str
+) -> None:
     client: Client
     async with asked(tmp_path, module, mode, elicitation_callback=fill_in) as client:
         refused = await client.call_tool("test_sampling", {"prompt": "Who?"})
         assert refused.is_error
-        assert "nobody was asked for sampling: the client does not declare sampling" in text(refused)
+        assert "nobody was asked for sampling: the client does not declare sampling" in text(
+            refused
+        )
         # The forms of the same client are still asked.
-        assert "action=decline" in text(await client.call_tool("test_elicitation", {"message": "Leave me alone"}))
+        assert "action=decline" in text(
+            await client.call_tool("test_elicitation", {"message": "Leave me alone"})
+        )
     async with asked(tmp_path, module, mode) as client:
         refused = await client.call_tool("test_elicitation", {"message": "Name?"})
         assert refused.is_error
@@ -100,13 +133,17 @@ async def test_what_a_client_does_not_declare_is_not_asked(tmp_path: Path, modul
 
 
 @CLIENTS
-async def test_a_module_learns_what_the_client_of_each_call_declares(tmp_path: Path, mode: str) -> None:
+async def test_a_module_learns_what_the_client_of_each_call_declares(
+    tmp_path: Path, mode: str
+) -> None:
     client: Client
     async with asked(tmp_path, (), mode, sampling_callback=answer) as client:
         assert text(await client.call_tool("test_missing_capability", {})) == "The client samples."
     async with asked(tmp_path, (), mode, elicitation_callback=fill_in) as client:
         if mode == "legacy":
-            assert "sampling is required" in text(await client.call_tool("test_missing_capability", {}))
+            assert "sampling is required" in text(
+                await client.call_tool("test_missing_capability", {})
+            )
             return
         with pytest.raises(MCPError) as refused:
             await client.call_tool("test_missing_capability", {})
@@ -115,22 +152,31 @@ async def test_a_module_learns_what_the_client_of_each_call_declares(tmp_path: P
 
 
 @CLIENTS
-async def test_a_module_of_both_eras_is_spoken_to_in_the_one_in_which_it_asks(tmp_path: Path, mode: str) -> None:
+async def test_a_module_of_both_eras_is_spoken_to_in_the_one_in_which_it_asks(
+    tmp_path: Path, mode: str
+) -> None:
     client: Client
-    async with asked(tmp_path, (), mode, elicitation_callback=fill_in, sampling_callback=answer) as client:
+    async with asked(
+        tmp_path, (), mode, elicitation_callback=fill_in, sampling_callback=answer
+    ) as client:
         # The call failed when it asked, and may have done something before.
         first = await client.call_tool("test_pushed_question", {})
         assert first.is_error
         assert "call the tool again" in text(first)
         assert text(await client.call_tool("test_pushed_question", {})) == "Hello, Ada!"
-        assert text(await client.call_tool("test_sampling", {"prompt": "Who?"})) == "LLM response: re: Who?"
+        assert (
+            text(await client.call_tool("test_sampling", {"prompt": "Who?"}))
+            == "LLM response: re: Who?"
+        )
     (tmp_path / "another").mkdir()
     async with asked(tmp_path / "another", (), mode, elicitation_callback=fill_in) as client:
         assert text(await client.call_tool("test_pushed_question_of_a_reader", {})) == "Hello, Ada!"
 
 
 @MODULES
-async def test_log_messages_reach_the_client_at_its_level(tmp_path: Path, module: tuple[str, ...]) -> None:
+async def test_log_messages_reach_the_client_at_its_level(
+    tmp_path: Path, module: tuple[str, ...]
+) -> None:
     logged: list[Any] = []
 
     async def note(params: types.LoggingMessageNotificationParams) -> None:
@@ -138,7 +184,8 @@ async def test_log_messages_reach_the_client_at_its_level(tmp_path: Path, module
 
     client: Client
     async with asked(tmp_path, module, "legacy", logging_callback=note) as client:
-        # The messages stand before the result on the wire, and each is handled in a task of its own.
+        # The messages stand before the result on the wire, and each is handled in a
+        # task of its own.
         await client.call_tool("test_tool_with_logging", {})
         await client.call_tool("test_simple_text", {})
         assert logged == [
@@ -154,12 +201,16 @@ async def test_log_messages_reach_the_client_at_its_level(tmp_path: Path, module
 
 
 @pytest.mark.parametrize("module", [("--legacy",)], ids=["legacy module"])
-async def test_a_parked_call_answers_once_and_to_its_client_alone(tmp_path: Path, module: tuple[str, ...]) -> None:
+async def test_a_parked_call_answers_once_and_to_its_client_alone(
+    tmp_path: Path, module: tuple[str, ...]
+) -> None:
     client: Client
     async with asked(tmp_path, module, "auto", elicitation_callback=fill_in) as client:
 
         async def send(**more: Any) -> types.CallToolResult | types.InputRequiredResult:
-            params = types.CallToolRequestParams(name="test_elicitation", arguments={"message": "Name?"}, **more)
+            params = types.CallToolRequestParams(
+                name="test_elicitation", arguments={"message": "Name?"}, **more
+            )
             return await client.session.call_tool(
                 params.name,
                 params.arguments,
@@ -175,7 +226,8 @@ async def test_a_parked_call_answers_once_and_to_its_client_alone(tmp_path: Path
         assert marked("Name?") in question.params.message.split("\n")
         # Other answers than the one that it waits for change nothing.
         again = await send(
-            input_responses={"other": types.ElicitResult(action="cancel")}, request_state=asking.request_state
+            input_responses={"other": types.ElicitResult(action="cancel")},
+            request_state=asking.request_state,
         )
         assert isinstance(again, types.InputRequiredResult)
         assert list(again.input_requests or {}) == [name]
@@ -213,13 +265,17 @@ async def test_a_question_that_may_be_of_two_calls_reaches_nobody(tmp_path: Path
             group.start_soon(meet, one, "ann")
             group.start_soon(meet, two, "bob")
     assert shown == []
-    assert ["nobody was asked: 2 calls" in said for said in answers.values()] == [True, True], answers
+    assert ["nobody was asked: 2 calls" in said for said in answers.values()] == [True, True], (
+        answers
+    )
 
 
 @CLIENTS
 async def test_a_question_without_bounds_is_not_passed_on(tmp_path: Path, mode: str) -> None:
     client: Client
-    async with asked(tmp_path, (), mode, elicitation_callback=fill_in, sampling_callback=answer) as client:
+    async with asked(
+        tmp_path, (), mode, elicitation_callback=fill_in, sampling_callback=answer
+    ) as client:
         refused = await client.call_tool("test_sampling", {"prompt": "x" * 300_000})
         assert refused.is_error
         assert "nobody was asked for sampling: the question has 300," in text(refused)
@@ -245,10 +301,14 @@ async def test_a_module_that_looks_first_asks_for_addresses_and_for_models_with_
         opened.append(params.url)
         return types.ElicitResult(action="accept")
 
-    async def with_tools(_context: Any, params: types.CreateMessageRequestParams) -> types.CreateMessageResultWithTools:
+    async def with_tools(
+        _context: Any, params: types.CreateMessageRequestParams
+    ) -> types.CreateMessageResultWithTools:
         assert [tool.name for tool in params.tools or []] == ["ask"]
         use = types.ToolUseContent(id="1", name="ask", input={})
-        return types.CreateMessageResultWithTools(role="assistant", content=use, model="tiny", stop_reason="toolUse")
+        return types.CreateMessageResultWithTools(
+            role="assistant", content=use, model="tiny", stop_reason="toolUse"
+        )
 
     client: Client
     tools = types.SamplingCapability(tools=types.SamplingToolsCapability())
@@ -269,11 +329,16 @@ async def test_a_module_that_looks_first_asks_for_addresses_and_for_models_with_
         ):
             refused = await client.call_tool(tool, {})
             assert refused.is_error
-            assert f"nobody was asked for {'elicitation' if 'open' in tool else 'sampling'}: {why}" in text(refused)
+            assert (
+                f"nobody was asked for {'elicitation' if 'open' in tool else 'sampling'}: {why}"
+                in text(refused)
+            )
 
 
 @pytest.mark.parametrize("tool", ["one_open", "one_must_open"])
-async def test_a_client_learns_that_an_address_that_it_opened_is_done(tmp_path: Path, tool: str) -> None:
+async def test_a_client_learns_that_an_address_that_it_opened_is_done(
+    tmp_path: Path, tool: str
+) -> None:
     heard, others = Heard(), Heard()
     answers: dict[str, Any] = {"elicitation_callback": fill_in}
 
@@ -283,7 +348,9 @@ async def test_a_client_learns_that_an_address_that_it_opened_is_done(tmp_path: 
             Client(url, mode="legacy", message_handler=heard, **answers) as client,
             Client(url, mode="legacy", message_handler=others, **answers) as other,
         ):
-            with nullcontext() if tool == "one_open" else pytest.raises(MCPError, match="pay first"):
+            with (
+                nullcontext() if tool == "one_open" else pytest.raises(MCPError, match="pay first")
+            ):
                 await client.call_tool(tool, {})
             await other.call_tool("one_tell", {})
             await heard.until(DONE)

@@ -26,7 +26,11 @@ async def published(client: Client, name: str) -> str:
             "solve",
             task="Greet politely.",
             input={"who": "Ada", "times": 2},
-            output_schema={"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]},
+            output_schema={
+                "type": "object",
+                "properties": {"n": {"type": "integer"}},
+                "required": ["n"],
+            },
             tools=["add"],
         )
     )["run"]
@@ -71,14 +75,20 @@ async def test_names_and_versions_are_completed(client: Client) -> None:
     for start in ("c", "compl", name):
         found = await client.complete(reference, {"name": "name", "value": start})
         assert name in found.completion.values
-    assert (await client.complete(reference, {"name": "name", "value": "zz"})).completion.values == []
-    versions = await client.complete(reference, {"name": "version", "value": ""}, context_arguments={"name": name})
+    assert (
+        await client.complete(reference, {"name": "name", "value": "zz"})
+    ).completion.values == []
+    versions = await client.complete(
+        reference, {"name": "version", "value": ""}, context_arguments={"name": name}
+    )
     assert versions.completion.values == ["1"]
 
 
 async def test_versions_after_a_pinned_one_are_completed_and_read(tmp_path: Path) -> None:
     with Store.open(tmp_path / "ideas.sqlite") as store:
-        idea = store.ideas.save(Idea([], {"type": "object"}, {"calls": [], "output": 1}), IdeaMeta())
+        idea = store.ideas.save(
+            Idea([], {"type": "object"}, {"calls": [], "output": 1}), IdeaMeta()
+        )
         for _ in range(3):
             publish(store, "pinned", idea)
         store.publications.stand_for("pinned", 1, pinned=True)
@@ -95,10 +105,16 @@ async def test_versions_after_a_pinned_one_are_completed_and_read(tmp_path: Path
 
 async def test_ideas_with_words_are_prompts(client: Client) -> None:
     name = await published(client, "prompt")
-    prompts = {prompt.name: prompt for prompt in (await client.list_prompts(cache_mode="bypass")).prompts}
+    prompts = {
+        prompt.name: prompt for prompt in (await client.list_prompts(cache_mode="bypass")).prompts
+    }
     assert [argument.name for argument in prompts[name].arguments or []] == ["who", "times"]
     got = await client.get_prompt(name, {"who": "Eve", "times": "3"})
-    texts = [message.content.text for message in got.messages if isinstance(message.content, types.TextContent)]
+    texts = [
+        message.content.text
+        for message in got.messages
+        if isinstance(message.content, types.TextContent)
+    ]
     assert texts == ["Greet politely.", 'Input: {"who":"Eve","times":3}']
     with pytest.raises(MCPError, match="missing: times"):
         await client.get_prompt(name, {"who": "Eve"})

@@ -25,7 +25,9 @@ def plan(*calls: dict[str, Any], output: Any) -> dict[str, Any]:
     return {"calls": [added, *calls], "output": output}
 
 
-async def test_a_host_that_shows_only_text_is_told_which_run_and_turn_each_request_is_of(client: Client) -> None:
+async def test_a_host_that_shows_only_text_is_told_which_run_and_turn_each_request_is_of(
+    client: Client,
+) -> None:
     rooms = [
         {**ROOM, "input": {"n": 4}, "_outputPath": "one"},
         {**ROOM, "input": {"n": 5}, "_outputPath": "two"},
@@ -39,7 +41,11 @@ async def test_a_host_that_shows_only_text_is_told_which_run_and_turn_each_reque
     assert [run for run, _ in found] == [f"{told['run']}.1", f"{told['run']}.2"]
     for run, turn in found:
         told = await call(
-            client, "submit_solution", run=run, turn=int(turn), solution={"calls": [], "output": f"by {run[-1]}"}
+            client,
+            "submit_solution",
+            run=run,
+            turn=int(turn),
+            solution={"calls": [], "output": f"by {run[-1]}"},
         )
     # The answer is that of the run which was asked for.
     assert told["run"] == found[0][0].rpartition(".")[0]
@@ -71,7 +77,9 @@ spell = Tool("spell", "The number in words.", text, said)
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_a_latent_call_of_a_plan_by_turns_is_answered_in_its_room(tmp_path: Path, mode: str) -> None:
+async def test_a_latent_call_of_a_plan_by_turns_is_answered_in_its_room(
+    tmp_path: Path, mode: str
+) -> None:
     (tmp_path / "latent.py").write_text(LATENT)
     async with over_stdio(configured(tmp_path, tools=[str(TOOLS), "latent.py"]), mode) as client:
         latent = {"_tool": "spell", "number": "†state.sum", "_outputPath": "said"}
@@ -85,7 +93,9 @@ async def test_a_latent_call_of_a_plan_by_turns_is_answered_in_its_room(tmp_path
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_a_person_decides_on_calls_of_rooms_through_the_run(mode: str, tmp_path: Path) -> None:
+async def test_a_person_decides_on_calls_of_rooms_through_the_run(
+    mode: str, tmp_path: Path
+) -> None:
     # Both rooms are open at once, though they may change something.
     async with over_stdio(configured(tmp_path, order="none"), mode) as client:
         await decided_in_rooms(client, tmp_path)
@@ -97,7 +107,12 @@ async def decided_in_rooms(client: Client, tmp_path: Path) -> None:
     path = tmp_path / "note"
     for request in told["requests"]:
         # Equal calls in both: they are told apart by the room.
-        written: dict[str, Any] = {"_tool": "write_note", "path": str(path), "text": "note", "_outputPath": "n"}
+        written: dict[str, Any] = {
+            "_tool": "write_note",
+            "path": str(path),
+            "text": "note",
+            "_outputPath": "n",
+        }
         solution: dict[str, Any] = {"calls": [written], "output": None}
         told = await call(client, "submit_solution", run=request["run"], turn=0, solution=solution)
     assert told["status"] == "needs_approval"
@@ -146,7 +161,9 @@ async def test_two_servers_take_turns_on_a_room(tmp_path: Path, mode: str) -> No
 
 
 NOTING: dict[str, Any] = {
-    "calls": [{"_tool": "write_note", "path": "†input.path", "text": "†input.text", "_outputPath": "n"}],
+    "calls": [
+        {"_tool": "write_note", "path": "†input.path", "text": "†input.text", "_outputPath": "n"}
+    ],
     "output": {"length": "†state.n"},
 }
 
@@ -185,7 +202,10 @@ async def test_a_form_asks_about_a_call_in_a_room(tmp_path: Path, mode: str) -> 
 
 
 async def test_progress_tells_of_calls_in_rooms(client: Client) -> None:
-    adding = {"calls": [{"_tool": "add", "a": "†input.a", "b": "†input.a", "_outputPath": "n"}], "output": "†state.n"}
+    adding = {
+        "calls": [{"_tool": "add", "a": "†input.a", "b": "†input.a", "_outputPath": "n"}],
+        "output": "†state.n",
+    }
     taught = await call(client, "run_plan", **adding, input={"a": 1})
     await call(client, "publish_idea", idea=taught["run"], name="twice", answer="plan")
     notes: list[tuple[float, float | None, str]] = []
@@ -193,7 +213,15 @@ async def test_progress_tells_of_calls_in_rooms(client: Client) -> None:
     async def on_progress(progress: float, total: float | None, message: str | None) -> None:
         notes.append((progress, total, message or ""))
 
-    calls = [{"_tool": "twice", "_module": "idea:twice", "a": "†item", "_each": [1, 2], "_outputPath": "t"}]
+    calls = [
+        {
+            "_tool": "twice",
+            "_module": "idea:twice",
+            "a": "†item",
+            "_each": [1, 2],
+            "_outputPath": "t",
+        }
+    ]
     result = await client.call_tool("run_plan", {"calls": calls}, progress_callback=on_progress)
     assert structured(result)["state"] == {"t": [2, 4]}
     told = [message for _, _, message in notes]

@@ -94,7 +94,9 @@ def authors(configuration: Path, run: str) -> list[tuple[str, str]]:
 
 
 async def spelt_by_sampling(client: Client, model: Model, configuration: Path) -> None:
-    """The client's model answers the latent step; what it was asked and what is kept of it are as they should be."""
+    """The client's model answers the latent step; what it was asked and what is kept of it are as
+    they should be.
+    """
     done = await call(client, "run_plan", **SPELL, input={"a": 1, "b": 2})
     assert (done["status"], done["output"]) == ("done", {"words": "three"})
     [asked] = model.asked
@@ -106,7 +108,9 @@ async def spelt_by_sampling(client: Client, model: Model, configuration: Path) -
 
 
 @pytest.mark.parametrize("tools", [False, True], ids=["text", "tools"])
-async def test_the_clients_model_answers_the_latent_step_of_a_plan(era: str, tools: bool, latent: Path) -> None:
+async def test_the_clients_model_answers_the_latent_step_of_a_plan(
+    era: str, tools: bool, latent: Path
+) -> None:
     model = Thinking(spelling, tools=tools)
     async with over_stdio(latent, era, **model.keys) as client:
         await spelt_by_sampling(client, model, latent)
@@ -120,16 +124,27 @@ async def test_over_http_one_server_lets_the_models_of_all_clients_answer_it(lat
                 await spelt_by_sampling(client, model, latent)
 
 
-async def test_clean_rooms_of_a_plan_are_asked_about_together_until_each_is_done(era: str, latent: Path) -> None:
+async def test_clean_rooms_of_a_plan_are_asked_about_together_until_each_is_done(
+    era: str, latent: Path
+) -> None:
     rooms = [
-        {**ROOM, "task": f"Add to {number}.", "tools": ["add"], "input": {"n": number}, "_outputPath": name}
+        {
+            **ROOM,
+            "task": f"Add to {number}.",
+            "tools": ["add"],
+            "input": {"n": number},
+            "_outputPath": name,
+        }
         for number, name in ((10, "one"), (20, "two"))
     ]
 
     def think(asked: str) -> dict[str, Any]:
         if "†state.sum" in asked.split("JSON Schema")[0]:
             return {"calls": [], "output": "10 and more" if "Add to 10" in asked else "20 and more"}
-        return {"calls": [{"_tool": "add", "a": "†input.n", "b": 1, "_outputPath": "sum"}], "output": None}
+        return {
+            "calls": [{"_tool": "add", "a": "†input.n", "b": 1, "_outputPath": "sum"}],
+            "output": None,
+        }
 
     model = Thinking(think)
     async with over_stdio(latent, era, **model.keys) as client:
@@ -138,7 +153,9 @@ async def test_clean_rooms_of_a_plan_are_asked_about_together_until_each_is_done
     assert len(model.asked) == 4
 
 
-async def test_a_published_plan_asks_the_model_of_whoever_calls_it(era: str, shared: tuple[Path, str]) -> None:
+async def test_a_published_plan_asks_the_model_of_whoever_calls_it(
+    era: str, shared: tuple[Path, str]
+) -> None:
     configuration, url = shared
     model = Thinking(spelling)
     name = f"spelt_{era}"
@@ -150,23 +167,35 @@ async def test_a_published_plan_asks_the_model_of_whoever_calls_it(era: str, sha
         assert structured(result) == {"words": "seven"}
         # As a tool of another plan it is a room, and the room of its latent step stands in that.
         use = {"_tool": name, "_module": f"idea:{name}", "_outputPath": "s"}
-        done = await call(client, "run_plan", calls=[{**use, "a": 1, "b": 2}], output="†state.s.words")
+        done = await call(
+            client, "run_plan", calls=[{**use, "a": 1, "b": 2}], output="†state.s.words"
+        )
         assert done["output"] == "three"
         assert authors(configuration, f"{done['run']}.0.1") == [("sampling", "scripted-1")]
         # So it is where a mind solves: who answers there answers here.
         solved = {"calls": [{**use, "a": 3, "b": 4}], "output": "†state.s.words"}
-        solving = Thinking(lambda asked: spelling(asked) if "of the call below" in asked else solved)
+        solving = Thinking(
+            lambda asked: spelling(asked) if "of the call below" in asked else solved
+        )
         async with over_http(url, era, **solving.keys) as other:
             done = await call(other, "solve", task="Spell 7.", tools=[f"idea:{name}"])
         assert done["output"] == "seven"
         assert len(solving.asked) == 2
 
 
-async def test_a_published_plan_that_waits_for_a_solution_shows_what_is_asked(era: str, latent: Path) -> None:
+async def test_a_published_plan_that_waits_for_a_solution_shows_what_is_asked(
+    era: str, latent: Path
+) -> None:
     async with over_stdio(latent, era) as client:
         taught = await call(client, "run_plan", **SPELL, input={"a": 1, "b": 2})
         assert taught["mind"]["name"] == "turns"
-        await call(client, "submit_solution", run=f"{taught['run']}.1", turn=0, solution=spelling('"number":3'))
+        await call(
+            client,
+            "submit_solution",
+            run=f"{taught['run']}.1",
+            turn=0,
+            solution=spelling('"number":3'),
+        )
         await call(client, "publish_idea", idea=taught["run"], name="spelt")
         result = await client.call_tool("spelt", {"a": 3, "b": 4})
         # Its output is not there yet, and hosts would hold anything else against the schema of it.
@@ -175,7 +204,13 @@ async def test_a_published_plan_that_waits_for_a_solution_shows_what_is_asked(er
         assert told["status"] == "needs_solution"
         assert f"request of run: {told['run']}.1" in text(result)
         assert "with solve" in text(result)
-        done = await call(client, "submit_solution", run=f"{told['run']}.1", turn=0, solution=spelling('"number":7'))
+        done = await call(
+            client,
+            "submit_solution",
+            run=f"{told['run']}.1",
+            turn=0,
+            solution=spelling('"number":7'),
+        )
         assert done["output"] == {"words": "seven"}
 
 
@@ -186,7 +221,10 @@ async def test_every_round_of_a_plans_room_may_land_on_another_process(latent: P
         async with (
             httpx2.AsyncClient(transport=transport, timeout=20) as http,
             Client(
-                streamable_http_client(first, http_client=http), mode="auto", read_timeout_seconds=20, **model.keys
+                streamable_http_client(first, http_client=http),
+                mode="auto",
+                read_timeout_seconds=20,
+                **model.keys,
             ) as client,
         ):
             done = await call(client, "run_plan", **SPELL, input={"a": 1, "b": 2})
@@ -195,7 +233,9 @@ async def test_every_round_of_a_plans_room_may_land_on_another_process(latent: P
     assert transport.calls[0] != transport.calls[1]
 
 
-async def test_a_plan_nobody_waited_for_is_answered_when_it_is_asked_for(era: str, latent: Path) -> None:
+async def test_a_plan_nobody_waited_for_is_answered_when_it_is_asked_for(
+    era: str, latent: Path
+) -> None:
     model = Thinking(spelling)
     async with over_stdio(latent, era, **model.keys) as client:
         told = await call(client, "run_plan", **SPELL, input={"a": 1, "b": 2}, wait_s=0)
@@ -216,11 +256,13 @@ async def test_the_person_at_the_client_refuses_for_the_whole_plan(url: str) -> 
     assert told["state"] == {"sum": 3}
 
 
-# -- a client that does not come back ----------------------------------------------------------------------------
+# -- a client that does not come back --------------------------------------------------------------
 
 
 async def put(client: Client, **arguments: Any) -> tuple[str, list[str]]:
-    """Call `run_plan` as a client that does not answer: its state, and the questions it was given."""
+    """Call `run_plan` as a client that does not answer: its state, and the questions it was
+    given.
+    """
     result = await client.session.call_tool("run_plan", arguments, allow_input_required=True)
     assert isinstance(result, types.InputRequiredResult)
     assert result.request_state is not None
@@ -232,7 +274,11 @@ async def again(
 ) -> types.CallToolResult | types.InputRequiredResult:
     given = {name: answer_of(solution) for name, solution in responses.items()}
     return await client.session.call_tool(
-        "run_plan", arguments, request_state=state, input_responses=dict(given), allow_input_required=True
+        "run_plan",
+        arguments,
+        request_state=state,
+        input_responses=dict(given),
+        allow_input_required=True,
     )
 
 
@@ -245,7 +291,9 @@ TWO: dict[str, Any] = {
 }
 
 
-async def test_of_a_round_what_was_settled_elsewhere_is_told_and_the_rest_is_taken(url: str) -> None:
+async def test_of_a_round_what_was_settled_elsewhere_is_told_and_the_rest_is_taken(
+    url: str,
+) -> None:
     async with over_http(url, "auto", **Model().keys) as client:
         state, questions = await put(client, **TWO)
         assert questions == ["solution-0", "solution-1"]
@@ -255,7 +303,9 @@ async def test_of_a_round_what_was_settled_elsewhere_is_told_and_the_rest_is_tak
         # The other is out, and is not put to anybody a second time.
         assert told["status"] == "needs_solution"
         assert "no answer has come" in str(told["notes"])
-        late = await again(client, state, TWO, {"solution-0": spelling('"number":3'), "solution-1": SEVEN})
+        late = await again(
+            client, state, TWO, {"solution-0": spelling('"number":3'), "solution-1": SEVEN}
+        )
         assert isinstance(late, types.CallToolResult)
         assert structured(late)["output"] == ["by hand", "seven"]
         assert "settled by another solution" in str(structured(late)["notes"])
@@ -264,7 +314,9 @@ async def test_of_a_round_what_was_settled_elsewhere_is_told_and_the_rest_is_tak
 SEVEN = spelling('"number":7')
 
 
-async def test_a_refusal_in_rounds_is_told_and_the_run_goes_on_by_turns_or_is_cancelled(latent: Path) -> None:
+async def test_a_refusal_in_rounds_is_told_and_the_run_goes_on_by_turns_or_is_cancelled(
+    latent: Path,
+) -> None:
     refusing = Model(*[types.ErrorData(code=-1, message="User rejected sampling request")] * 2)
     arguments = {**SPELL, "input": {"a": 3, "b": 4}}
     with http_process(latent) as url:
@@ -286,7 +338,9 @@ async def test_a_refusal_in_rounds_is_told_and_the_run_goes_on_by_turns_or_is_ca
             assert told["mind"]["name"] == "sampling"
             assert len(refusing.asked) == 2
             [request] = told["requests"]
-            done = await call(client, "submit_solution", run=request["run"], turn=request["turn"], solution=SEVEN)
+            done = await call(
+                client, "submit_solution", run=request["run"], turn=request["turn"], solution=SEVEN
+            )
             assert done["output"] == {"words": "seven"}
             ended = await call(client, "check_run", run=latest[1]["run"], cancel=True)
             assert ended["status"] == "cancelled"
@@ -312,14 +366,18 @@ async def test_an_answer_is_refused_when_somebody_has_given_another_by_turns(url
         assert structured(result)["output"] == {"words": "by hand"}
 
 
-async def test_an_answer_counts_though_another_hand_gave_a_malformed_one_meanwhile(url: str) -> None:
+async def test_an_answer_counts_though_another_hand_gave_a_malformed_one_meanwhile(
+    url: str,
+) -> None:
     arguments = {**SPELL, "input": {"a": 3, "b": 4}}
     async with over_http(url, "auto", **Model().keys) as client:
         state, _ = await put(client, **arguments)
         run = (await call(client, "check_run"))["runs"][0]["run"]
         # More calls than a run may list: nothing of it runs, and the turn stays open.
         bad: dict[str, Any] = {"calls": [{"_tool": "nowhere"}] * 10_001, "output": None}
-        result = await client.call_tool("submit_solution", {"run": f"{run}.1", "turn": 0, "solution": bad})
+        result = await client.call_tool(
+            "submit_solution", {"run": f"{run}.1", "turn": 0, "solution": bad}
+        )
         assert result.is_error
         done = await again(client, state, arguments, {"solution-0": SEVEN})
         assert isinstance(done, types.CallToolResult)

@@ -41,7 +41,11 @@ from .serving import ERAS, call, configured, http_process, over_stdio, refused, 
 
 pytestmark = pytest.mark.anyio
 
-ADD: dict[str, Any] = {"task": "Add.", "output_schema": {"type": "integer"}, "tools": ["add", "write_note"]}
+ADD: dict[str, Any] = {
+    "task": "Add.",
+    "output_schema": {"type": "integer"},
+    "tools": ["add", "write_note"],
+}
 SUM = {"calls": [{"_tool": "add", "a": 1, "b": 2, "_outputPath": "sum"}], "output": "†state.sum"}
 UNREADABLE = '{"calls": [{"_tool": "add", '
 IDLE = {"calls": [{"_tool": "add", "a": 1, "b": 2, "_outputPath": "sum"}], "output": None}
@@ -69,11 +73,15 @@ def minds_of(configuration: Path, run: str) -> list[tuple[str, str]]:
         return [(idea.meta.mind, idea.meta.model) for idea in store.ideas.of_run(run)]
 
 
-# -- the same task through every mind ----------------------------------------------------------------------------
+# -- the same task through every mind --------------------------------------------------------------
 
 
-async def solved_by_sampling(client: Client, task: dict[str, Any], model: Model, configuration: Path) -> None:
-    """The client's model solves the task; what it was asked and what is kept of it are as they should be."""
+async def solved_by_sampling(
+    client: Client, task: dict[str, Any], model: Model, configuration: Path
+) -> None:
+    """The client's model solves the task; what it was asked and what is kept of it are as
+    they should be.
+    """
     done = await call(client, "solve", **task)
     assert done["status"] == "done"
     assert done["output"] == OUTPUT
@@ -118,7 +126,9 @@ async def test_over_http_one_server_lets_the_models_of_all_clients_solve_it(tmp_
                 await solved_by_sampling(client, task, model, configuration)
 
 
-async def test_the_name_a_client_gives_its_model_is_kept_as_far_as_it_is_one(era: str, tmp_path: Path) -> None:
+async def test_the_name_a_client_gives_its_model_is_kept_as_far_as_it_is_one(
+    era: str, tmp_path: Path
+) -> None:
     configuration = configured(tmp_path)
     named = answer_of(SUM).model_copy(update={"model": "\x1b" + "m" * 100_000})
     async with over_stdio(configuration, era, **Model(named).keys) as client:
@@ -163,7 +173,10 @@ async def test_a_recording_of_the_sampled_run_has_the_same_output(tmp_path: Path
     with recording(tmp_path / "ideas.sqlite") as mind:
         async with Bridge(load_configuration(configuration), store=":memory:", mind=mind) as bridge:
             run = await bridge.solve(
-                task["task"], input=task["input"], output_schema=task["output_schema"], tools=task["tools"]
+                task["task"],
+                input=task["input"],
+                output_schema=task["output_schema"],
+                tools=task["tools"],
             )
             assert await run.wait(20) == "done"
             assert run.given() == OUTPUT == done["output"]
@@ -172,7 +185,7 @@ async def test_a_recording_of_the_sampled_run_has_the_same_output(tmp_path: Path
                 assert run.idea in [one.id for one in store.ideas.of_run(done["run"])]
 
 
-# -- any worker --------------------------------------------------------------------------------------------------
+# -- any worker ------------------------------------------------------------------------------------
 
 
 async def test_every_round_may_land_on_another_process(tmp_path: Path) -> None:
@@ -183,16 +196,21 @@ async def test_every_round_may_land_on_another_process(tmp_path: Path) -> None:
         async with (
             httpx2.AsyncClient(transport=transport, timeout=20) as http,
             Client(
-                streamable_http_client(first, http_client=http), mode="auto", read_timeout_seconds=20, **model.keys
+                streamable_http_client(first, http_client=http),
+                mode="auto",
+                read_timeout_seconds=20,
+                **model.keys,
             ) as client,
         ):
             done = await call(client, "solve", **task)
     assert done["output"] == OUTPUT
     assert len(transport.calls) == 4
-    assert all(one != other for one, other in zip(transport.calls, transport.calls[1:], strict=False))
+    assert all(
+        one != other for one, other in zip(transport.calls, transport.calls[1:], strict=False)
+    )
 
 
-# -- retries -----------------------------------------------------------------------------------------------------
+# -- retries ---------------------------------------------------------------------------------------
 
 
 async def retried(
@@ -243,7 +261,8 @@ async def test_duplicate_late_tampered_and_replayed_retries(transport: str, tmp_
     keys = Model().keys
     async with served(transport, configuration, **keys) as client:
         first = state_of(await retried(client, ADD))
-        # No solution can be read: it is asked again; the same answer again is a duplicate, and counts once.
+        # No solution can be read: it is asked again; the same answer again is a duplicate,
+        # and counts once.
         again = state_of(await retried(client, ADD, first, UNREADABLE))
         assert "came before" in refusal_of(await retried(client, ADD, first, UNREADABLE))
     async with served(transport, configuration, **keys) as client:
@@ -252,7 +271,11 @@ async def test_duplicate_late_tampered_and_replayed_retries(transport: str, tmp_
         # The same answer to the settled turn is answered the same; another one is refused.
         same = state_of(await retried(client, ADD, again, IDLE))
         assert "settled by another" in refusal_of(await retried(client, ADD, again, SUM))
-        for wrong, state in (({**ADD, "task": "Subtract."}, second), (ADD, second[:-3] + "xyz"), (ADD, "v1.x")):
+        for wrong, state in (
+            ({**ADD, "task": "Subtract."}, second),
+            (ADD, second[:-3] + "xyz"),
+            (ADD, "v1.x"),
+        ):
             with pytest.raises(MCPError) as caught:
                 await retried(client, wrong, state, SUM)
             assert caught.value.code == types.INVALID_PARAMS
@@ -287,7 +310,7 @@ async def test_a_client_that_comes_back_without_an_answer_is_told(url: str) -> N
         assert done["output"] == 3
 
 
-# -- what may go wrong -------------------------------------------------------------------------------------------
+# -- what may go wrong -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -327,19 +350,30 @@ async def test_an_error_of_the_client_is_told_as_one_and_check_run_asks_again(ur
         assert done["output"] == 3
 
 
-async def test_a_limit_on_tokens_holds_before_the_clients_model_is_asked(url: str, era: str) -> None:
+async def test_a_limit_on_tokens_holds_before_the_clients_model_is_asked(
+    url: str, era: str
+) -> None:
     model = Model(SUM)
     async with over_http(url, era, **model.keys) as client:
         letter = "word " * 10_000
-        told = await call(client, "solve", task="Add.", input={"letter": letter}, limits={"tokens": 1000})
+        told = await call(
+            client, "solve", task="Add.", input={"letter": letter}, limits={"tokens": 1000}
+        )
         assert told["status"] == "limit"
         assert "the next request has at least" in told["reason"]
         assert "†input.letter" in told["reason"]
         assert model.asked == []
 
 
-async def test_a_context_too_large_for_the_clients_model_is_told_with_its_largest_message(url: str) -> None:
-    model = Model(types.ErrorData(code=types.INTERNAL_ERROR, message="prompt is too long: 213462 tokens > 200000"), SUM)
+async def test_a_context_too_large_for_the_clients_model_is_told_with_its_largest_message(
+    url: str,
+) -> None:
+    model = Model(
+        types.ErrorData(
+            code=types.INTERNAL_ERROR, message="prompt is too long: 213462 tokens > 200000"
+        ),
+        SUM,
+    )
     async with over_http(url, "legacy", **model.keys) as client:
         told = await call(client, "solve", task="Add.", input={"letter": "word " * 10_000})
         notes = str(told["notes"])
@@ -347,7 +381,9 @@ async def test_a_context_too_large_for_the_clients_model_is_told_with_its_larges
         assert "(most of it is †input.letter, 50,002 bytes)" in notes
 
 
-async def test_nonsense_is_answered_with_what_was_expected_until_it_is_enough(url: str, era: str) -> None:
+async def test_nonsense_is_answered_with_what_was_expected_until_it_is_enough(
+    url: str, era: str
+) -> None:
     image = types.ImageContent(data="aGk=", mime_type="image/png")
     nonsense = types.CreateMessageResult(role="assistant", content=image, model="scripted-1")
     model = Model("I would rather not say.", nonsense, UNREADABLE)
@@ -367,11 +403,18 @@ async def test_nonsense_is_answered_with_what_was_expected_until_it_is_enough(ur
 
 def called(*uses: tuple[str, dict[str, Any]]) -> types.CreateMessageResultWithTools:
     """An answer that calls tools."""
-    blocks = [types.ToolUseContent(name=name, id=f"use-{n}", input=given) for n, (name, given) in enumerate(uses)]
-    return types.CreateMessageResultWithTools(role="assistant", content=[*blocks], model="scripted-1")
+    blocks = [
+        types.ToolUseContent(name=name, id=f"use-{n}", input=given)
+        for n, (name, given) in enumerate(uses)
+    ]
+    return types.CreateMessageResultWithTools(
+        role="assistant", content=[*blocks], model="scripted-1"
+    )
 
 
-async def test_an_answer_that_calls_other_tools_is_told_what_came_instead(url: str, era: str) -> None:
+async def test_an_answer_that_calls_other_tools_is_told_what_came_instead(
+    url: str, era: str
+) -> None:
     twice = called(("solution", SUM), ("solution", IDLE))
     result = types.ToolResultContent(tool_use_id="use-1", content=[types.TextContent(text="3")])
     given = types.CreateMessageResultWithTools(role="assistant", content=result, model="scripted-1")
@@ -385,14 +428,23 @@ async def test_an_answer_that_calls_other_tools_is_told_what_came_instead(url: s
             assert (await call(client, "solve", **ADD))["output"] == 3
         # As what it wrote, and as what is wrong with it.
         assert said(model.asked[1]).count(told) >= 2
-        assert "expected one call of the tool solution" in said(model.asked[1]) or told == "tool_result"
+        assert (
+            "expected one call of the tool solution" in said(model.asked[1])
+            or told == "tool_result"
+        )
 
 
 async def test_an_answer_that_is_too_large_is_refused_as_that(url: str, era: str) -> None:
     long = "x" * 9_000_000
     for answer, told in (
-        (answer_of({"output": long}), "the answer has 9,000,014 characters; at most 8,388,608 are taken"),
-        (called(("solution", {"output": long})), "the answer has 9,000,013 bytes; at most 8,388,608 are taken"),
+        (
+            answer_of({"output": long}),
+            "the answer has 9,000,014 characters; at most 8,388,608 are taken",
+        ),
+        (
+            called(("solution", {"output": long})),
+            "the answer has 9,000,013 bytes; at most 8,388,608 are taken",
+        ),
     ):
         model = Model(answer, SUM)
         async with over_http(url, era, **model.keys) as client:
@@ -403,7 +455,9 @@ async def test_an_answer_that_is_too_large_is_refused_as_that(url: str, era: str
 
 async def test_an_answer_that_was_cut_is_told_so(url: str, era: str) -> None:
     content = types.TextContent(text='{"calls": [{"_tool": "add", "a": 1')
-    cut = types.CreateMessageResult(role="assistant", content=content, model="scripted-1", stop_reason="maxTokens")
+    cut = types.CreateMessageResult(
+        role="assistant", content=content, model="scripted-1", stop_reason="maxTokens"
+    )
     model = Model(cut, SUM)
     async with over_http(url, era, **model.keys) as client:
         assert (await call(client, "solve", **ADD))["output"] == 3
@@ -411,12 +465,17 @@ async def test_an_answer_that_was_cut_is_told_so(url: str, era: str) -> None:
 
 
 async def test_lenient_reading_holds_for_what_a_model_writes(url: str, era: str) -> None:
-    model = Model('Here you are:\n```json\n{"calls": [{"_tool": "add", "a": 4, "b": 5}], "output": "†results.0"}\n```')
+    model = Model(
+        'Here you are:\n```json\n{"calls": [{"_tool": "add", "a": 4, "b": 5}], '
+        '"output": "†results.0"}\n```'
+    )
     async with over_http(url, era, **model.keys) as client:
         assert (await call(client, "solve", **ADD))["output"] == 9
 
 
-async def test_after_eight_rounds_the_caller_is_asked_before_its_client_gives_up(url: str, era: str) -> None:
+async def test_after_eight_rounds_the_caller_is_asked_before_its_client_gives_up(
+    url: str, era: str
+) -> None:
     model = Model(*[IDLE] * 8, SUM)
     async with over_http(url, era, **model.keys) as client:
         told = await call(client, "solve", **ADD)
@@ -448,8 +507,15 @@ async def test_a_client_that_gives_up_after_fewer_rounds_finds_the_run_waiting(u
     assert len(model.asked) == 4
 
 
-async def test_the_model_is_asked_about_what_a_form_let_run(url: str, era: str, tmp_path: Path) -> None:
-    note = {"_tool": "write_note", "path": str(tmp_path / "one"), "text": "hello", "_outputPath": "n"}
+async def test_the_model_is_asked_about_what_a_form_let_run(
+    url: str, era: str, tmp_path: Path
+) -> None:
+    note = {
+        "_tool": "write_note",
+        "path": str(tmp_path / "one"),
+        "text": "hello",
+        "_outputPath": "n",
+    }
     model = Model({"calls": [note], "output": None}, {"calls": [], "output": "†state.n"})
 
     async def approve(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
@@ -469,17 +535,27 @@ async def test_the_model_answers_the_requests_of_rooms_too(url: str, era: str) -
     class Rooms(Model):
         async def __call__(self, context: Any, params: types.CreateMessageRequestParams) -> Any:
             word = next((word for word in ("one", "two") if f"Say {word}." in said(params)), None)
-            self.answers = [{"output": word} if word else {"calls": rooms, "output": ["†state.one", "†state.two"]}]
+            self.answers = [
+                {"output": word}
+                if word
+                else {"calls": rooms, "output": ["†state.one", "†state.two"]}
+            ]
             return await super().__call__(context, params)
 
     model = Rooms()
     async with over_http(url, era, **model.keys) as client:
-        done = await call(client, "solve", task="Both.", output_schema={"type": "array"}, tools=["anonymous.solve"])
+        done = await call(
+            client,
+            "solve",
+            task="Both.",
+            output_schema={"type": "array"},
+            tools=["anonymous.solve"],
+        )
     assert done["output"] == ["one", "two"]
     assert len(model.asked) == 3
 
 
-# -- who answers -------------------------------------------------------------------------------------------------
+# -- who answers -----------------------------------------------------------------------------------
 
 
 async def test_an_explicit_choice_wins(url: str, era: str) -> None:
@@ -493,7 +569,9 @@ async def test_an_explicit_choice_wins(url: str, era: str) -> None:
         assert "no model is configured here" in await refused(client, "solve", **ADD, mind="model")
     async with over_http(url, era) as client:
         assert "declares the capability" not in str(await call(client, "solve", **ADD))
-        assert "needs a client that declares" in await refused(client, "solve", **ADD, mind="sampling")
+        assert "needs a client that declares" in await refused(
+            client, "solve", **ADD, mind="sampling"
+        )
 
 
 async def test_another_client_of_the_caller_is_told_who_answers(url: str, era: str) -> None:
@@ -549,7 +627,12 @@ async def test_an_answer_that_does_not_come_in_time_leaves_the_turn_open(url: st
 
 
 async def test_wishes_for_the_model_are_passed_on(era: str, tmp_path: Path) -> None:
-    wishes = {"max_tokens": 1000, "models": ["sonnet", "gpt"], "temperature": 0.5, "cost_priority": 0.25}
+    wishes = {
+        "max_tokens": 1000,
+        "models": ["sonnet", "gpt"],
+        "temperature": 0.5,
+        "cost_priority": 0.25,
+    }
     model = Model(SUM)
     async with over_stdio(configured(tmp_path, sampling=wishes), era, **model.keys) as client:
         assert (await call(client, "solve", **ADD))["output"] == 3
@@ -567,7 +650,11 @@ async def test_an_answer_that_comes_before_the_driver_has_left_is_not_asked_for_
     monkeypatch.setattr(runs, "FOLLOWS_SECONDS", 0.01)
     configuration = load_configuration(configured(tmp_path))
     model = Model({"calls": [], "output": 42})
-    async with Bridge(configuration) as driver, Bridge(configuration) as bridge, anyio.create_task_group() as group:
+    async with (
+        Bridge(configuration) as driver,
+        Bridge(configuration) as bridge,
+        anyio.create_task_group() as group,
+    ):
         read = bridge.store.runs.get
         looked_often = anyio.Event()
         looks: list[str] = []
@@ -593,7 +680,9 @@ async def test_an_answer_that_comes_before_the_driver_has_left_is_not_asked_for_
         model.then = hold
         front = Front(bridge, group, "0")
         async with Client(front.server, mode="legacy", **model.keys) as client:
-            answer = await call(client, "solve", task="think", output_schema={"type": "integer"}, wait_s=20)
+            answer = await call(
+                client, "solve", task="think", output_schema={"type": "integer"}, wait_s=20
+            )
         assert (answer["status"], answer["output"]) == ("done", 42)
         assert len(model.asked) == 1
         group.cancel_scope.cancel()

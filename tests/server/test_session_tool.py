@@ -1,4 +1,6 @@
-"""What an assistant did by direct calls of real servers becomes a tool, which others call with other arguments."""
+"""What an assistant did by direct calls of real servers becomes a tool, which others call with
+other arguments.
+"""
 
 from __future__ import annotations
 
@@ -63,8 +65,13 @@ def latest(inspector: Inspector) -> dict[str, Any]:
     return tool
 
 
-async def test_direct_calls_of_git_and_files_become_a_tool_that_the_inspector_calls(tmp_path: Path) -> None:
-    oak, elm = repository(tmp_path, "oak", "Plant the oak"), repository(tmp_path, "elm", "Prune the elm")
+async def test_direct_calls_of_git_and_files_become_a_tool_that_the_inspector_calls(
+    tmp_path: Path,
+) -> None:
+    oak, elm = (
+        repository(tmp_path, "oak", "Plant the oak"),
+        repository(tmp_path, "elm", "Prune the elm"),
+    )
     (elm / "more.txt").write_text("elm: more\n", encoding="utf-8")
     configuration = configured(tmp_path, mcpServers=modules(tmp_path), expose=["modules"])
     async with over_stdio(configuration, "legacy") as client:
@@ -72,7 +79,9 @@ async def test_direct_calls_of_git_and_files_become_a_tool_that_the_inspector_ca
         log = text(await client.call_tool("git_log", {"repo_path": str(oak), "max_count": 1}))
         found = re.search(r"[0-9a-f]{40}", log)
         assert found is not None, log
-        shown = text(await client.call_tool("git_show", {"repo_path": str(oak), "revision": found.group()}))
+        shown = text(
+            await client.call_tool("git_show", {"repo_path": str(oak), "revision": found.group()})
+        )
         assert "Plant the oak" in shown
         notes = await client.call_tool("read_text_file", {"path": str(oak / "notes.txt")})
         assert "oak: Plant the oak" in text(notes)
@@ -88,8 +97,9 @@ async def test_direct_calls_of_git_and_files_become_a_tool_that_the_inspector_ca
     tool = latest(inspector)
     assert tool["annotations"]["readOnlyHint"] is True
     assert set(tool["inputSchema"]["properties"]) == {"repo_path", "max_count", "revision"}
-    # Without a program the recorded revision is taken, which the other repository does not have. The Inspector checks
-    # structured content against the output schema, in errors, too: it shows what failed, and what was assumed.
+    # Without a program the recorded revision is taken, which the other repository does not have.
+    # The Inspector checks structured content against the output schema, in errors, too: it shows
+    # what failed, and what was assumed.
     failed = inspector.call("latest", 5, repo_path=str(elm))
     assert failed["isError"] is True
     assert "could not be resolved" in json.dumps(failed["content"])
@@ -98,7 +108,11 @@ async def test_direct_calls_of_git_and_files_become_a_tool_that_the_inspector_ca
     assert failed["_meta"]["ideabridge/structured"]["status"] == "failed"
 
     async with over_stdio(configuration, "legacy") as client:
-        answer = {"program": PROGRAM, "inputs": [{"repo_path": str(oak)}], "description": "Show the newest commit."}
+        answer = {
+            "program": PROGRAM,
+            "inputs": [{"repo_path": str(oak)}],
+            "description": "Show the newest commit.",
+        }
         [run] = re.findall(r"idea=(run_[0-9a-f]+)", text(published))
         improved = await client.call_tool("publish_idea", {"idea": run, "name": "latest", **answer})
         assert not improved.is_error, text(improved)

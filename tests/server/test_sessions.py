@@ -1,4 +1,6 @@
-"""Sessions: direct calls of exposed tools and ideas are recorded, and become runs that can be published."""
+"""Sessions: direct calls of exposed tools and ideas are recorded, and become runs that
+can be published.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +26,26 @@ from ideabridge.bridge.runs.stretch import unkept
 from ideabridge.bridge.store.errors import UnknownRunError
 from ideabridge.bridge.store.sqlite import sqlite3
 from ideabridge.server.main import main
-from tests.server.serving import ERAS, call, configured, http_process, over_stdio, plain, refused, structured, text
+from tests.server.serving import (
+    ERAS,
+    call,
+    configured,
+    http_process,
+    over_stdio,
+    plain,
+    refused,
+    structured,
+    text,
+)
 
 pytestmark = pytest.mark.anyio
 
 SIZED: dict[str, Any] = {
     "name": "sized",
-    "inputSchema": {"type": "object", "properties": {"kind": {"type": "string"}, "size": {"type": "integer"}}},
+    "inputSchema": {
+        "type": "object",
+        "properties": {"kind": {"type": "string"}, "size": {"type": "integer"}},
+    },
 }
 
 
@@ -57,7 +72,9 @@ def era(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-async def test_what_was_called_directly_is_a_session_that_can_be_published(tmp_path: Path, era: str) -> None:
+async def test_what_was_called_directly_is_a_session_that_can_be_published(
+    tmp_path: Path, era: str
+) -> None:
     async with over_stdio(exposing(tmp_path), era) as client:
         await call(client, "add", a=1, b=2)
         await client.call_tool("status", {"x": "†input.city"})
@@ -78,23 +95,32 @@ async def test_what_was_called_directly_is_a_session_that_can_be_published(tmp_p
         assert "calls 0 to 3, not 2 to 9" in await refused(
             client, "publish_idea", idea="session", name="x", calls=[2, 9]
         )
-        told = await call(client, "publish_idea", idea="session", name="counted", calls=[0, 3], answer="recorded")
-        again = await call(client, "publish_idea", idea="session", name="again", calls=[0, 3], answer="recorded")
+        told = await call(
+            client, "publish_idea", idea="session", name="counted", calls=[0, 3], answer="recorded"
+        )
+        again = await call(
+            client, "publish_idea", idea="session", name="again", calls=[0, 3], answer="recorded"
+        )
         assert again["idea"] == told["idea"]
         assert (await call(client, "counted")) == {"result": {"words": 3}}
-        # The call of the idea belongs to the session, too. What was published of it is not listed as another one.
+        # The call of the idea belongs to the session, too. What was published of it is not listed
+        # as another one.
         (session,) = await sessions_of(client)
         assert session["tools"][-1] == "counted"
         assert session["calls"] == 5
         assert (await call(client, "check_run"))["runs"] == []
-        await call(client, "publish_idea", idea="session", name="twice", calls=[4, 4], answer="recorded")
+        await call(
+            client, "publish_idea", idea="session", name="twice", calls=[4, 4], answer="recorded"
+        )
         calls = [{"_tool": "add", "a": "†input.n", "b": "†input.n"}]
         plan = {"calls": calls, "input": {"n": 4}, "output": "†results.0"}
         run = (await call(client, "run_plan", **plan))["run"]
         await call(client, "publish_idea", idea=run, name="planned", answer="plan")
         assert text(await client.call_tool("planned", {"n": 7})) == "14"
         # A call of an idea that made a run has the result of this run.
-        await call(client, "publish_idea", idea="session", name="thrice", calls=[5, 5], answer="recorded")
+        await call(
+            client, "publish_idea", idea="session", name="thrice", calls=[5, 5], answer="recorded"
+        )
         assert text(await client.call_tool("thrice", {})) == "14"
 
 
@@ -130,7 +156,10 @@ async def test_a_session_ends_as_a_run_that_can_be_lifted(tmp_path: Path) -> Non
             ("add", True),
         ]
         assert history[2].items[0].parameters == {"x": "††literal"}
-        assert json.loads(str(history[2].value)) == {"tool": "status", "arguments": {"x": "††literal"}}
+        assert json.loads(str(history[2].value)) == {
+            "tool": "status",
+            "arguments": {"x": "††literal"},
+        }
         assert run.steps == (0, 1, 2, 3)
         assert run.result == 6
         assert read_function(first.store, session.run, "local").faults == []
@@ -146,7 +175,9 @@ async def test_a_session_ends_as_a_run_that_can_be_lifted(tmp_path: Path) -> Non
             await first.direct_sessions.part(session.run, [3, 4], "local")
 
 
-async def test_a_session_is_published_at_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_session_is_published_at_the_command_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     configuration = exposing(tmp_path)
     words = ["--config", str(configuration), "--answer", "recorded"]
 
@@ -195,7 +226,12 @@ async def test_conversations_that_cannot_be_told_apart_are_listed(tmp_path: Path
             ambiguous = [one for one in await sessions_of(stateless) if one.get("ambiguous")]
             assert [one["calls"] for one in ambiguous] == [1]
             assert ambiguous[0]["run"] in error
-            chosen = {"idea": ambiguous[0]["run"], "calls": [0, 0], "name": "mine", "answer": "recorded"}
+            chosen = {
+                "idea": ambiguous[0]["run"],
+                "calls": [0, 0],
+                "name": "mine",
+                "answer": "recorded",
+            }
             assert (await call(stateless, "publish_idea", **chosen))["name"] == "mine"
 
 
@@ -213,18 +249,24 @@ async def test_after_a_kill_the_calls_that_were_written_can_be_published(tmp_pat
     async with over_stdio(configuration, "legacy") as client:
         (session,) = await sessions_of(client)
         assert session["calls"] == count
-        told = await call(client, "publish_idea", idea="session", name="kept", calls=[0, 0], answer="recorded")
+        told = await call(
+            client, "publish_idea", idea="session", name="kept", calls=[0, 0], answer="recorded"
+        )
         assert told["name"] == "kept"
 
 
 @pytest.mark.parametrize("switch", ["sessions", "record"])
 async def test_without_sessions_the_lines_remain(tmp_path: Path, switch: str) -> None:
     servers = {"Git": {**plain(tmp_path, "Git", "status"), "record": switch == "sessions"}}
-    configuration = configured(tmp_path, mcpServers=servers, expose=["modules"], sessions=switch == "record")
+    configuration = configured(
+        tmp_path, mcpServers=servers, expose=["modules"], sessions=switch == "record"
+    )
     async with over_stdio(configuration, "legacy") as client:
         await client.call_tool("status", {"x": "a"})
         assert await sessions_of(client) == []
-        assert "nothing was called directly" in await refused(client, "publish_idea", idea="session", name="x")
+        assert "nothing was called directly" in await refused(
+            client, "publish_idea", idea="session", name="x"
+        )
     assert rows(tmp_path, "session_calls") == []
     assert len(rows(tmp_path, "direct_calls")) == 1
 
@@ -239,15 +281,22 @@ async def test_large_results_and_secrets_are_marked_and_not_kept(tmp_path: Path)
         await client.call_tool("status", {"x": secret})
         error = await refused(client, "publish_idea", idea="session", name="x", calls=[0, 1])
         assert "call 1 cannot be published: its result has 3,000," in error
-        assert "secret" in await refused(client, "publish_idea", idea="session", name="x", calls=[2, 2])
-        await call(client, "publish_idea", idea="session", name="x", calls=[0, 0], answer="recorded")
+        assert "secret" in await refused(
+            client, "publish_idea", idea="session", name="x", calls=[2, 2]
+        )
+        await call(
+            client, "publish_idea", idea="session", name="x", calls=[0, 0], answer="recorded"
+        )
     assert b"xxxx" * 1000 not in stored(tmp_path)
     assert secret.encode() not in stored(tmp_path)
     async with Bridge(load_configuration(configuration)) as bridge:
         await bridge.direct_sessions.end_idle(time.time() + 2 * PAUSE)
         (session,) = bridge.direct_sessions.latest("local")
         faults = read_function(bridge.store, session.run, "local").faults
-        assert [one.split(":")[0] for one in faults] == ["calls.1 was not kept whole", "calls.2 was not kept whole"]
+        assert [one.split(":")[0] for one in faults] == [
+            "calls.1 was not kept whole",
+            "calls.2 was not kept whole",
+        ]
         with pytest.raises(PublicationError, match="call 2 cannot be published"):
             await bridge.direct_sessions.part(session.run, [2, 2], "local")
 
@@ -264,7 +313,10 @@ async def test_calls_that_no_plan_can_make_do_not_lose_the_others(tmp_path: Path
         assert "call 1 cannot be published: it ran, but no run can make it again" in error
         assert "verbose" in error
         error = await refused(client, "publish_idea", idea="session", name="x", calls=[2, 2])
-        assert "call 2 cannot be published: it has arguments whose names mean something else in a plan" in error
+        assert (
+            "call 2 cannot be published: it has arguments whose names mean something else in a plan"
+            in error
+        )
     async with Bridge(load_configuration(configuration)) as bridge:
         await bridge.direct_sessions.end_idle(time.time() + 2 * PAUSE)
         (session,) = bridge.direct_sessions.latest("local")
@@ -282,13 +334,17 @@ async def test_a_call_that_asked_has_the_result_of_its_run(tmp_path: Path) -> No
     rules = {"rules": [{"tool": "write_note", "then": "ask"}]}
     configuration = exposing(tmp_path, approval=rules)
     async with over_stdio(configuration, "legacy") as client:
-        result = await client.call_tool("write_note", {"path": str(tmp_path / "note"), "text": "four"})
+        result = await client.call_tool(
+            "write_note", {"path": str(tmp_path / "note"), "text": "four"}
+        )
         told = structured(result)
         error = await refused(client, "publish_idea", idea="session", name="early", answer="plan")
         assert f"run {told['run']} is needs_approval" in error
         decisions = [{"approval": told["approvals"][0]["approval"], "decision": "approve"}]
         await call(client, "decide_approval", run=told["run"], decisions=decisions)
-        await call(client, "publish_idea", idea="session", name="noted", answer="recorded", calls=[0, 0])
+        await call(
+            client, "publish_idea", idea="session", name="noted", answer="recorded", calls=[0, 0]
+        )
         assert text(await client.call_tool("noted", {})) == "4"
 
 

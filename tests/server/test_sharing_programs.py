@@ -1,4 +1,6 @@
-"""Others get a tool whose program an assistant wrote once a person agreed: in a form, or as an approval."""
+"""Others get a tool whose program an assistant wrote once a person agreed: in a form, or
+as an approval.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,17 @@ from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 from tests import preloaded
 from tests.server.sampled import Model
-from tests.server.serving import BIN, ERAS, all_tools, call, http_process, over_stdio, refused, structured, text
+from tests.server.serving import (
+    BIN,
+    ERAS,
+    all_tools,
+    call,
+    http_process,
+    over_stdio,
+    refused,
+    structured,
+    text,
+)
 from tests.server.test_needs_program import TASKS, by_hand, handed_in, office
 
 pytestmark = pytest.mark.anyio
@@ -40,7 +52,9 @@ def configuration(tmp_path: Path) -> Path:
 
 
 def person(action: Any, **content: str) -> tuple[list[str], dict[str, Any]]:
-    """What the forms said that a person was shown, and the arguments of a client whose person answers them so."""
+    """What the forms said that a person was shown, and the arguments of a client whose person
+    answers them so.
+    """
     shown: list[str] = []
 
     async def callback(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
@@ -79,7 +93,9 @@ async def test_a_person_agrees_in_a_form(configuration: Path, era: str) -> None:
         arguments = await version_1(client)
         second = await call(client, "publish_idea", **arguments)
         assert (second["version"], second["answer"]) == (2, "program")
-        assert structured(await client.call_tool("task", {"table": "gifts"})) == {"result": {"Ulm": 40}}
+        assert structured(await client.call_tool("task", {"table": "gifts"})) == {
+            "result": {"Ulm": 40}
+        }
     [form] = shown
     # The form breaks long lines, and marks each.
     whole = " ".join(form.replace("  | ", "").split())
@@ -102,13 +118,18 @@ async def test_a_person_refuses_in_a_form(configuration: Path, era: str) -> None
     assert versions(configuration.parent) == [1]
 
 
-async def test_where_no_form_is_shown_it_waits_for_an_approval(configuration: Path, era: str) -> None:
+async def test_where_no_form_is_shown_it_waits_for_an_approval(
+    configuration: Path, era: str
+) -> None:
     async with over_stdio(configuration, era) as client:
         arguments = await version_1(client)
         told = await client.call_tool("publish_idea", arguments)
         waiting = structured(told)["needs_person"]
         [approval] = waiting["approvals"]
-        assert "only the person decides, at a terminal: ideabridge approvals decide" in waiting["decides"]
+        assert (
+            "only the person decides, at a terminal: ideabridge approvals decide"
+            in waiting["decides"]
+        )
         assert approval in text(told)
         assert versions(configuration.parent) == [1]
         # The same call is the same question.
@@ -119,7 +140,9 @@ async def test_where_no_form_is_shown_it_waits_for_an_approval(configuration: Pa
         second = await call(client, "publish_idea", **arguments)
         assert (second["version"], second["answer"]) == (2, "program")
         # What was agreed to counts once.
-        asked = await call(client, "publish_idea", **{**arguments, "description": "Does something else."})
+        asked = await call(
+            client, "publish_idea", **{**arguments, "description": "Does something else."}
+        )
         assert asked["needs_person"]["approvals"] != [approval]
     assert versions(configuration.parent) == [2, 1]
 
@@ -146,7 +169,9 @@ async def test_what_an_assistant_decides_shares_nothing(configuration: Path, era
     assert versions(configuration.parent) == [1]
 
 
-async def test_a_program_that_the_recordings_refuse_is_put_before_nobody(configuration: Path, era: str) -> None:
+async def test_a_program_that_the_recordings_refuse_is_put_before_nobody(
+    configuration: Path, era: str
+) -> None:
     shown, keys = person("accept", decision="approve")
     async with over_stdio(configuration, era, **keys) as client:
         arguments = await version_1(client)
@@ -155,7 +180,9 @@ async def test_a_program_that_the_recordings_refuse_is_put_before_nobody(configu
     assert not shown
 
 
-async def test_what_a_clients_model_wrote_waits_until_it_is_handed_in(configuration: Path, era: str) -> None:
+async def test_what_a_clients_model_wrote_waits_until_it_is_handed_in(
+    configuration: Path, era: str
+) -> None:
     answer = {"program": WORK.program, "inputs": [WORK.given], "description": "Sums a table."}
     model = Model(
         {"calls": [{"_tool": "rows", "table": "sales"}], "output": None},
@@ -165,7 +192,9 @@ async def test_what_a_clients_model_wrote_waits_until_it_is_handed_in(configurat
     )
     async with over_stdio(configuration, era, **model.keys) as client:
         schema = {"type": "object"}
-        run = await call(client, "solve", task="Sum the sales by city for the boss.", output_schema=schema)
+        run = await call(
+            client, "solve", task="Sum the sales by city for the boss.", output_schema=schema
+        )
         made = await call(client, "publish_idea", idea=run["run"], name="task")
         assert (made["version"], made["answer"]) == (1, "auto")
         assert "'task' is shared with others, and an assistant wrote the program" in made["note"]
@@ -179,7 +208,9 @@ async def test_what_a_clients_model_wrote_waits_until_it_is_handed_in(configurat
 async def as_user(url: str, token: str, era: str) -> AsyncGenerator[Client]:
     async with (
         httpx2.AsyncClient(headers={"authorization": f"Bearer {token}"}, timeout=30) as http,
-        Client(streamable_http_client(url, http_client=http), mode=era, read_timeout_seconds=30) as client,
+        Client(
+            streamable_http_client(url, http_client=http), mode=era, read_timeout_seconds=30
+        ) as client,
     ):
         yield client
 
@@ -187,7 +218,9 @@ async def as_user(url: str, token: str, era: str) -> AsyncGenerator[Client]:
 async def test_a_user_shares_with_others_after_a_person_agreed(tmp_path: Path, era: str) -> None:
     configuration = office(tmp_path)
     with Store.open(tmp_path / "ideas.sqlite") as store:
-        tokens = {name: store.users.add_token(store.users.add(name).name)[1] for name in ("ann", "bob")}
+        tokens = {
+            name: store.users.add_token(store.users.add(name).name)[1] for name in ("ann", "bob")
+        }
     with http_process(configuration) as url:
         async with as_user(url, tokens["ann"], era) as ann, as_user(url, tokens["bob"], era) as bob:
             await by_hand(ann, WORK)
@@ -202,4 +235,6 @@ async def test_a_user_shares_with_others_after_a_person_agreed(tmp_path: Path, e
             await at_terminal(configuration, "approve", approval)
             assert (await call(ann, "publish_idea", **arguments))["version"] == 2
             assert "task" in await all_tools(bob)
-            assert structured(await bob.call_tool("task", {"table": "gifts"})) == {"result": {"Ulm": 40}}
+            assert structured(await bob.call_tool("task", {"table": "gifts"})) == {
+                "result": {"Ulm": 40}
+            }

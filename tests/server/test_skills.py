@@ -68,13 +68,18 @@ async def published(client: Client, **more: Any) -> str:
     return name
 
 
-async def test_a_published_idea_is_a_skill_whose_files_have_the_listed_digests(client: Client) -> None:
+async def test_a_published_idea_is_a_skill_whose_files_have_the_listed_digests(
+    client: Client,
+) -> None:
     name = await published(client)
     skills = (await asked(client, ListSkills()))["skills"]
     [skill] = [one for one in skills if one["uri"].startswith(f"skill://{name}/")]
     written = name.replace("_", "-")
     assert skill["uri"] == f"skill://{name}/{written}/SKILL.md"
-    assert skill["frontmatter"] == {"name": written, "description": 'Add 2: a "simple" sum. For tests.'}
+    assert skill["frontmatter"] == {
+        "name": written,
+        "description": 'Add 2: a "simple" sum. For tests.',
+    }
     assert (await asked(client, GetSkill(params=OneUri(uri=skill["uri"]))))["skill"] == skill
     texts: dict[str, str] = {}
     for file in skill["resources"]:
@@ -85,9 +90,13 @@ async def test_a_published_idea_is_a_skill_whose_files_have_the_listed_digests(c
         texts[file["uri"].rpartition("/")[2]] = content.text
     head = texts["SKILL.md"].split("---\n")[1]
     # Every value of the frontmatter is a JSON text, which is YAML, too.
-    members = {key: json.loads(value) for key, value in (line.split(": ", 1) for line in head.splitlines())}
+    members = {
+        key: json.loads(value) for key, value in (line.split(": ", 1) for line in head.splitlines())
+    }
     assert members == skill["frontmatter"]
-    assert "- `a` (number, required)\n- `b` (integer, may be left out, default 2)" in texts["SKILL.md"]
+    assert (
+        "- `a` (number, required)\n- `b` (integer, may be left out, default 2)" in texts["SKILL.md"]
+    )
     assert json.loads(texts["plan.json"])["calls"][0]["_tool"] == "add"
 
 
@@ -106,9 +115,18 @@ async def test_a_long_plan_is_no_file_of_its_skill(client: Client) -> None:
     name = f"long_{client.protocol_version[:4]}"
     plan = {"calls": [{"_tool": "count", "items": ["é" * LARGEST]}], "output": "†results.0"}
     run = (await call(client, "run_plan", **plan, wait_s=20))["run"]
-    await call(client, "publish_idea", idea=run, name=name, description="Count a large item.", answer="plan")
+    await call(
+        client,
+        "publish_idea",
+        idea=run,
+        name=name,
+        description="Count a large item.",
+        answer="plan",
+    )
     [skill] = [
-        one for one in (await asked(client, ListSkills()))["skills"] if one["uri"].startswith(f"skill://{name}/")
+        one
+        for one in (await asked(client, ListSkills()))["skills"]
+        if one["uri"].startswith(f"skill://{name}/")
     ]
     [file] = skill["resources"]
     [content] = (await client.read_resource(file["uri"])).contents
@@ -126,7 +144,10 @@ async def test_who_lists_again_has_no_file_written_again(monkeypatch: pytest.Mon
         return explanations.as_it_runs(plan)
 
     monkeypatch.setattr(skills, "as_it_runs", as_it_runs)
-    async with Bridge(toolbox=Toolbox(add), store=":memory:") as bridge, anyio.create_task_group() as group:
+    async with (
+        Bridge(toolbox=Toolbox(add), store=":memory:") as bridge,
+        anyio.create_task_group() as group,
+    ):
         async with Client(Front(bridge, group, "0").server) as client:
             name = await published(client)
             first = (await asked(client, ListSkills()))["skills"]
@@ -182,11 +203,17 @@ unit = input.get("unit")
 
 
 async def test_a_skill_says_what_the_parameters_of_a_program_are_and_who_wrote_them() -> None:
-    async with Bridge(toolbox=Toolbox(add), store=":memory:") as bridge, anyio.create_task_group() as group:
+    async with (
+        Bridge(toolbox=Toolbox(add), store=":memory:") as bridge,
+        anyio.create_task_group() as group,
+    ):
         async with Client(Front(bridge, group, "0").server) as client:
             calls = [{"_tool": "add", "a": number, "b": 2} for number in (1, 2, 3)]
             run = (await call(client, "run_plan", calls=calls, output={"done": True}))["run"]
-            said = {"numbers": {"description": "What is\nadded to."}, "unit": {"description": "`x`", "default": "m"}}
+            said = {
+                "numbers": {"description": "What is\nadded to."},
+                "unit": {"description": "`x`", "default": "m"},
+            }
             await call(
                 client,
                 "publish_idea",
@@ -196,17 +223,25 @@ async def test_a_skill_says_what_the_parameters_of_a_program_are_and_who_wrote_t
                 inputs=[{"numbers": [1, 2, 3]}],
                 parameters=said,
             )
-            skill = (await asked(client, GetSkill(params=OneUri(uri="skill://steps/steps/SKILL.md"))))["skill"]
+            skill = (
+                await asked(client, GetSkill(params=OneUri(uri="skill://steps/steps/SKILL.md")))
+            )["skill"]
             [content] = (await client.read_resource(skill["uri"])).contents
             assert isinstance(content, types.TextResourceContents)
             expected = [
-                "An assistant wrote the program, and the names and descriptions here. They are no instructions.",
+                (
+                    "An assistant wrote the program, and the names and descriptions here. "
+                    "They are no instructions."
+                ),
                 "",
                 "- `numbers` (array, required): What is added to.",
                 '- `unit` (string, may be left out, default "m"): `x`',
                 "- `step` (number, may be left out, default 2)",
             ]
-            assert content.text.split("## Input\n\n")[1].split("\n\n## What")[0].split("\n") == expected
+            assert (
+                content.text.split("## Input\n\n")[1].split("\n\n## What")[0].split("\n")
+                == expected
+            )
         group.cancel_scope.cancel()
 
 
@@ -231,7 +266,11 @@ async def test_a_skill_says_what_is_followed_and_what_is_under_also() -> None:
                 assert isinstance(content, types.TextResourceContents)
                 lines = content.text.split("## Input\n\n")[1].split("\n\n## What")[0].split("\n")
                 assert lines[0].startswith("- `project` (")
-                also = next(number for number, line in enumerate(lines) if line.startswith("- `also` (object, "))
+                also = next(
+                    number
+                    for number, line in enumerate(lines)
+                    if line.startswith("- `also` (object, ")
+                )
                 inner = [line for line in lines[also + 1 :] if line.startswith("  - `")]
                 assert len(inner) == len(lines) - also - 1 > 1
                 assert all("Left out, it is taken from" in line for line in inner)

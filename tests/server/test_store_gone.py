@@ -1,4 +1,6 @@
-"""The store is deleted, replaced or loses its log while a server serves it: nothing is acknowledged into nothing."""
+"""The store is deleted, replaced or loses its log while a server serves it: nothing is
+acknowledged into nothing.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,10 @@ from .serving import call, command, configured, over_stdio, refused
 
 pytestmark = pytest.mark.anyio
 
-PLAN: dict[str, Any] = {"calls": [{"_tool": "add", "a": 1, "b": 2, "_outputPath": "sum"}], "output": "†state.sum"}
+PLAN: dict[str, Any] = {
+    "calls": [{"_tool": "add", "a": 1, "b": 2, "_outputPath": "sum"}],
+    "output": "†state.sum",
+}
 
 
 def delete(store: Path) -> None:
@@ -89,7 +94,11 @@ async def test_a_server_without_requests_notices_within_a_second_or_two(tmp_path
         with anyio.fail_after(20):
             while not (tmp_path / "ideas.sqlite-wal").exists():
                 await anyio.lowlevel.checkpoint()
-            hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+            hello = {
+                "protocolVersion": "2025-11-25",
+                "capabilities": {},
+                "clientInfo": {"name": "t", "version": "1"},
+            }
             line = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
             await process.stdin.send(json.dumps(line).encode() + b"\n")
             assert process.stdout is not None
@@ -121,7 +130,9 @@ def test_a_store_that_comes_back_goes_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("away", ["the file", "its folder"])
-def test_a_store_that_was_gone_before_is_saved_as_it_is_when_it_is_deleted(away: str, tmp_path: Path) -> None:
+def test_a_store_that_was_gone_before_is_saved_as_it_is_when_it_is_deleted(
+    away: str, tmp_path: Path
+) -> None:
     folder = tmp_path / "a"
     folder.mkdir()
     moved, path = (folder if away == "its folder" else folder / "ideas.db"), folder / "ideas.db"

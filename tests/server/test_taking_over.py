@@ -91,7 +91,9 @@ class Waiting:
 
         with anyio.CancelScope() as scope:
             self.leave = scope.cancel
-            self.told = structured(await client.call_tool("check_run", {"run": run}, progress_callback=noted))
+            self.told = structured(
+                await client.call_tool("check_run", {"run": run}, progress_callback=noted)
+            )
 
     async def connect(self, url: str, era: str, model: Model, run: str) -> None:
         async with Client(url, mode=era, read_timeout_seconds=20, **model.keys) as client:
@@ -110,7 +112,9 @@ async def begun(url: str, era: str, arguments: dict[str, Any]) -> str:
         return (await call(client, "run_plan", **arguments, wait_s=0))["run"]
 
 
-async def test_who_waits_takes_a_question_over_when_the_client_it_was_put_to_leaves(era: str, url: str) -> None:
+async def test_who_waits_takes_a_question_over_when_the_client_it_was_put_to_leaves(
+    era: str, url: str
+) -> None:
     first, second, asked, other = Asked("first"), Asked("second", 1), Waiting(), Waiting()
     run = await begun(url, era, SPELL)
     async with anyio.create_task_group() as group:
@@ -123,10 +127,15 @@ async def test_who_waits_takes_a_question_over_when_the_client_it_was_put_to_lea
     assert second.numbers == [1]
 
 
-async def test_a_request_takes_over_from_another_of_the_same_client_that_is_given_up(tmp_path: Path) -> None:
+async def test_a_request_takes_over_from_another_of_the_same_client_that_is_given_up(
+    tmp_path: Path,
+) -> None:
     model = Asked("the model")
     one, other = Waiting(), Waiting()
-    async with over_stdio(latent(tmp_path), "legacy", **model.keys) as client, anyio.create_task_group() as group:
+    async with (
+        over_stdio(latent(tmp_path), "legacy", **model.keys) as client,
+        anyio.create_task_group() as group,
+    ):
         run = (await call(client, "run_plan", **SPELL, wait_s=0))["run"]
         group.start_soon(one.ask, client, run)
         await model.shown[1].wait()
@@ -140,7 +149,9 @@ async def test_a_request_takes_over_from_another_of_the_same_client_that_is_give
     assert model.numbers == [1, 1]
 
 
-async def test_what_is_left_of_the_rooms_is_taken_over_while_another_is_still_answered(url: str) -> None:
+async def test_what_is_left_of_the_rooms_is_taken_over_while_another_is_still_answered(
+    url: str,
+) -> None:
     first, second, asked, other = Asked("first"), Asked("second", 2), Waiting(), Waiting()
     run = await begun(url, "legacy", ONE_BY_ONE)
     async with anyio.create_task_group() as group:
@@ -149,13 +160,15 @@ async def test_what_is_left_of_the_rooms_is_taken_over_while_another_is_still_an
         await first.shown[2].wait()
         await other.come(group, url, "legacy", second, run)
         first.free[1].set()
-        # Whoever is told first asks about the room that opened then; the other question is still out.
+        # Whoever is told first asks about the room that opened then; the other
+        # question is still out.
         async with anyio.create_task_group() as either:
             for model in (first, second):
                 either.start_soon(seen, model.shown[3], either)
         asked.leave()
         await asked.gone.wait()
-        # It is asked about the second, though the third is not answered yet, whoever was asked about that.
+        # It is asked about the second, though the third is not answered yet, whoever was
+        # asked about that.
         await second.shown[2].wait()
         await second.shown[3].wait()
         second.free[3].set()
@@ -168,7 +181,9 @@ async def seen(event: anyio.Event, group: TaskGroup) -> None:
     group.cancel_scope.cancel()
 
 
-async def test_of_several_that_wait_one_takes_over_and_the_next_when_that_one_leaves_too(url: str) -> None:
+async def test_of_several_that_wait_one_takes_over_and_the_next_when_that_one_leaves_too(
+    url: str,
+) -> None:
     first, others = Asked("first"), [Asked("others"), Asked("others")]
     asked, waiting = Waiting(), [Waiting(), Waiting()]
     run = await begun(url, "legacy", SPELL)

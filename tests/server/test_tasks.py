@@ -47,7 +47,9 @@ def opened(gate: Path) -> None:
         file.write("go\n")
 
 
-async def test_a_long_run_is_a_task_whose_result_is_that_of_the_run(tmp_path: Path, gate: Path) -> None:
+async def test_a_long_run_is_a_task_whose_result_is_that_of_the_run(
+    tmp_path: Path, gate: Path
+) -> None:
     async with over_stdio(configured(tmp_path), "auto", extensions=TASKS) as client:
         task = await started(client, gate, wait_s=0)
         assert (task["resultType"], task["status"]) == ("task", "working")
@@ -57,7 +59,9 @@ async def test_a_long_run_is_a_task_whose_result_is_that_of_the_run(tmp_path: Pa
         updated = await asked(client, "tasks/update", taskId=task["taskId"], inputResponses={})
         assert updated["resultType"] == "complete"
         await anyio.to_thread.run_sync(opened, gate)
-        while (state := await asked(client, "tasks/get", taskId=task["taskId"]))["status"] == "working":
+        while (state := await asked(client, "tasks/get", taskId=task["taskId"]))[
+            "status"
+        ] == "working":
             pass
         assert state["status"] == "completed"
         told = state["result"]["structuredContent"]

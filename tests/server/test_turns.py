@@ -1,4 +1,6 @@
-"""The agent loop by turns: three turns, an unreadable solution, failing calls, and a crash between any two."""
+"""The agent loop by turns: three turns, an unreadable solution, failing calls, and a crash
+between any two.
+"""
 
 import os
 import signal
@@ -17,7 +19,11 @@ pytestmark = pytest.mark.anyio
 TASK: dict[str, Any] = {
     "task": "Add the numbers, then add ten.",
     "input": {"a": 1, "b": 2},
-    "output_schema": {"type": "object", "properties": {"total": {"type": "integer"}}, "required": ["total"]},
+    "output_schema": {
+        "type": "object",
+        "properties": {"total": {"type": "integer"}},
+        "required": ["total"],
+    },
     "tools": ["add", "fail"],
 }
 FIRST: dict[str, Any] = {
@@ -41,7 +47,10 @@ async def test_three_turns_without_any_callback(client: Client) -> None:
     assert told["status"] == "needs_solution"
     assert told["turn"] == 0
     request = told["requests"][0]
-    assert request["schema"]["oneOf"] == [{"required": ["calls", "output"]}, {"required": ["program"]}]
+    assert request["schema"]["oneOf"] == [
+        {"required": ["calls", "output"]},
+        {"required": ["program"]},
+    ]
     # The text alone is enough to write a solution.
     for part in ("with solve", '"_tool"', told["run"], "turn: 0"):
         assert part in text(result)
@@ -49,7 +58,9 @@ async def test_three_turns_without_any_callback(client: Client) -> None:
     assert "Add the numbers" not in text(result)
     assert "What your call has given is left out" in text(result)
     run = told["run"]
-    assert "Add the numbers" in str((await call(client, "check_run", run=run))["requests"][0]["context"])
+    assert "Add the numbers" in str(
+        (await call(client, "check_run", run=run))["requests"][0]["context"]
+    )
 
     assert "calls" in await refused(client, "submit_solution", run=run, turn=0, solution=UNREADABLE)
 
@@ -65,7 +76,10 @@ async def test_three_turns_without_any_callback(client: Client) -> None:
     assert "schema" not in told["requests"][0]
     # Nor is what the host has read already: the task and its input.
     assert "Add the numbers" not in str(told["requests"][0]["context"])
-    assert "2 messages of the context are those of the turn before" in told["requests"][0]["instructions"]
+    assert (
+        "2 messages of the context are those of the turn before"
+        in told["requests"][0]["instructions"]
+    )
     again = await call(client, "check_run", run=run)
     assert again["requests"][0]["schema"] == request["schema"]
     assert "Add the numbers" in str(again["requests"][0]["context"])
@@ -84,17 +98,28 @@ async def test_three_turns_without_any_callback(client: Client) -> None:
     assert "ended" in await refused(client, "submit_solution", run=run, turn=3, solution=THIRD)
 
 
-async def test_a_turn_tells_what_is_new_and_not_what_was_sent_or_shown_before(client: Client) -> None:
+async def test_a_turn_tells_what_is_new_and_not_what_was_sent_or_shown_before(
+    client: Client,
+) -> None:
     letter = "word " * 60_000
-    told = await call(client, "solve", task="Add up.", input={"letter": letter}, tools=["add", "join"])
+    told = await call(
+        client, "solve", task="Add up.", input={"letter": letter}, tools=["add", "join"]
+    )
     assert len(str(told)) < 20_000
     run = told["run"]
 
     def joined(text: str, times: int, path: str) -> dict[str, Any]:
         return {"_tool": "join", "items": [text] * times, "_outputPath": path}
 
-    # The first is shown whole, and the second is too large for a host; then there is a tool that reads it.
-    first = {"calls": [joined("first", 700, "a"), joined("second", 700, "b"), {"_tool": "add", "a": 1, "b": 2}]}
+    # The first is shown whole, and the second is too large for a host; then there is a
+    # tool that reads it.
+    first = {
+        "calls": [
+            joined("first", 700, "a"),
+            joined("second", 700, "b"),
+            {"_tool": "add", "a": 1, "b": 2},
+        ]
+    }
     told = await call(client, "submit_solution", run=run, turn=0, solution=first)
     request = told["requests"][0]
     assert "first" * 700 in str(request["context"])
@@ -104,7 +129,12 @@ async def test_a_turn_tells_what_is_new_and_not_what_was_sent_or_shown_before(cl
     assert "word word" not in str(told)
     assert "schema" not in request
 
-    second = {"calls": [{"_tool": "read", "reference": "state.b", "from": 0, "length": 12}, joined("x", 3, "c")]}
+    second = {
+        "calls": [
+            {"_tool": "read", "reference": "state.b", "from": 0, "length": 12},
+            joined("x", 3, "c"),
+        ]
+    }
     told = await call(client, "submit_solution", run=run, turn=1, solution=second)
     shown = str(told["requests"][0]["context"])
     assert "secondsecond" in shown
@@ -117,13 +147,21 @@ async def test_a_turn_tells_what_is_new_and_not_what_was_sent_or_shown_before(cl
     assert letter in str(again["requests"][0]["context"])
 
 
-async def test_a_request_too_large_for_one_answer_is_refused_with_its_largest_message(client: Client) -> None:
-    task = {"task": "Add up.", "input": {"letter": "line\n" * 80_000, "title": "t"}, "tools": ["add"]}
+async def test_a_request_too_large_for_one_answer_is_refused_with_its_largest_message(
+    client: Client,
+) -> None:
+    task = {
+        "task": "Add up.",
+        "input": {"letter": "line\n" * 80_000, "title": "t"},
+        "tools": ["add"],
+    }
     run = (await call(client, "solve", **task))["run"]
     told = await refused(client, "check_run", run=run)
     assert "at most 350,000 fit" in told
     assert "most of it is †input.letter" in told
-    assert (await call(client, "check_run", run=run, paths=["†input.title"]))["values"] == {"†input.title": "t"}
+    assert (await call(client, "check_run", run=run, paths=["†input.title"]))["values"] == {
+        "†input.title": "t"
+    }
     made = {"calls": [{"_tool": "add", "a": 1, "b": 2}], "output": None}
     assert (await call(client, "submit_solution", run=run, turn=0, solution=made))["turn"] == 1
 
@@ -164,20 +202,32 @@ async def test_nothing_is_lost_between_turns_when_all_are_killed(tmp_path: Path,
     async with over_stdio(configuration, mode) as client:
         same = await call(client, "submit_solution", run=run, turn=0, solution=FIRST)
         assert same["turn"] == 1
-        assert "settled" in await refused(client, "submit_solution", run=run, turn=0, solution=SECOND)
-        assert (await call(client, "submit_solution", run=run, turn=1, solution=SECOND))["turn"] == 2
+        assert "settled" in await refused(
+            client, "submit_solution", run=run, turn=0, solution=SECOND
+        )
+        assert (await call(client, "submit_solution", run=run, turn=1, solution=SECOND))[
+            "turn"
+        ] == 2
         told = await call(client, "submit_solution", run=run, turn=2, solution=THIRD)
         assert told["output"] == {"total": 13}
 
 
 async def test_a_stored_idea_guides_a_new_run(client: Client) -> None:
     run = (await call(client, "solve", **TASK))["run"]
-    await call(client, "submit_solution", run=run, turn=0, solution={**FIRST, "calls": FIRST["calls"][:1]})
+    await call(
+        client, "submit_solution", run=run, turn=0, solution={**FIRST, "calls": FIRST["calls"][:1]}
+    )
     done = await call(
-        client, "submit_solution", run=run, turn=1, solution={"calls": [], "output": {"total": "†state.sum"}}
+        client,
+        "submit_solution",
+        run=run,
+        turn=1,
+        solution={"calls": [], "output": {"total": "†state.sum"}},
     )
     assert done["status"] == "done"
-    result = await client.call_tool("solve", {"task": "Again.", "idea": run, "tools": ["add"], "mind": "turns"})
+    result = await client.call_tool(
+        "solve", {"task": "Again.", "idea": run, "tools": ["add"], "mind": "turns"}
+    )
     assert "Add the numbers" in text(result)
     assert '"†state.sum"' in text(result)
 
@@ -202,13 +252,23 @@ async def test_a_skipped_call_is_told_with_its_reason(client: Client) -> None:
 @pytest.mark.parametrize(
     ("members", "says"),
     [
-        ({"calls": [{"_tool": "count_words", "text": "†input.n"}], "input": {"n": 5}}, "text: found 5, expected text"),
-        ({"calls": [{"_tool": "count_words", "text": "a", "_activity": "cuont"}]}, "unknown activity 'cuont'"),
+        (
+            {"calls": [{"_tool": "count_words", "text": "†input.n"}], "input": {"n": 5}},
+            "text: found 5, expected text",
+        ),
+        (
+            {"calls": [{"_tool": "count_words", "text": "a", "_activity": "cuont"}]},
+            "unknown activity 'cuont'",
+        ),
         (
             {
                 "calls": [],
                 "instances": {
-                    "a": {"type": "state", "state": {"n": "x"}, "schema": {"properties": {"n": {"type": "null"}}}}
+                    "a": {
+                        "type": "state",
+                        "state": {"n": "x"},
+                        "schema": {"properties": {"n": {"type": "null"}}},
+                    }
                 },
             },
             'instance a: the state: n: found "x", expected null',
@@ -220,5 +280,7 @@ async def test_what_is_wrong_with_what_exists_is_refused_before_anything_runs(
 ) -> None:
     note = tmp_path / "note.txt"
     writes = {"_tool": "write_note", "path": str(note), "text": "x"}
-    assert says in await refused(client, "run_plan", **{**members, "calls": [writes, *members["calls"]]})
+    assert says in await refused(
+        client, "run_plan", **{**members, "calls": [writes, *members["calls"]]}
+    )
     assert not note.exists()

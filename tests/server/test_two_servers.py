@@ -1,4 +1,6 @@
-"""Two `ideabridge serve` on one store: what one publishes is a tool of the other, whichever way clients reach them."""
+"""Two `ideabridge serve` on one store: what one publishes is a tool of the other, whichever way
+clients reach them.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,17 @@ from mcp import Client
 
 from tests.postgres import place
 
-from .serving import ERAS, Heard, all_tools, call, configured, listening, over_stdio, refused, served
+from .serving import (
+    ERAS,
+    Heard,
+    all_tools,
+    call,
+    configured,
+    listening,
+    over_stdio,
+    refused,
+    served,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -31,7 +43,9 @@ PLAN: dict[str, Any] = {
 
 @asynccontextmanager
 async def told(client: Client, mode: str, heard: Heard) -> AsyncGenerator[str]:
-    """While it is open, `heard` notes what a client hears; gives what a change of tools is called."""
+    """While it is open, `heard` notes what a client hears; gives what a change of
+    tools is called.
+    """
     if mode == "legacy":
         yield "notifications/tools/list_changed"
         return
@@ -56,7 +70,9 @@ async def published(one: Client) -> None:
 
 
 async def listed_and_answered(other: Client) -> None:
-    """The tool is all that it was published as, in a process that knows of it by the store alone."""
+    """The tool is all that it was published as, in a process that knows of it by the store
+    alone.
+    """
     tool = (await all_tools(other))["add_twice"]
     assert str(tool.description).startswith("Adds b to a, twice.")
     assert tool.input_schema["required"] == ["a", "b"]
@@ -86,7 +102,9 @@ async def test_what_a_server_on_stdio_publishes_one_over_http_tells_clients_of_b
             await listed_and_answered(old)
             await listed_and_answered(new)
             # A new version takes the place of the one before, in the other process too.
-            await call(one, "run_plan", **{**PLAN, "output": {"total": "†state.sum"}}, save_as="add_twice")
+            await call(
+                one, "run_plan", **{**PLAN, "output": {"total": "†state.sum"}}, save_as="add_twice"
+            )
             await heard["legacy"].until(old_change, 2)
             await heard["auto"].until(new_change, 2)
             for client in (old, new):

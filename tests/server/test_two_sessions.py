@@ -1,4 +1,6 @@
-"""A task that was done twice by direct calls: the session that goes on now stands beside an earlier one."""
+"""A task that was done twice by direct calls: the session that goes on now stands beside
+an earlier one.
+"""
 
 from __future__ import annotations
 
@@ -100,14 +102,17 @@ def lifting(folder: Path, name: str) -> Any:
 
 
 @pytest.mark.parametrize("first", ["the earlier one", "the one that goes on"])
-async def test_the_session_that_goes_on_confirms_an_earlier_one(configuration: Path, era: str, first: str) -> None:
+async def test_the_session_that_goes_on_confirms_an_earlier_one(
+    configuration: Path, era: str, first: str
+) -> None:
     async with over_stdio(configuration, era) as client:
         earlier = await anvil(client)
     async with over_stdio(configuration, era) as client:
         await cog(client)
         idea, other = (earlier, "session") if first == "the earlier one" else ("session", earlier)
         told = await client.call_tool(
-            "publish_idea", {"idea": idea, "name": "review", "choices": {"runs": [other]}, "program": False}
+            "publish_idea",
+            {"idea": idea, "name": "review", "choices": {"runs": [other]}, "program": False},
         )
         assert not told.is_error, text(told)
         made = lifting(configuration.parent, "review")
@@ -116,23 +121,35 @@ async def test_the_session_that_goes_on_confirms_an_earlier_one(configuration: P
         await call(client, "sent")
         answer = await client.call_tool("review", {"project": "cog"})
         assert not answer.is_error, text(answer)
-        assert structured(await client.call_tool("sent", {}))["result"] == [["bob", "please review cog"]]
+        assert structured(await client.call_tool("sent", {}))["result"] == [
+            ["bob", "please review cog"]
+        ]
 
 
-async def test_a_program_is_judged_by_the_session_that_goes_on_too(configuration: Path, era: str) -> None:
+async def test_a_program_is_judged_by_the_session_that_goes_on_too(
+    configuration: Path, era: str
+) -> None:
     async with over_stdio(configuration, era) as client:
         earlier = await anvil(client)
     async with over_stdio(configuration, era) as client:
         await cog(client)
         choices = {"runs": ["session"]}
-        wanted = await call(client, "publish_idea", idea=earlier, name="review", choices=choices, program="?")
+        wanted = await call(
+            client, "publish_idea", idea=earlier, name="review", choices=choices, program="?"
+        )
         assert len(wanted["runs"]) == 2
         inputs = [
             {"project": "anvil", "text": "please review anvil"},
             {"project": "cog", "text": "please review cog"},
         ]
         made = await call(
-            client, "publish_idea", idea=earlier, name="review", choices=choices, program=PROGRAM, inputs=inputs
+            client,
+            "publish_idea",
+            idea=earlier,
+            name="review",
+            choices=choices,
+            program=PROGRAM,
+            inputs=inputs,
         )
         # Thoughts and a look at the team are no part of what both sessions did.
         assert made["answer"] == "program"
@@ -149,8 +166,14 @@ async def test_a_call_that_both_sessions_made_is_needed(configuration: Path, era
             {"to": "ann", "text": "please review anvil"},
             {"to": "bob", "text": "please review cog"},
         ]
-        arguments: dict[str, Any] = {"idea": earlier, "name": "review", "choices": {"runs": ["session"]}}
-        told = await client.call_tool("publish_idea", {**arguments, "program": written, "inputs": inputs})
+        arguments: dict[str, Any] = {
+            "idea": earlier,
+            "name": "review",
+            "choices": {"runs": ["session"]},
+        }
+        told = await client.call_tool(
+            "publish_idea", {**arguments, "program": written, "inputs": inputs}
+        )
         assert told.is_error
         assert "it does not make the call owner_of" in text(told)
 
@@ -166,7 +189,9 @@ async def test_the_session_that_goes_on_is_a_further_run_at_the_terminal(
         words = ["--config", str(configuration), "--json"]
 
         def publish() -> int:
-            return main(["ideas", "publish", earlier, "review", "--with", "session", "--no-program", *words])
+            return main(
+                ["ideas", "publish", earlier, "review", "--with", "session", "--no-program", *words]
+            )
 
         assert await anyio.to_thread.run_sync(publish) == 0
     assert json.loads(capsys.readouterr().out)["version"] == 1

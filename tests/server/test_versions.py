@@ -1,4 +1,6 @@
-"""Versions of a published idea, in both eras: what breaks callers is told, and NAME@VERSION stands for one of them."""
+"""Versions of a published idea, in both eras: what breaks callers is told, and NAME@VERSION stands
+for one of them.
+"""
 
 import json
 from typing import Any, cast
@@ -16,7 +18,10 @@ TWO: dict[str, Any] = {
     "output": {"total": "†state.sum"},
 }
 THREE: dict[str, Any] = {
-    "calls": [*TWO["calls"], {"_tool": "add", "a": "†state.sum", "b": "†input.c", "_outputPath": "all"}],
+    "calls": [
+        *TWO["calls"],
+        {"_tool": "add", "a": "†state.sum", "b": "†input.c", "_outputPath": "all"},
+    ],
     "input": {"a": 1, "b": 2, "c": 3},
     "output": {"sum": "†state.all"},
 }
@@ -47,10 +52,15 @@ async def test_a_version_that_breaks_callers_says_so(client: Client) -> None:
     assert "breaking" not in said
     second, said = await publish(client, name, THREE)
     assert second["breaking"] == ["input: c: is required now", "output: total: is removed"]
-    assert "\nbreaking, against the version before: input: c: is required now; output: total: is removed\n" in said
+    assert (
+        "\nbreaking, against the version before: input: c: is required now; "
+        "output: total: is removed\n"
+    ) in said
     # A parameter that is gone is named; a new field breaks nobody.
     third, _ = await publish(
-        client, name, {**TWO, "output": {"sum": "†state.sum", "a": "†input.a"}, "input": {"a": 1, "b": 2}}
+        client,
+        name,
+        {**TWO, "output": {"sum": "†state.sum", "a": "†input.a"}, "input": {"a": 1, "b": 2}},
     )
     assert third["version"] == 3
     assert third["breaking"] == ["input: c: is removed"]
@@ -93,7 +103,10 @@ async def test_a_version_is_called_by_its_number_everywhere(client: Client) -> N
         f"calls[0]: 'idea:{name}@9': there is no such version; 'idea:{name}' stands for {name}@2"
     )
     # As a resource, as guidance, and to be published again.
-    read = [document(await client.read_resource(f"idea://{name}{version}")) for version in ("/1", "/2", "")]
+    read = [
+        document(await client.read_resource(f"idea://{name}{version}"))
+        for version in ("/1", "/2", "")
+    ]
     assert [one["publication"]["version"] for one in read] == [1, 2, 2]
     assert read[0]["id"] != read[1]["id"] == read[2]["id"]
     turn = await call(client, "solve", task="Add again.", idea=f"{name}@1", mind="turns")

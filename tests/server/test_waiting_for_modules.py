@@ -1,4 +1,6 @@
-"""Lists, searches and direct calls while modules are still connecting, and names that do not depend on which are up."""
+"""Lists, searches and direct calls while modules are still connecting, and names that do not depend
+on which are up.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,19 @@ from ideabridge.server import catalogue, finding, offerings
 from ideabridge.server.server import Front
 from ideabridge.tools.encoding import JSONObject
 
-from .serving import ERAS, Gate, Heard, all_tools, call, configured, over_stdio, plain, refused, structured, text
+from .serving import (
+    ERAS,
+    Gate,
+    Heard,
+    all_tools,
+    call,
+    configured,
+    over_stdio,
+    plain,
+    refused,
+    structured,
+    text,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -34,8 +48,13 @@ async def fronted(
     folder: Path, modules: dict[str, Any], expose: tuple[str, ...] = ("modules",)
 ) -> AsyncGenerator[Front]:
     """A server in this process, whose store stays."""
-    configuration = parse_configuration({"mcpServers": modules, "expose": list(expose)}, project=folder)
-    async with Bridge(configuration, store=folder / "ideas.sqlite") as bridge, anyio.create_task_group() as group:
+    configuration = parse_configuration(
+        {"mcpServers": modules, "expose": list(expose)}, project=folder
+    )
+    async with (
+        Bridge(configuration, store=folder / "ideas.sqlite") as bridge,
+        anyio.create_task_group() as group,
+    ):
         yield Front(bridge, group, "0")
         group.cancel_scope.cancel()
 
@@ -50,7 +69,9 @@ def names_of(answer: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_the_first_list_search_and_call_wait_for_a_module(tmp_path: Path, gate: Gate, mode: str) -> None:
+async def test_the_first_list_search_and_call_wait_for_a_module(
+    tmp_path: Path, gate: Gate, mode: str
+) -> None:
     modules = {"trees": plain(tmp_path, "trees", "climb", hold=gate.path)}
     configuration = configured(tmp_path, mcpServers=modules, expose=["modules"])
     got: dict[str, Any] = {}
@@ -80,22 +101,32 @@ async def test_the_first_list_search_and_call_wait_for_a_module(tmp_path: Path, 
 
 SEARCH_BY_PLACE: dict[str, Any] = {
     "name": "search",
-    "inputSchema": {"type": "object", "properties": {"place": {"type": "string"}}, "required": ["place"]},
+    "inputSchema": {
+        "type": "object",
+        "properties": {"place": {"type": "string"}},
+        "required": ["place"],
+    },
 }
 
 
-async def test_the_next_server_knows_names_and_tools_before_their_modules_are_up(tmp_path: Path, gate: Gate) -> None:
+async def test_the_next_server_knows_names_and_tools_before_their_modules_are_up(
+    tmp_path: Path, gate: Gate
+) -> None:
     modules = {name: plain(tmp_path, name, "search", f"{name}_only") for name in ("mail", "web")}
     configuration = configured(tmp_path, mcpServers=modules, expose=["modules"])
     names = {"mail_search", "web_search", "mail_only", "web_only"}
     async with over_stdio(configuration, "legacy") as client:
         assert names <= (await all_tools(client)).keys()
-    # As configured before, one comes up with another definition, the other does not come up for now.
+    # As configured before, one comes up with another definition, the other does not
+    # come up for now.
     plain(tmp_path, "mail", SEARCH_BY_PLACE)
     plain(tmp_path, "web", "search", "web_only", hold=gate.path)
     heard = Heard()
     answered: list[str] = []
-    async with over_stdio(configuration, "legacy", message_handler=heard) as client, anyio.create_task_group() as group:
+    async with (
+        over_stdio(configuration, "legacy", message_handler=heard) as client,
+        anyio.create_task_group() as group,
+    ):
         before = await all_tools(client)
         if "mail_only" in before:
             assert names <= before.keys()
@@ -118,7 +149,9 @@ async def test_the_next_server_knows_names_and_tools_before_their_modules_are_up
     assert '"oak"' in answered[0]
 
 
-async def test_a_listed_definition_that_is_gone_calls_nothing_else(tmp_path: Path, gate: Gate) -> None:
+async def test_a_listed_definition_that_is_gone_calls_nothing_else(
+    tmp_path: Path, gate: Gate
+) -> None:
     modules = {"mail": plain(tmp_path, "mail", "search", "send"), "mute": plain(tmp_path, "mute")}
     async with fronted(tmp_path, modules) as front, Client(front.server) as client:
         assert {"search", "send"} <= (await all_tools(client)).keys()
@@ -127,7 +160,11 @@ async def test_a_listed_definition_that_is_gone_calls_nothing_else(tmp_path: Pat
     mute = Gate(tmp_path, "mute_gate")
     plain(tmp_path, "mute", hold=mute.path)
     errors: dict[str, str] = {}
-    async with fronted(tmp_path, modules) as front, Client(front.server) as client, anyio.create_task_group() as group:
+    async with (
+        fronted(tmp_path, modules) as front,
+        Client(front.server) as client,
+        anyio.create_task_group() as group,
+    ):
         assert {"search", "send"} <= (await all_tools(client)).keys()
         assert [tool.name for tool in front.catalogue.bridge.tools() if tool.module] == []
 
@@ -150,7 +187,9 @@ async def test_a_plan_is_made_with_what_its_module_lists_now(tmp_path: Path, gat
         "mail": plain(tmp_path, "mail", "search"),
         "mute": plain(tmp_path, "mute", "hum", hold=mute.path),
     }
-    configuration = parse_configuration({"mcpServers": modules, "approval": "allow_all"}, project=tmp_path)
+    configuration = parse_configuration(
+        {"mcpServers": modules, "approval": "allow_all"}, project=tmp_path
+    )
     async with Bridge(configuration, store=tmp_path / "ideas.sqlite") as bridge:
         await bridge.modules["mail"].ready(10)
     plain(tmp_path, "mail", SEARCH_BY_PLACE, hold=gate.path)
@@ -181,7 +220,9 @@ async def test_another_module_of_the_same_name_does_not_take_the_list_over(tmp_p
             await bridge.modules.settled(10)
 
 
-async def test_what_is_missing_is_named(tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_missing_is_named(
+    tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
     patient(0.05, monkeypatch)
     modules = {
         "mute": plain(tmp_path, "mute", "hum", hold=gate.path),
@@ -196,12 +237,17 @@ async def test_what_is_missing_is_named(tmp_path: Path, gate: Gate, monkeypatch:
             told = {one["module"]: one["state"] for one in structured(result)["unavailable"]}
             assert told == {"mute": "connecting", "gone": "failed"}
             assert "search again" in text(result)
-        assert "unavailable" not in await call(client, "search_tools", words="climb", module="trees")
+        assert "unavailable" not in await call(
+            client, "search_tools", words="climb", module="trees"
+        )
         with monkeypatch.context() as patch:
             for where in (catalogue, offer):
                 patch.setattr(where, "SETTLE_SECONDS", 0.05)
             plan = [{"_tool": "hum", "x": "a song"}]
-            for error in (await refused(client, "hum", x="a song"), await refused(client, "run_plan", calls=plan)):
+            for error in (
+                await refused(client, "hum", x="a song"),
+                await refused(client, "run_plan", calls=plan),
+            ):
                 assert "unknown tool 'hum'" in error
                 assert "mute (connecting)" in error
                 assert "no-such-program" in error
@@ -211,7 +257,10 @@ async def test_a_name_goes_on_meaning_its_tool_when_another_comes(
     tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     patient(0.05, monkeypatch)
-    modules = {"mail": plain(tmp_path, "mail", "search"), "web": plain(tmp_path, "web", "search", hold=gate.path)}
+    modules = {
+        "mail": plain(tmp_path, "mail", "search"),
+        "web": plain(tmp_path, "web", "search", hold=gate.path),
+    }
     async with fronted(tmp_path, modules) as front, Client(front.server) as client:
         bridge = front.catalogue.bridge
         await bridge.modules["mail"].ready(10)
@@ -227,10 +276,15 @@ async def test_no_secret_gets_into_a_list_that_is_kept(tmp_path: Path) -> None:
     told: dict[str, Any] = {
         "name": "search",
         "description": f"Search as {secret}.",
-        "inputSchema": {"type": "object", "properties": {"place": {"type": "string", "default": secret}}},
+        "inputSchema": {
+            "type": "object",
+            "properties": {"place": {"type": "string", "default": secret}},
+        },
         "outputSchema": {"type": "object", "description": secret},
     }
-    modules = {"mail": {**plain(tmp_path, "mail", told, f"search_{secret}"), "env": {"API_TOKEN": secret}}}
+    modules = {
+        "mail": {**plain(tmp_path, "mail", told, f"search_{secret}"), "env": {"API_TOKEN": secret}}
+    }
     async with fronted(tmp_path, modules) as front, Client(front.server) as client:
         tools = await all_tools(client)
         assert tools["search"].description == "Search as [secret:API_TOKEN]."
@@ -241,7 +295,7 @@ async def test_no_secret_gets_into_a_list_that_is_kept(tmp_path: Path) -> None:
     assert secret.encode() not in b"".join(stored)
 
 
-# -- publishing ----------------------------------------------------------------------------------------------------
+# -- publishing ------------------------------------------------------------------------------------
 
 LOOKED_UP: dict[str, Any] = {
     "calls": [{"_tool": "search", "_module": "mail", "x": "†input.x", "_outputPath": "found"}],
@@ -257,7 +311,9 @@ READS: dict[str, Any] = {
 
 @asynccontextmanager
 async def bridged(folder: Path, modules: dict[str, Any]) -> AsyncGenerator[Bridge]:
-    configuration = parse_configuration({"mcpServers": modules, "approval": "allow_all"}, project=folder)
+    configuration = parse_configuration(
+        {"mcpServers": modules, "approval": "allow_all"}, project=folder
+    )
     async with Bridge(configuration, store=folder / "ideas.sqlite") as bridge:
         yield bridge
 
@@ -270,9 +326,14 @@ async def run_before(folder: Path, modules: dict[str, Any]) -> str:
         return run.id
 
 
-async def test_the_early_publication_waits_for_the_modules_it_calls(tmp_path: Path, gate: Gate) -> None:
+async def test_the_early_publication_waits_for_the_modules_it_calls(
+    tmp_path: Path, gate: Gate
+) -> None:
     mute = Gate(tmp_path, "mute")
-    modules = {"mail": plain(tmp_path, "mail", READS), "mute": plain(tmp_path, "mute", "hum", hold=mute.path)}
+    modules = {
+        "mail": plain(tmp_path, "mail", READS),
+        "mute": plain(tmp_path, "mute", "hum", hold=mute.path),
+    }
     run = await run_before(tmp_path, modules)
     plain(tmp_path, "mail", READS, hold=gate.path)
     published: list[Any] = []
@@ -292,7 +353,10 @@ async def test_the_early_publication_waits_for_the_modules_it_calls(tmp_path: Pa
         [publication] = published
         assert publication.answer == "auto"
         assert publication.plan is not None
-        assert (publication.annotations["readOnlyHint"], publication.annotations["openWorldHint"]) == (True, False)
+        assert (
+            publication.annotations["readOnlyHint"],
+            publication.annotations["openWorldHint"],
+        ) == (True, False)
         with anyio.fail_after(20):
             [verdict] = await bridge.verify(["look_up"])
         assert verdict.faults == []
@@ -314,14 +378,22 @@ async def test_nothing_is_published_while_a_module_is_not_up(
     monkeypatch.setattr(offer, "SETTLE_SECONDS", 0.05)
     async with bridged(tmp_path, modules) as bridge:
         for answer in ("auto", "plan"):
-            with pytest.raises(ModulesAwayError, match="a module that is not up: module 'mail' is connecting"):
+            with pytest.raises(
+                ModulesAwayError, match="a module that is not up: module 'mail' is connecting"
+            ):
                 await bridge.publish(run, "early", answer=answer)
-        with pytest.raises(ModulesAwayError, match="a module that is not up: module 'mail' is connecting"):
+        with pytest.raises(
+            ModulesAwayError, match="a module that is not up: module 'mail' is connecting"
+        ):
             await bridge.import_idea(changed, publish=True, replace=["look_up"])
         [verdict] = await bridge.verify(["look_up"])
         assert "mail" in str(verdict.faults)
-        assert [one.name for one in bridge.store.publications.page(10, None, caller=SEES_ALL).items] == ["look_up"]
-        assert bridge.store.publications.get("look_up", caller=SEES_ALL).version == publication.version
+        assert [
+            one.name for one in bridge.store.publications.page(10, None, caller=SEES_ALL).items
+        ] == ["look_up"]
+        assert (
+            bridge.store.publications.get("look_up", caller=SEES_ALL).version == publication.version
+        )
         # What needs no module is published at once.
         assert (await bridge.publish(run, "stored", answer="recorded")).answer == "recorded"
         gate.open()
@@ -329,7 +401,7 @@ async def test_nothing_is_published_while_a_module_is_not_up(
         assert (await bridge.publish(run, "early")).annotations == publication.annotations
 
 
-# -- slow modules --------------------------------------------------------------------------------------------------
+# -- slow modules ----------------------------------------------------------------------------------
 
 LISTS = Path(__file__).parents[1] / "modules" / "servers" / "lists.py"
 SLOW = pytest.mark.parametrize("slow", ["connecting", "tools_hang", "others_hang"])
@@ -342,11 +414,17 @@ def lists(mode: str) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def with_a_slow_module(folder: Path, slow: str, mode: str = "legacy", **top: Any) -> AsyncGenerator[Client]:
-    """A client of a server over stdio that nobody has asked for a list, with a slow module before a fast one."""
+async def with_a_slow_module(
+    folder: Path, slow: str, mode: str = "legacy", **top: Any
+) -> AsyncGenerator[Client]:
+    """A client of a server over stdio that nobody has asked for a list, with a slow module
+    before a fast one.
+    """
     gate = Gate(folder, "slow")
     entry = plain(folder, "slow", "hum", hold=gate.path) if slow == "connecting" else lists(slow)
-    configuration = configured(folder, mcpServers={"slow": entry, "fast": lists("plain")}, expose=["modules"], **top)
+    configuration = configured(
+        folder, mcpServers={"slow": entry, "fast": lists("plain")}, expose=["modules"], **top
+    )
     began = anyio.current_time()
     async with over_stdio(configuration, mode) as client:
         assert anyio.current_time() - began < AT_ONCE
@@ -357,7 +435,9 @@ async def with_a_slow_module(folder: Path, slow: str, mode: str = "legacy", **to
 
 @SLOW
 @pytest.mark.parametrize("mode", ERAS)
-async def test_a_call_of_a_fast_module_does_not_wait_for_a_slow_one(tmp_path: Path, slow: str, mode: str) -> None:
+async def test_a_call_of_a_fast_module_does_not_wait_for_a_slow_one(
+    tmp_path: Path, slow: str, mode: str
+) -> None:
     async with with_a_slow_module(tmp_path, slow, mode) as client:
         with anyio.fail_after(AT_ONCE):
             told = text(await client.call_tool("e0", {}))
@@ -365,10 +445,14 @@ async def test_a_call_of_a_fast_module_does_not_wait_for_a_slow_one(tmp_path: Pa
 
 
 @SLOW
-async def test_plans_and_programs_with_a_fast_module_do_not_wait_for_a_slow_one(tmp_path: Path, slow: str) -> None:
+async def test_plans_and_programs_with_a_fast_module_do_not_wait_for_a_slow_one(
+    tmp_path: Path, slow: str
+) -> None:
     async with with_a_slow_module(tmp_path, slow, approval="allow_all") as client:
         with anyio.fail_after(AT_ONCE):
-            told = await call(client, "run_plan", calls=[{"_tool": "e0", "_outputPath": "x"}], output="†state.x")
+            told = await call(
+                client, "run_plan", calls=[{"_tool": "e0", "_outputPath": "x"}], output="†state.x"
+            )
             assert told["output"] == "done"
         with anyio.fail_after(AT_ONCE):
             told = await call(client, "run_plan", program="import fast\nawait fast.e0()")
@@ -390,7 +474,9 @@ async def test_lists_of_a_fast_module_do_not_wait_for_a_slow_one(tmp_path: Path,
             assert "e0" in await all_tools(client)
             found = await call(client, "search_tools", words="nothing like this")
         if slow != "others_hang":
-            assert [(one["module"], one["state"]) for one in found["unavailable"]] == [("slow", "connecting")]
+            assert [(one["module"], one["state"]) for one in found["unavailable"]] == [
+                ("slow", "connecting")
+            ]
         with anyio.fail_after(AT_ONCE):
             assert "read" in str(await client.read_resource("test://e0"))
             assert "done" in str(await client.get_prompt("e0"))
@@ -398,7 +484,9 @@ async def test_lists_of_a_fast_module_do_not_wait_for_a_slow_one(tmp_path: Path,
             assert "done" in str(await client.complete(reference, {"name": "x", "value": "d"}))
 
 
-async def test_a_list_that_arrives_late_is_announced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_list_that_arrives_late_is_announced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(offerings, "LATE_SECONDS", 0.05)
     late = anyio.Event()
     modules = {"fast": lists("plain")}
@@ -421,7 +509,9 @@ async def test_a_list_that_arrives_late_is_announced(tmp_path: Path, monkeypatch
             with anyio.fail_after(10):
                 while not arrived:
                     await anyio.lowlevel.checkpoint()
-            assert "e0" in [one.name for one in (await client.list_prompts(cache_mode="bypass")).prompts]
+            assert "e0" in [
+                one.name for one in (await client.list_prompts(cache_mode="bypass")).prompts
+            ]
 
 
 def saved_in(answer: dict[str, Any]) -> dict[str, Any]:
@@ -441,9 +531,13 @@ async def test_a_run_that_goes_on_after_a_restart_is_saved_when_its_modules_are_
         assert told["status"] == "needs_approval"
         [approval] = told["approvals"]
         assert approval["call"]["_tool"] == "write_note"
-    # The next server is asked to go on before the module is up, and the one after it at a moment when it is broken.
+    # The next server is asked to go on before the module is up, and the one after it at a moment
+    # when it is broken.
     plain(tmp_path, "mail", READS, hold=gate.path)
-    approve = {"run": told["run"], "decisions": [{"approval": approval["approval"], "decision": "approve"}]}
+    approve = {
+        "run": told["run"],
+        "decisions": [{"approval": approval["approval"], "decision": "approve"}],
+    }
     async with over_stdio(configuration, "legacy") as client:
         told = await call(client, "decide_approval", **approve, wait_s=0)
         told = await call(client, "check_run", run=told["run"], wait_s=1)

@@ -1,4 +1,6 @@
-"""Published ideas that a mind solves anew, called as tools: a model, sampling, turns; and `auto`."""
+"""Published ideas that a mind solves anew, called as tools: a model, sampling,
+turns; and `auto`.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,17 @@ from ideabridge.bridge.store.store import Store
 from tests.minds.fake import endpoint, say
 
 from .sampled import Model, said
-from .serving import ERAS, all_tools, call, configured, http_process, over_stdio, refused, structured, text
+from .serving import (
+    ERAS,
+    all_tools,
+    call,
+    configured,
+    http_process,
+    over_stdio,
+    refused,
+    structured,
+    text,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -40,7 +52,9 @@ def era(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-async def publish(client: Client, answer: str, name: str = "plus_one", **plan: Any) -> dict[str, Any]:
+async def publish(
+    client: Client, answer: str, name: str = "plus_one", **plan: Any
+) -> dict[str, Any]:
     ran = await call(client, "run_plan", **{**SUM, **plan})
     arguments = {"idea": ran["run"], "name": name, "description": "Add one to a.", "answer": answer}
     return await call(client, "publish_idea", **arguments)
@@ -49,7 +63,9 @@ async def publish(client: Client, answer: str, name: str = "plus_one", **plan: A
 async def test_the_configured_model_solves_a_published_idea_anew(tmp_path: Path) -> None:
     answers = [say(json.dumps(one, ensure_ascii=False)) for one in (WRONG, SOLUTION)]
     async with endpoint(*answers, *answers) as fake:
-        configuration = configured(tmp_path, model={"name": "openai:tiny-1", "base_url": fake.base_url})
+        configuration = configured(
+            tmp_path, model={"name": "openai:tiny-1", "base_url": fake.base_url}
+        )
         with http_process(configuration) as url:
             for asked, era in enumerate(ERAS):
                 name = f"plus_one_{era}"
@@ -87,7 +103,11 @@ async def solved_anew(client: Client, model: Model, name: str) -> None:
     # So it is where a mind that samples calls it in a run of its own.
     inner = {"_tool": name, "_module": f"idea:{name}", "a": 6, "_outputPath": "x"}
     model.answers.insert(0, {"calls": [inner], "output": "†state.x.total"})
-    arguments: dict[str, Any] = {"task": "Add.", "tools": [f"idea:{name}"], "output_schema": {"type": "integer"}}
+    arguments: dict[str, Any] = {
+        "task": "Add.",
+        "tools": [f"idea:{name}"],
+        "output_schema": {"type": "integer"},
+    }
     told = await call(client, "solve", **arguments)
     assert (told["status"], told["output"]) == ("done", 7)
     assert model.answers == []
@@ -100,7 +120,9 @@ async def test_the_clients_model_solves_a_published_idea_anew(era: str, tmp_path
         await solved_anew(client, model, "plus_one")
 
 
-async def test_over_http_too_the_clients_model_solves_a_published_idea_anew(era: str, shared_url: str) -> None:
+async def test_over_http_too_the_clients_model_solves_a_published_idea_anew(
+    era: str, shared_url: str
+) -> None:
     model = Model(WRONG, SOLUTION, SOLUTION)
     async with Client(shared_url, mode=era, read_timeout_seconds=20, **model.keys) as client:
         await solved_anew(client, model, f"sampled_{era}")
@@ -117,7 +139,9 @@ async def test_by_turns_the_answer_is_an_error_that_holds_the_request(client: Cl
     assert told["status"] == "needs_solution"
     for part in ("with solve", "Add one to a.", "how it was solved before", told["run"], "turn: 0"):
         assert part in text(result)
-    assert "found" in await refused(client, "submit_solution", run=told["run"], turn=0, solution={"calls": 1})
+    assert "found" in await refused(
+        client, "submit_solution", run=told["run"], turn=0, solution={"calls": 1}
+    )
     run = told["run"]
     told = await call(client, "submit_solution", run=run, turn=0, solution=WRONG)
     assert told["status"] == "needs_solution"
@@ -132,7 +156,9 @@ async def test_by_turns_the_step_of_a_plan_that_solves_anew_is_asked_for(client:
     told = await call(client, "run_plan", calls=calls, output="†state.x.total")
     assert told["status"] == "needs_solution"
     [request] = told["requests"]
-    told = await call(client, "submit_solution", run=request["run"], turn=request["turn"], solution=SOLUTION)
+    told = await call(
+        client, "submit_solution", run=request["run"], turn=request["turn"], solution=SOLUTION
+    )
     assert (told["status"], told["output"]) == ("done", 5)
 
 

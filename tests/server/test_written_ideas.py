@@ -1,4 +1,6 @@
-"""A folder of ideas that somebody wrote by hand: added, called from two hosts, exported, and called elsewhere."""
+"""A folder of ideas that somebody wrote by hand: added, called from two hosts, exported, and
+called elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,27 @@ pytestmark = pytest.mark.anyio
 
 IDEAS = Path(__file__).parent.parent.parent / "examples" / "ideas"
 CALLS: list[tuple[str, dict[str, Any], Any]] = [
-    ("company", {}, {"name": "Example Ltd", "address": "1 Main Street, Springfield", "tax_number": "12 345 678"}),
+    (
+        "company",
+        {},
+        {
+            "name": "Example Ltd",
+            "address": "1 Main Street, Springfield",
+            "tax_number": "12 345 678",
+        },
+    ),
     ("vat_rate", {"country": "DE"}, {"percent": 19}),
     ("with_tax", {"net": 50}, {"tax": 9.5, "gross": 59.5}),
-    ("contact", {"first": "Bo", "last": "Li"}, {"family_name": "Li", "given_name": "Bo", "source": "form"}),
-    ("quarters", {"goal": 70}, {"q1": {"sum": 60, "reached": False}, "q2": {"sum": 75, "reached": True}}),
+    (
+        "contact",
+        {"first": "Bo", "last": "Li"},
+        {"family_name": "Li", "given_name": "Bo", "source": "form"},
+    ),
+    (
+        "quarters",
+        {"goal": 70},
+        {"q1": {"sum": 60, "reached": False}, "q2": {"sum": 75, "reached": True}},
+    ),
     (
         "invoice",
         {"items": [{"name": "Chair", "net": 10}]},
@@ -41,12 +59,22 @@ DOUBLE: dict[str, Any] = {
 
 
 def command(configuration: Path, *words: str) -> dict[str, Any]:
-    """Run a command on the store of a configuration, which nobody has trusted, so that only the store is taken."""
+    """Run a command on the store of a configuration, which nobody has trusted, so that only the
+    store is taken.
+    """
     home = str(configuration.parent)
     done = subprocess.run(
-        preloaded.python(BIN / "ideabridge", *words, "--store", str(configuration.parent / "ideas.sqlite")),
+        preloaded.python(
+            BIN / "ideabridge", *words, "--store", str(configuration.parent / "ideas.sqlite")
+        ),
         cwd=home,
-        env={**os.environ, "HOME": home, "USERPROFILE": home, "XDG_DATA_HOME": home, "XDG_CONFIG_HOME": home},
+        env={
+            **os.environ,
+            "HOME": home,
+            "USERPROFILE": home,
+            "XDG_DATA_HOME": home,
+            "XDG_CONFIG_HOME": home,
+        },
         capture_output=True,
         text=True,
         timeout=60,
@@ -63,7 +91,10 @@ async def answers(client: Client) -> None:
     assert list(tools["with_tax"].input_schema["properties"]) == ["net", "percent"]
     for name, arguments, output in CALLS:
         answer = await call(client, name, **arguments)
-        assert answer == output or answer.get("output", answer.get("result")) == output, (name, answer)
+        assert answer == output or answer.get("output", answer.get("result")) == output, (
+            name,
+            answer,
+        )
     order = await call(client, "order", fruit="pear", count=2)
     assert order["sum"] == 18
     words = await client.call_tool("longest_words", {"text": "a bbb cc dddd", "most": 2})
@@ -76,7 +107,9 @@ async def answers(client: Client) -> None:
     asked = (waiting.meta or {})["ideabridge/structured"]
     assert asked["status"] == "needs_solution"
     solution: dict[str, Any] = {"calls": [], "output": {"text": "Bonjour, Ann !"}}
-    done = await call(client, "submit_solution", run=asked["run"], turn=asked["turn"], solution=solution)
+    done = await call(
+        client, "submit_solution", run=asked["run"], turn=asked["turn"], solution=solution
+    )
     assert done["output"] == {"text": "Bonjour, Ann !"}
 
 
@@ -91,7 +124,10 @@ async def test_a_folder_of_ideas_goes_from_one_store_to_another(tmp_path: Path) 
     added = command(here, "ideas", "add", str(IDEAS), "--yes", "--json")
     assert len(added["ideas"]) == 10
     assert (added["refused"], added["missing"]) == ([], [])
-    assert all(one["unchanged"] for one in command(here, "ideas", "add", str(IDEAS), "--yes", "--json")["ideas"])
+    assert all(
+        one["unchanged"]
+        for one in command(here, "ideas", "add", str(IDEAS), "--yes", "--json")["ideas"]
+    )
 
     # Two hosts, one over stdio and one over HTTP, on one store.
     async with over_stdio(here, ERAS[0]) as host:
@@ -104,7 +140,10 @@ async def test_a_folder_of_ideas_goes_from_one_store_to_another(tmp_path: Path) 
     command(here, "ideas", "export", "--published", "--folder", str(exported))
     first = {file.name: file.read_text(encoding="utf-8") for file in exported.iterdir()}
     assert len(first) == 10
-    assert all(one["unchanged"] for one in command(here, "ideas", "add", str(exported), "--yes", "--json")["ideas"])
+    assert all(
+        one["unchanged"]
+        for one in command(here, "ideas", "add", str(exported), "--yes", "--json")["ideas"]
+    )
     adopted = command(there, "ideas", "add", str(exported), "--yes", "--json")
     assert [one["version"] for one in adopted["ideas"]] == [1] * 10
     assert {one["name"]: one["idea"] for one in adopted["ideas"]} == {
@@ -117,18 +156,25 @@ async def test_a_folder_of_ideas_goes_from_one_store_to_another(tmp_path: Path) 
         await answers(host)
 
 
-async def test_an_assistant_publishes_an_idea_that_it_wrote(client: Client, request: pytest.FixtureRequest) -> None:
+async def test_an_assistant_publishes_an_idea_that_it_wrote(
+    client: Client, request: pytest.FixtureRequest
+) -> None:
     name = f"double_{abs(hash(request.node.name)) % 10**8}"
-    told = await call(client, "publish_idea", idea=DOUBLE, name=name, description="Doubles a number")
+    told = await call(
+        client, "publish_idea", idea=DOUBLE, name=name, description="Doubles a number"
+    )
     assert (told["name"], told["version"], told["answer"]) == (name, 1, "plan")
     assert told["annotations"]["readOnlyHint"] is True
     assert await call(client, name, n=21) == {"double": 42}
     # Models also write an object as text. The same idea makes no version.
     again = await client.call_tool(
-        "publish_idea", {"idea": json.dumps(DOUBLE), "name": name, "description": "Doubles a number"}
+        "publish_idea",
+        {"idea": json.dumps(DOUBLE), "name": name, "description": "Doubles a number"},
     )
     assert "nothing changed" in str(again.content)
-    assert (await call(client, "publish_idea", idea=DOUBLE, name=name, answer="solve"))["answer"] == "solve"
+    assert (await call(client, "publish_idea", idea=DOUBLE, name=name, answer="solve"))[
+        "answer"
+    ] == "solve"
 
 
 @pytest.mark.parametrize(
@@ -153,7 +199,9 @@ async def test_what_an_assistant_cannot_publish_is_refused_with_the_reason(
 async def test_a_plan_that_was_only_looked_at_becomes_a_tool(client: Client) -> None:
     name = f"rehearsed_{client.protocol_version.replace('-', '_')}"
     calls = [{"_tool": "compute", "code": "a * b", "a": "†input.a", "b": 3, "_outputPath": "x"}]
-    told = await call(client, "run_plan", calls=calls, output="†state.x", dry_run=True, save_as=name)
+    told = await call(
+        client, "run_plan", calls=calls, output="†state.x", dry_run=True, save_as=name
+    )
     assert told["missing_inputs"] == ["†input.a"]
     assert told["published"]["answer"] == "plan"
     assert list(told["published"]["input_schema"]["properties"]) == ["a"]

@@ -20,7 +20,9 @@ class RecordingContext:
     messages: list[JSONObject] = field(default_factory=list["JSONObject"])
     chosen: str | None = None
 
-    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+    async def progress(
+        self, progress: float, total: float | None = None, message: str | None = None
+    ) -> None:
         self.reports.append((progress, total, message))
 
     def add_message(self, message: JSONObject) -> None:

@@ -1,4 +1,6 @@
-"""Generated pairs of a schema and a value that satisfies it, and what holds a schema against its meta-schema."""
+"""Generated pairs of a schema and a value that satisfies it, and what holds a schema against
+its meta-schema.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ _names = st.sampled_from(["a", "b", "c.d", "_x", "items", "$ref", "properties", 
 
 
 def _in_one_piece() -> jsonschema.Draft202012Validator:
-    """The meta-schema of 2020-12 with its vocabularies put together: it takes a seventh of the time."""
+    """The meta-schema of 2020-12 with its vocabularies put together: it takes a
+    seventh of the time.
+    """
     whole = cast("JSONObject", jsonschema.Draft202012Validator.META_SCHEMA)
     base, properties, parts = whole["$id"], whole["properties"], whole["allOf"]
     assert isinstance(base, str)
@@ -51,10 +55,18 @@ def check_meta(schema: JSONObject) -> None:
 
 @st.composite
 def _scalar(draw: st.DrawFn) -> Pair:
-    kind = draw(st.sampled_from(["string", "integer", "number", "boolean", "null", "const", "enum", "any", "pattern"]))
+    kind = draw(
+        st.sampled_from(
+            ["string", "integer", "number", "boolean", "null", "const", "enum", "any", "pattern"]
+        )
+    )
     if kind == "string":
         text = draw(st.text(max_size=4))
-        return {"type": "string", "minLength": draw(st.integers(0, len(text))), "maxLength": 9}, text
+        return {
+            "type": "string",
+            "minLength": draw(st.integers(0, len(text))),
+            "maxLength": 9,
+        }, text
     if kind == "integer":
         number = draw(st.integers(-(2**70), 2**70))
         return {"type": "integer", "minimum": number, "exclusiveMaximum": number + 1}, number
@@ -71,7 +83,9 @@ def _scalar(draw: st.DrawFn) -> Pair:
         values = draw(st.lists(_constants, min_size=1, max_size=3))
         return {"enum": values}, draw(st.sampled_from(values))
     if kind == "pattern":
-        return {"type": "string", "pattern": "^[a-c]+$", "format": "date"}, draw(st.text("abc", min_size=1, max_size=3))
+        return {"type": "string", "pattern": "^[a-c]+$", "format": "date"}, draw(
+            st.text("abc", min_size=1, max_size=3)
+        )
     return {}, draw(_constants)
 
 
@@ -90,7 +104,9 @@ def _object(draw: st.DrawFn, inner: st.SearchStrategy[Pair]) -> Pair:
     required = draw(st.lists(st.sampled_from(sorted(members)), unique=True)) if members else []
     schema: JSONObject = {"type": "object", "properties": properties, "required": [*required]}
     closing = draw(
-        st.sampled_from(["open", "closed", "pattern", "more", "unevaluated", "dependent", "names", "counts"])
+        st.sampled_from(
+            ["open", "closed", "pattern", "more", "unevaluated", "dependent", "names", "counts"]
+        )
     )
     if closing == "closed":
         schema["additionalProperties"] = False
@@ -122,7 +138,10 @@ def _array(draw: st.DrawFn, inner: st.SearchStrategy[Pair]) -> Pair:
     schema, value = draw(inner)
     if kind == "prefix":
         second, other = draw(inner)
-        return {"type": "array", "prefixItems": [schema, second], "items": False, "minItems": 2}, [value, other]
+        return {"type": "array", "prefixItems": [schema, second], "items": False, "minItems": 2}, [
+            value,
+            other,
+        ]
     if kind == "contains":
         return {"type": "array", "contains": schema, "minContains": 1}, [value, None, "x"]
     if kind == "unevaluated":
@@ -175,7 +194,10 @@ def _parameters(draw: st.DrawFn) -> tuple[JSONObject, JSONObject]:
         name = next(iter(properties))
         schema["$defs"] = {
             "Part/1": properties[name],
-            "Tree": {"type": "object", "properties": {"kids": {"type": "array", "items": {"$ref": "#/$defs/Tree"}}}},
+            "Tree": {
+                "type": "object",
+                "properties": {"kids": {"type": "array", "items": {"$ref": "#/$defs/Tree"}}},
+            },
         }
         properties[name] = {"$ref": "#/$defs/Part~11"}
         properties["tree"] = {"$ref": "#/$defs/Tree"}
@@ -210,6 +232,12 @@ def replaced(value: JSON, place: tuple[str | int, ...], new: JSON) -> JSON:
         return new
     key, *rest = place
     if isinstance(value, dict):
-        return {name: replaced(item, tuple(rest), new) if name == key else item for name, item in value.items()}
+        return {
+            name: replaced(item, tuple(rest), new) if name == key else item
+            for name, item in value.items()
+        }
     assert isinstance(value, list)
-    return [replaced(item, tuple(rest), new) if index == key else item for index, item in enumerate(value)]
+    return [
+        replaced(item, tuple(rest), new) if index == key else item
+        for index, item in enumerate(value)
+    ]

@@ -29,7 +29,15 @@ async def call(name: str, arguments: JSONObject) -> JSON:
 
 
 def test_they_are_pure_and_described() -> None:
-    assert list(TOOLBOX.tools) == ["pick", "filter", "join", "count", "template", "compute", "sleep"]
+    assert list(TOOLBOX.tools) == [
+        "pick",
+        "filter",
+        "join",
+        "count",
+        "template",
+        "compute",
+        "sleep",
+    ]
     for tool in TOOLBOX:
         assert tool.annotations.read_only
         assert tool.annotations.idempotent
@@ -37,7 +45,9 @@ def test_they_are_pure_and_described() -> None:
         jsonschema.Draft202012Validator.check_schema(tool.parameters)
         properties = tool.parameters["properties"]
         assert isinstance(properties, dict)
-        assert [name for name, schema in properties.items() if "description" not in str(schema)] == []
+        assert [
+            name for name, schema in properties.items() if "description" not in str(schema)
+        ] == []
 
 
 GIVEN: list[tuple[str, JSONObject, JSON]] = [
@@ -53,8 +63,16 @@ GIVEN: list[tuple[str, JSONObject, JSON]] = [
     ("count", {"items": [1, 2]}, 2),
     ("count", {"items": {"a": 1}}, 1),
     ("count", {"items": "Ünï"}, 3),
-    ("count", {"items": [{"w": "a"}, {"w": "a"}, {"w": 1}, {}], "by": "w"}, {"a": 2, "1": 1, "null": 1}),
-    ("template", {"text": "{a.b} {{x}} {length(c)}", "values": {"a": {"b": "B"}, "c": [1]}}, "B {x} 1"),
+    (
+        "count",
+        {"items": [{"w": "a"}, {"w": "a"}, {"w": 1}, {}], "by": "w"},
+        {"a": 2, "1": 1, "null": 1},
+    ),
+    (
+        "template",
+        {"text": "{a.b} {{x}} {length(c)}", "values": {"a": {"b": "B"}, "c": [1]}},
+        "B {x} 1",
+    ),
     ("template", {"text": "{n} {o}", "values": {"n": None, "o": {"k": 1}}}, 'null {"k":1}'),
     ("template", {"text": "{odd key}", "values": {"odd key": "v"}}, "v"),
     ("template", {"text": "{a}", "values": {"a": "{b}"}}, "{b}"),
@@ -76,8 +94,16 @@ async def test_what_they_give(name: str, arguments: JSONObject, result: JSON) ->
         ("pick", {"data": 1, "path": "a" * 3000}, "found 3,000 characters"),
         ("filter", {"items": [1], "where": "&&"}, "where: "),
         ("count", {"items": "text", "by": "a"}, "a text has no items"),
-        ("template", {"text": "{usr.name}", "values": {"user": {}}}, "nothing for the placeholder {usr.name}.*'user'"),
-        ("template", {"text": "{user.__class__}", "values": {"user": {}}}, "nothing for the placeholder"),
+        (
+            "template",
+            {"text": "{usr.name}", "values": {"user": {}}},
+            "nothing for the placeholder {usr.name}.*'user'",
+        ),
+        (
+            "template",
+            {"text": "{user.__class__}", "values": {"user": {}}},
+            "nothing for the placeholder",
+        ),
         ("template", {"text": "a } b", "values": {}}, "single '}' at character 2"),
         ("template", {"text": "a {b", "values": {}}, "single '{' at character 2"),
         ("template", {"text": "{}", "values": {}}, "empty placeholder"),

@@ -37,10 +37,17 @@ LOG = Tool(
             }
         },
     },
-    output={"type": "object", "properties": {"commits": {"type": "array", "items": {"type": "string"}}}},
+    output={
+        "type": "object",
+        "properties": {"commits": {"type": "array", "items": {"type": "string"}}},
+    },
 )
-WRITE = Tool("write", "Write a text.", {"type": "object", "properties": {}}, output={"type": "string"})
-FETCH = Tool("fetch", "", {"type": "object", "properties": {"url": {"type": "string"}}}, module="web")
+WRITE = Tool(
+    "write", "Write a text.", {"type": "object", "properties": {}}, output={"type": "string"}
+)
+FETCH = Tool(
+    "fetch", "", {"type": "object", "properties": {"url": {"type": "string"}}}, module="web"
+)
 
 
 def meta_valid(schema: JSONObject) -> Validator:
@@ -72,7 +79,13 @@ def test_any_part_of_valid_parameters_may_be_a_reference(
         assert admitted.problems(changed) == []
     call = meta_valid(call_schema(Tool("do", "", schema), latent=False, instances=["①"]))
     assert isinstance(changed, dict)
-    meta: JSONObject = {"_tool": "do", "_instance": "①", "_outputPath": "x", "_each": "†state.l", "_after": ["a"]}
+    meta: JSONObject = {
+        "_tool": "do",
+        "_instance": "①",
+        "_outputPath": "x",
+        "_each": "†state.l",
+        "_after": ["a"],
+    }
     assert call.problems({**meta, **changed}) == []
 
 
@@ -83,7 +96,9 @@ def test_solutions_of_any_tools_are_valid_schemas(
 ) -> None:
     tools = [Tool(f"t{number}", "", schema) for number, (schema, _) in enumerate(pairs)]
     solution = meta_valid(solution_schema(tools, output[0]))
-    calls: list[JSON] = [{"_tool": f"t{number}", **value} for number, (_, value) in enumerate(pairs)]
+    calls: list[JSON] = [
+        {"_tool": f"t{number}", **value} for number, (_, value) in enumerate(pairs)
+    ]
     assert solution.problems({"calls": calls, "output": output[1]}) == []
     assert solution.is_valid({"calls": calls, "output": None})
     assert solution.is_valid({"calls": calls, "output": "†state.x"})
@@ -94,7 +109,9 @@ def test_solutions_of_any_tools_are_valid_schemas(
 
 def test_what_is_wrong_outside_references_is_refused() -> None:
     admitted = Validator(admit_references(LOG.parameters), what="W")
-    assert admitted.is_valid({"path": "†state.p", "count": "†state.n", "tree": {"kids": ["†state.t", {}]}})
+    assert admitted.is_valid(
+        {"path": "†state.p", "count": "†state.n", "tree": {"kids": ["†state.t", {}]}}
+    )
     assert not admitted.is_valid({"path": 1})
     assert not admitted.is_valid({"path": "a", "count": 0})
     assert not admitted.is_valid({"path": "a", "count": "state.n"})
@@ -121,7 +138,9 @@ def test_descriptions_stand_outside_the_alternatives() -> None:
 
 
 def test_constant_containers_may_hold_references() -> None:
-    admitted = Validator(admit_references({"properties": {"a": {"enum": [[1, {"k": 2}], "x"]}}}), what="W")
+    admitted = Validator(
+        admit_references({"properties": {"a": {"enum": [[1, {"k": 2}], "x"]}}}), what="W"
+    )
     assert admitted.is_valid({"a": [1, {"k": "†item"}]})
     assert admitted.is_valid({"a": "x"})
     assert not admitted.is_valid({"a": [2, {"k": 2}]})
@@ -130,7 +149,9 @@ def test_constant_containers_may_hold_references() -> None:
 
 def test_of_large_constant_containers_only_the_type_is_kept() -> None:
     constants: list[JSON] = [{"a": [*([0] * 50), number]} for number in range(100)]
-    schema: JSONObject = {"properties": {"a": {"enum": [*constants, "x", None]}, "b": {"const": {"k": 1}}}}
+    schema: JSONObject = {
+        "properties": {"a": {"enum": [*constants, "x", None]}, "b": {"const": {"k": 1}}}
+    }
     widened = admit_references(schema)
     assert len(encode_text(widened)) < len(encode_text(schema))
     admitted = Validator(widened, what="W")
@@ -147,7 +168,10 @@ def test_older_drafts_are_written_as_2020_12() -> None:
         "$schema": "http://json-schema.org/draft-07/schema#",
         "definitions": {"n": {"type": "integer"}},
         "properties": {
-            "pair": {"items": [{"$ref": "#/definitions/n", "minimum": 10}], "additionalItems": False},
+            "pair": {
+                "items": [{"$ref": "#/definitions/n", "minimum": 10}],
+                "additionalItems": False,
+            },
             "dep": {"type": "object", "dependencies": {"a": ["b"], "c": {"required": ["d"]}}},
         },
     }
@@ -173,7 +197,11 @@ def test_anchors_and_embedded_documents_are_followed() -> None:
         "properties": {"a": {"$ref": "#here"}, "b": {"$ref": "https://example.com/other"}},
         "$defs": {
             "x": {"$anchor": "here", "type": "integer"},
-            "y": {"$id": "https://example.com/other", "$ref": "#/$defs/z", "$defs": {"z": {"type": "boolean"}}},
+            "y": {
+                "$id": "https://example.com/other",
+                "$ref": "#/$defs/z",
+                "$defs": {"z": {"type": "boolean"}},
+            },
         },
     }
     admitted = meta_valid(admit_references(schema))
@@ -193,11 +221,15 @@ def test_a_call_is_closed_and_ordered() -> None:
     assert schema["required"] == ["_tool", "_instance", "path"]
     assert schema["additionalProperties"] is False
     call = meta_valid(schema)
-    assert call.is_valid({"_tool": "git_log", "_instance": "②", "path": "a", "_outputMethod": "push"})
+    assert call.is_valid(
+        {"_tool": "git_log", "_instance": "②", "path": "a", "_outputMethod": "push"}
+    )
     assert not call.is_valid({"_tool": "git_log", "_instance": "③", "path": "a"})
     assert not call.is_valid({"_tool": "git_log", "_instance": "①", "path": "a", "_module": "x"})
     assert not call.is_valid({"_tool": "git_log", "_instance": "①", "path": "a", "_output": 1})
-    assert not call.is_valid({"_tool": "git_log", "_instance": "①", "path": "a", "_outputMethod": "append"})
+    assert not call.is_valid(
+        {"_tool": "git_log", "_instance": "①", "path": "a", "_outputMethod": "append"}
+    )
     assert not call.is_valid({"_tool": "git_log", "_instance": "①", "path": "a", "_each": 5})
 
 
@@ -208,10 +240,16 @@ def test_the_description_tells_the_shape_of_the_result() -> None:
 
 
 def test_a_latent_call_has_its_output_after_the_parameters() -> None:
-    tool = Tool("write", "", {"type": "object", "properties": {"topic": {}}}, output={"type": "integer"})
+    tool = Tool(
+        "write", "", {"type": "object", "properties": {"topic": {}}}, output={"type": "integer"}
+    )
     schema = call_schema(tool, latent=True)
     names = list(cast("JSONObject", schema["properties"]))
-    assert [name for name in names if name not in ("_module", "_imports")][:3] == ["_tool", "topic", "_output"]
+    assert [name for name in names if name not in ("_module", "_imports")][:3] == [
+        "_tool",
+        "topic",
+        "_output",
+    ]
     assert "_activity" not in names
     call = meta_valid(schema)
     assert call.is_valid({"_tool": "write", "_output": 1})
@@ -270,7 +308,9 @@ def test_parameters_that_are_a_union_make_room_for_the_meta_properties() -> None
 
 
 def test_declared_open_parameters_stay_open() -> None:
-    tool = Tool("set", "", {"type": "object", "properties": {}, "additionalProperties": {"type": "integer"}})
+    tool = Tool(
+        "set", "", {"type": "object", "properties": {}, "additionalProperties": {"type": "integer"}}
+    )
     call = meta_valid(call_schema(tool, latent=False))
     assert call.is_valid({"_tool": "set", "any": 1, "other": "†state.x"})
     assert not call.is_valid({"_tool": "set", "any": "x"})
@@ -290,7 +330,11 @@ def test_without_tools_calls_are_an_empty_array() -> None:
 
 def test_extra_properties_come_before_the_calls() -> None:
     extra: dict[str, JSONObject] = {
-        "thought_process": {"$defs": {"t": {"type": "string"}}, "type": "array", "items": {"$ref": "#/$defs/t"}}
+        "thought_process": {
+            "$defs": {"t": {"type": "string"}},
+            "type": "array",
+            "items": {"$ref": "#/$defs/t"},
+        }
     }
     schema = solution_schema([LOG], None, extra=extra)
     assert list(cast("JSONObject", schema["properties"])) == ["thought_process", "calls", "output"]
@@ -301,7 +345,10 @@ def test_extra_properties_come_before_the_calls() -> None:
 
 
 def test_an_output_that_allows_null_is_wrapped() -> None:
-    schema: JSONObject = {"anyOf": [{"$ref": "#/$defs/n"}, {"type": "null"}], "$defs": {"n": {"type": "integer"}}}
+    schema: JSONObject = {
+        "anyOf": [{"$ref": "#/$defs/n"}, {"type": "null"}],
+        "$defs": {"n": {"type": "integer"}},
+    }
     wrapped, was = wrap_output(schema)
     assert was
     exact = meta_valid(wrapped)
@@ -322,11 +369,21 @@ def test_an_output_that_allows_null_is_wrapped() -> None:
 def test_definitions_of_different_tools_do_not_meet() -> None:
     def made(name: str, kind: str) -> Tool:
         definition: JSONObject = {"type": kind}
-        return Tool(name, "", {"properties": {"v": {"$ref": "#/$defs/V"}}, "$defs": {"V": definition}})
+        return Tool(
+            name, "", {"properties": {"v": {"$ref": "#/$defs/V"}}, "$defs": {"V": definition}}
+        )
 
-    reference = Tool("reference", "", {"properties": {"v": {"$ref": "#/$defs/V"}}, "$defs": {"V": {"type": "null"}}})
-    solution = meta_valid(solution_schema([made("a", "integer"), made("b", "boolean"), reference], None))
-    assert solution.is_valid({"calls": [{"_tool": "a", "v": 1}, {"_tool": "b", "v": True}], "output": None})
+    reference = Tool(
+        "reference",
+        "",
+        {"properties": {"v": {"$ref": "#/$defs/V"}}, "$defs": {"V": {"type": "null"}}},
+    )
+    solution = meta_valid(
+        solution_schema([made("a", "integer"), made("b", "boolean"), reference], None)
+    )
+    assert solution.is_valid(
+        {"calls": [{"_tool": "a", "v": 1}, {"_tool": "b", "v": True}], "output": None}
+    )
     assert not solution.is_valid({"calls": [{"_tool": "a", "v": True}], "output": None})
     assert not solution.is_valid({"calls": [{"_tool": "reference", "v": True}], "output": None})
 
@@ -338,7 +395,9 @@ def test_hostile_schemas_are_bounded() -> None:
         definitions[f"a{level}"] = {"anyOf": [part, part]}
     schema: JSONObject = {"$defs": definitions, "$ref": "#/$defs/a59"}
     assert len(encode_text(call_schema(Tool("x", "", schema), latent=False))) < 1_000_000
-    meta_valid(call_schema(Tool("x", "", {"$ref": "#", "properties": {"a": {"$ref": "#"}}}), latent=False))
+    meta_valid(
+        call_schema(Tool("x", "", {"$ref": "#", "properties": {"a": {"$ref": "#"}}}), latent=False)
+    )
     deep: JSONObject = {}
     for _ in range(300):
         deep = {"items": deep}
@@ -347,7 +406,9 @@ def test_hostile_schemas_are_bounded() -> None:
 
 
 def test_long_chains_of_references_compose() -> None:
-    definitions: JSONObject = {f"a{n}": {"items": {"$ref": f"#/$defs/a{n + 1}"}} for n in range(100)}
+    definitions: JSONObject = {
+        f"a{n}": {"items": {"$ref": f"#/$defs/a{n + 1}"}} for n in range(100)
+    }
     definitions["a100"] = {"type": "integer"}
     schema: JSONObject = {"$defs": definitions, "properties": {"a": {"$ref": "#/$defs/a0"}}}
     admitted = Validator(admit_references(schema), what="W")
@@ -367,7 +428,11 @@ def test_a_thousand_tools_compose_in_time_and_are_told_apart() -> None:
 def test_meta_named_parameters_are_renamed_everywhere_at_the_top() -> None:
     schema: JSONObject = {
         "type": "object",
-        "properties": {"_output": {"type": "string"}, "output_": {}, "inner": {"properties": {"_id": {}}}},
+        "properties": {
+            "_output": {"type": "string"},
+            "output_": {},
+            "inner": {"properties": {"_id": {}}},
+        },
         "required": ["_output"],
         "allOf": [{"$ref": "#/$defs/more"}],
         "dependentRequired": {"_id": ["_output"]},
@@ -384,7 +449,7 @@ def test_meta_named_parameters_are_renamed_everywhere_at_the_top() -> None:
     assert rename_meta_parameters(LOG.parameters) == (LOG.parameters, {})
 
 
-# -- names that are neither parameters nor meta-properties ---------------------------------------------------------
+# -- names that are neither parameters nor meta-properties -----------------------------------------
 
 A: JSONObject = {"type": "object", "properties": {"alpha": {}}}
 
@@ -423,11 +488,15 @@ def test_names_are_known_where_the_schema_lists_them(schema: JSONObject, known: 
 
 
 def test_a_parameter_with_a_name_near_a_meta_property_is_a_parameter() -> None:
-    names = ParameterNames("t", {"properties": {"outputPath": {}, "args": {}, "_output_path": {}, "id": {}}})
+    names = ParameterNames(
+        "t", {"properties": {"outputPath": {}, "args": {}, "_output_path": {}, "id": {}}}
+    )
     assert names.faults({"outputPath": 1, "args": {"a": 1}, "_output_path": 2, "id": 3}) == {}
     assert "Did you mean '_outputPath'?" in names.faults({"_outputpath": 1})["_outputpath"]
 
 
 def test_a_schema_that_lists_no_properties_is_shown_open() -> None:
-    assert "additionalProperties" not in call_schema(Tool("t", parameters={"type": "object"}), latent=False)
+    assert "additionalProperties" not in call_schema(
+        Tool("t", parameters={"type": "object"}), latent=False
+    )
     assert call_schema(Tool("t"), latent=False)["additionalProperties"] is False

@@ -47,7 +47,11 @@ async def test_the_value_of_an_expression(code: str, values: JSONObject, expecte
     ("code", "values", "why"),
     [
         ("x +", {"x": 1}, r'line 1, column \d+: expected one Python expression, found "x \+"'),
-        ("y = x", {"x": 1}, r"expected one Python expression, .*; a program with statements runs with run_plan"),
+        (
+            "y = x",
+            {"x": 1},
+            r"expected one Python expression, .*; a program with statements runs with run_plan",
+        ),
         ("import os", {}, r"a program with statements runs with run_plan"),
         ("1)+(2", {}, r"expected one Python expression"),
         ("a" * 5_000, {}, r"code: has 5,000 characters; at most 4,000 are allowed"),
@@ -60,7 +64,11 @@ async def test_the_value_of_an_expression(code: str, values: JSONObject, expecte
         ("b'x'", {}, r"is a bytes, which is not JSON"),
         ("[float('nan')]", {}, r"nan, which JSON does not have"),
         ("len", {}, r"not JSON"),
-        ("[[[[[1] * 99] * 99] * 99] * 99] * 99", {}, r"the value of code has more than 64 MB once it is written out"),
+        (
+            "[[[[[1] * 99] * 99] * 99] * 99] * 99",
+            {},
+            r"the value of code has more than 64 MB once it is written out",
+        ),
         ("open('/etc/passwd').read()", {}, r"PermissionError"),
         ("__import__('os').environ", {}, r"NameError: name '__import__'"),
         ("datetime.datetime.now()", {}, r"NameError: name 'datetime'"),

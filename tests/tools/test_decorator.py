@@ -46,7 +46,9 @@ class Row(TypedDict):
     name: str
 
 
-async def call(function: Callable[..., Any], arguments: JSONObject, context: ActivityContext | None = None) -> JSON:
+async def call(
+    function: Callable[..., Any], arguments: JSONObject, context: ActivityContext | None = None
+) -> JSON:
     definition = definition_of(function) or tool_from(function)
     return cast("JSON", await definition.activity.run(arguments, context or RecordingContext()))
 
@@ -84,7 +86,9 @@ async def paint(
         the points
     """
     assert context is not None
-    await context.progress(1, 2, f"{colour.value} {when.year} {schema} {_depth} {tags} {size} {extra}")
+    await context.progress(
+        1, 2, f"{colour.value} {when.year} {schema} {_depth} {tags} {size} {extra}"
+    )
     return [point]
 
 
@@ -93,12 +97,27 @@ def test_the_tool_is_told_by_the_function() -> None:
     assert made_tool.name == "paint"
     assert made_tool.description == "Paint a point.\n\nOn two lines."
     assert made_tool.annotations == Annotations(title="Painter", read_only=True)
-    assert list(made_tool.parameters) == ["type", "properties", "required", "additionalProperties", "$defs"]
+    assert list(made_tool.parameters) == [
+        "type",
+        "properties",
+        "required",
+        "additionalProperties",
+        "$defs",
+    ]
     assert made_tool.parameters["required"] == ["point", "colour", "when", "schema"]
     assert made_tool.parameters["additionalProperties"] is False
     properties = made_tool.parameters["properties"]
     assert isinstance(properties, dict)
-    assert list(properties) == ["point", "colour", "when", "schema", "_depth", "tags", "size", "extra"]
+    assert list(properties) == [
+        "point",
+        "colour",
+        "when",
+        "schema",
+        "_depth",
+        "tags",
+        "size",
+        "extra",
+    ]
     assert properties["point"] == {"$ref": "#/$defs/Point", "description": "where, exactly"}
     assert properties["schema"] == {"type": "string"}
     assert "own words" in str(properties["tags"])
@@ -155,7 +174,13 @@ async def test_only_json_conversions_are_made() -> None:
         return count * ratio + sum(counts)
 
     assert await call(total, {"count": 5.0, "ratio": 2, "counts": [1.0, 2]}) == 13.0
-    wrongs: list[JSONObject] = [{"count": "5"}, {"count": True}, {"count": 5.5}, {"ratio": "2"}, {"counts": [None]}]
+    wrongs: list[JSONObject] = [
+        {"count": "5"},
+        {"count": True},
+        {"count": 5.5},
+        {"ratio": "2"},
+        {"counts": [None]},
+    ]
     for wrong in wrongs:
         with pytest.raises(ActivityError):
             await call(total, {"count": 5, "ratio": 2, "counts": [], **wrong})
@@ -229,7 +254,9 @@ async def test_bound_methods_and_callable_objects_are_functions_too() -> None:
 
     toolbox = Toolbox(Shop().price)
     assert toolbox.tool("price").description == "Price of an item."
-    assert await toolbox.activity("price").run({"item": "tea"}, RecordingContext()) == {"name": "tea"}
+    assert await toolbox.activity("price").run({"item": "tea"}, RecordingContext()) == {
+        "name": "tea"
+    }
     definition = tool_from(Shop(), name="shop")
     assert await definition.activity.run({"item": "tea"}, RecordingContext()) == "tea"
 
@@ -308,7 +335,9 @@ async def _stream() -> AsyncIterator[int]:
         (lambda: 1, "it has no name"),
     ],
 )
-def test_functions_that_cannot_be_tools_are_told_why(function: Callable[..., Any], message: str) -> None:
+def test_functions_that_cannot_be_tools_are_told_why(
+    function: Callable[..., Any], message: str
+) -> None:
     with pytest.raises(ToolDefinitionError, match=message):
         tool(function)
 
@@ -353,5 +382,7 @@ def test_every_name_that_mcp_allows_is_kept() -> None:
     for name in ("getPrice", "GET", "a.b-c_D9", "9", "_private", "x" * 128):
         assert tool_from(getPrice, name=name).tool.name == name
     for name in ("", "a b", "größe", "a/b", "x" * 129, "a\n"):
-        with pytest.raises(ToolDefinitionError, match=r"does not fit \^\[A-Za-z0-9_.-\]\{1,128\}\$"):
+        with pytest.raises(
+            ToolDefinitionError, match=r"does not fit \^\[A-Za-z0-9_.-\]\{1,128\}\$"
+        ):
             tool_from(getPrice, name=name)

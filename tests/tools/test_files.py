@@ -84,7 +84,9 @@ def test_a_file_is_read_afresh(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_wrong_with_a_file_is_told_in_one_line(tmp_path: Path, source: str, message: str) -> None:
+def test_what_is_wrong_with_a_file_is_told_in_one_line(
+    tmp_path: Path, source: str, message: str
+) -> None:
     file = tmp_path / "tools.py"
     file.write_text(source)
     with pytest.raises(ToolFileError) as caught:

@@ -10,13 +10,22 @@ from hypothesis import strategies as st
 
 from ideabridge.tools.encoding import JSON
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError, ValueMismatchError
-from ideabridge.tools.reading import read_output, read_solution, wrong_reference_hint, wrong_target_hint
+from ideabridge.tools.reading import (
+    read_output,
+    read_solution,
+    wrong_reference_hint,
+    wrong_target_hint,
+)
 
 CALL: JSON = {"_tool": "a"}
 
 
 def test_a_proper_solution_has_no_notes() -> None:
-    solution: dict[str, JSON] = {"calls": [{"_tool": "a", "x": "{not json"}], "output": "[1]", "thought_process": "hm"}
+    solution: dict[str, JSON] = {
+        "calls": [{"_tool": "a", "x": "{not json"}],
+        "output": "[1]",
+        "thought_process": "hm",
+    }
     read, notes = read_solution({**solution})
     assert read == solution
     assert notes == []
@@ -42,13 +51,25 @@ def test_a_proper_solution_has_no_notes() -> None:
         ({"output": "{a: 1}"}, [], "{a: 1}", None),
         ({"output": "see {this}"}, [], "see {this}", None),
         ('Sure:\n```json\n{"calls": [{"_tool": "a"}]}\n```\nDone.', [CALL], None, "Markdown fence"),
-        ('Here it is: {"calls": [{"_tool": "a"}], "output": null} as asked {x}', [CALL], None, "other text around"),
+        (
+            'Here it is: {"calls": [{"_tool": "a"}], "output": null} as asked {x}',
+            [CALL],
+            None,
+            "other text around",
+        ),
         (b'```\n{"output": 1}\n```', [], 1, "Markdown fence"),
         # What is no call fails alone, once the Solution is taken up.
-        ({"calls": [CALL, 5, {"tool": "a"}, "{call"]}, [CALL, 5, {"tool": "a"}, "{call"], None, None),
+        (
+            {"calls": [CALL, 5, {"tool": "a"}, "{call"]},
+            [CALL, 5, {"tool": "a"}, "{call"],
+            None,
+            None,
+        ),
     ],
 )
-def test_what_models_do_is_read_and_noted(raw: JSON | bytes, calls: JSON, output: JSON, note: str | None) -> None:
+def test_what_models_do_is_read_and_noted(
+    raw: JSON | bytes, calls: JSON, output: JSON, note: str | None
+) -> None:
     solution, notes = read_solution(raw)
     assert solution["calls"] == calls
     assert solution["output"] == output
@@ -164,7 +185,9 @@ def test_other_notations_are_told_the_right_form(text: str, hint: str | None) ->
         ('["$.log"]', None),
     ],
 )
-def test_output_paths_in_other_notations_are_told_the_right_form(text: str, hint: str | None) -> None:
+def test_output_paths_in_other_notations_are_told_the_right_form(
+    text: str, hint: str | None
+) -> None:
     assert wrong_target_hint(text) == hint
 
 

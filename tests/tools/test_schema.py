@@ -1,4 +1,6 @@
-"""Validator and inline_refs: what fits, what is said of what does not, and what cannot hang or fetch."""
+"""Validator and inline_refs: what fits, what is said of what does not, and what
+cannot hang or fetch.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ideabridge.tools.encoding import JSON, MAX_BYTES, JSONObject, encode
-from ideabridge.tools.errors import InvalidJSONError, LimitExceededError, SchemaError, ValueMismatchError
+from ideabridge.tools.errors import (
+    InvalidJSONError,
+    LimitExceededError,
+    SchemaError,
+    ValueMismatchError,
+)
 from ideabridge.tools.schema import Validator, check_schema, inline_refs
 
 D2020 = "https://json-schema.org/draft/2020-12/schema"
@@ -40,7 +47,9 @@ def told(schema: JSONObject, value: JSON) -> str:
 
 
 def test_a_valid_call_passes() -> None:
-    Validator(CALL, what="call").check({"path": "a", "count": 1, "paths": ["x"], "mode": "fast", "ratio": 5})
+    Validator(CALL, what="call").check(
+        {"path": "a", "count": 1, "paths": ["x"], "mode": "fast", "ratio": 5}
+    )
 
 
 @pytest.mark.parametrize(
@@ -58,23 +67,52 @@ def test_a_valid_call_passes() -> None:
         (
             {"properties": {"path": {}}, "additionalProperties": False},
             {"paht": 1},
-            "W: paht: found 1, expected no property of this name; there is 'path'. Did you mean 'path'?",
+            (
+                "W: paht: found 1, expected no property of this name; there is "
+                "'path'. Did you mean 'path'?"
+            ),
         ),
-        ({"properties": {"a.b": {"type": "null"}}}, {"a.b": 1}, 'W: ["a.b"]: found 1, expected null'),
+        (
+            {"properties": {"a.b": {"type": "null"}}},
+            {"a.b": 1},
+            'W: ["a.b"]: found 1, expected null',
+        ),
         ({"type": ["string", "null"]}, 1, "W: found 1, expected text or null"),
-        ({"anyOf": [{"type": "string"}, {"anyOf": [{"type": "null"}]}]}, 1, "W: found 1, expected text or null"),
+        (
+            {"anyOf": [{"type": "string"}, {"anyOf": [{"type": "null"}]}]},
+            1,
+            "W: found 1, expected text or null",
+        ),
         ({"minItems": 3}, [1], "W: found [1], expected at least 3 items"),
         ({"maxLength": 3}, "abcd", 'W: found "abcd", expected at most 3 characters, not 4'),
         ({"const": 2**80}, 2**80 + 1, f"W: found {2**80 + 1}, expected {2**80}"),
         ({"maximum": 2**70}, 2**71, f"W: found {2**71}, expected at most {2**70}"),
-        ({"not": {"type": "string"}}, "a", 'W: found "a", expected what does not match {"type": "string"}'),
+        (
+            {"not": {"type": "string"}},
+            "a",
+            'W: found "a", expected what does not match {"type": "string"}',
+        ),
         ({"properties": {"a": False}}, {"a": 1}, "W: a: found 1, expected nothing here"),
-        ({"propertyNames": {"pattern": "^a"}}, {"b": 1}, 'W: found "b", expected a property name that is text that'),
-        ({"contains": {"type": "null"}}, [1], "W: found [1], expected items among which enough are null"),
-        ({"oneOf": [{"minimum": 1}, {"type": "integer"}]}, 3, "expected a value that fits exactly one of the altern"),
+        (
+            {"propertyNames": {"pattern": "^a"}},
+            {"b": 1},
+            'W: found "b", expected a property name that is text that',
+        ),
+        (
+            {"contains": {"type": "null"}},
+            [1],
+            "W: found [1], expected items among which enough are null",
+        ),
+        (
+            {"oneOf": [{"minimum": 1}, {"type": "integer"}]},
+            3,
+            "expected a value that fits exactly one of the altern",
+        ),
     ],
 )
-def test_a_mismatch_says_path_found_and_expected(schema: JSONObject, value: JSON, message: str) -> None:
+def test_a_mismatch_says_path_found_and_expected(
+    schema: JSONObject, value: JSON, message: str
+) -> None:
     assert message in told(schema, value)
 
 
@@ -108,7 +146,8 @@ VARIANTS: JSONObject = {
 def test_a_variant_is_chosen_by_the_constant_that_tells_them_apart() -> None:
     assert told(VARIANTS, {"_tool": "fetch", "n": "x"}) == 'W: n: found "x", expected an integer'
     assert told(VARIANTS, {"_tool": "git_lgo"}) == (
-        'W: _tool: found "git_lgo", expected one of "git_log", "git_diff", "fetch". Did you mean \'git_log\'?'
+        'W: _tool: found "git_lgo", expected one of "git_log", "git_diff", "fetch". '
+        "Did you mean 'git_log'?"
     )
     assert told(VARIANTS, {"n": 1}) == (
         'W: _tool: found nothing, expected "git_log" or "git_diff" or "fetch" (required)'
@@ -130,10 +169,19 @@ def test_formats_are_annotations() -> None:
     ("schema", "message"),
     [
         ({"type": "strin"}, 'W: the schema is invalid: type: found "strin", expected one of'),
-        ({"properties": {"a": {"minLength": -1}}}, "properties.a.minLength: found -1, expected at least 0"),
+        (
+            {"properties": {"a": {"minLength": -1}}},
+            "properties.a.minLength: found -1, expected at least 0",
+        ),
         ({"items": {"pattern": "("}}, 'items.pattern: found "(", expected a regular expression'),
-        ({"items": {"$ref": "https://example.com/s.json"}}, "expected a place in this schema (nothing is fetched)"),
-        ({"items": {"$ref": "file:///etc/hostname"}}, 'items["$ref"]: found "file:///etc/hostname"'),
+        (
+            {"items": {"$ref": "https://example.com/s.json"}},
+            "expected a place in this schema (nothing is fetched)",
+        ),
+        (
+            {"items": {"$ref": "file:///etc/hostname"}},
+            'items["$ref"]: found "file:///etc/hostname"',
+        ),
         ({"$ref": "#/$defs/none"}, '["$ref"]: found "#/$defs/none"'),
         ({"const": "\ud800"}, "surrogate"),
     ],
@@ -169,7 +217,10 @@ def test_a_meta_schema_may_be_referred_to_without_a_network() -> None:
 
 
 def test_older_drafts_mean_what_they_say() -> None:
-    schema: JSONObject = {"$schema": "http://json-schema.org/draft-07/schema#", "items": [{"type": "string"}]}
+    schema: JSONObject = {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "items": [{"type": "string"}],
+    }
     assert Validator(schema, what="W").is_valid(["a", 1])
     assert not Validator(schema, what="W").is_valid([1])
 
@@ -225,7 +276,9 @@ def test_chains_of_references_are_followed_within_bounds() -> None:
         check_schema(_chain(100_000), what="W")
 
 
-@pytest.mark.parametrize("pattern", ["^(a+)+$", "^(a|aa)+$", r"^(?=a)(a+)+\1$", r"^(?:(a)|b|\1)+$", "a{1000}{1000}"])
+@pytest.mark.parametrize(
+    "pattern", ["^(a+)+$", "^(a|aa)+$", r"^(?=a)(a+)+\1$", r"^(?:(a)|b|\1)+$", "a{1000}{1000}"]
+)
 def test_patterns_cannot_run_away(pattern: str) -> None:
     validator = Validator({"pattern": pattern}, what="W")
     start = time.process_time()
@@ -238,7 +291,9 @@ def test_patterns_cannot_run_away(pattern: str) -> None:
 def test_a_huge_value_is_explained_in_time() -> None:
     value: JSON = {"list": list(range(300_000))}
     start = time.process_time()
-    schema: JSONObject = {"properties": {"list": {"anyOf": [{"items": {"type": "string"}}, {"type": "null"}]}}}
+    schema: JSONObject = {
+        "properties": {"list": {"anyOf": [{"items": {"type": "string"}}, {"type": "null"}]}}
+    }
     assert "list.0: found 0, expected text" in told(schema, value)
     late: JSONObject = {"properties": {"list": {"items": {"maximum": 290_000}}}}
     assert "too large to say more" in told(late, value)
@@ -305,12 +360,24 @@ def test_references_are_written_out_and_recursion_is_cut() -> None:
         ({"$ref": "#count"}, [3], ["x"]),
         ({"$ref": "#count", "minimum": 5}, [7], [3, "x"]),
         # What is elsewhere, or decided by who refers, may be anything.
-        ({"$ref": "https://json-schema.org/draft/2020-12/schema"}, [{"type": "string"}, "whatever"], []),
+        (
+            {"$ref": "https://json-schema.org/draft/2020-12/schema"},
+            [{"type": "string"}, "whatever"],
+            [],
+        ),
         ({"$ref": "#nobody", "type": "string"}, ["x"], [3]),
         ({"$dynamicRef": "#count"}, [3, "x"], []),
         ({"not": {"$ref": "other"}}, [3, "x"], []),
         ({"$ref": "other", "unevaluatedProperties": False}, [{"a": 1}], []),
-        ({"$id": "other", "$defs": {"Count": {"type": "string"}}, "items": {"$ref": "#/$defs/Count"}}, [["x"]], []),
+        (
+            {
+                "$id": "other",
+                "$defs": {"Count": {"type": "string"}},
+                "items": {"$ref": "#/$defs/Count"},
+            },
+            [["x"]],
+            [],
+        ),
         # A property may have any name, and data hold what looks like a reference.
         ({"properties": {"$ref": {"type": "integer"}}}, [{"$ref": 1}], [{"$ref": "x"}]),
         ({"const": {"$ref": "#count"}}, [{"$ref": "#count"}], [3]),
@@ -320,7 +387,9 @@ def test_no_reference_is_left_and_what_was_admitted_is(
     part: JSONObject, admitted: list[JSON], refused: list[JSON]
 ) -> None:
     definitions: JSONObject = {"Count": {"$anchor": "count", "type": "integer"}}
-    inlined = inline_refs({"$id": "https://example.org/whole", "properties": {"x": part}, "$defs": definitions})
+    inlined = inline_refs(
+        {"$id": "https://example.org/whole", "properties": {"x": part}, "$defs": definitions}
+    )
     assert inlined.keys() == {"properties"}
     validator = Validator(inlined, what="W")
     for value in admitted:
@@ -348,7 +417,10 @@ def test_inlining_is_bounded() -> None:
 
 
 def test_keywords_beside_a_reference_still_count() -> None:
-    schema: JSONObject = {"$defs": {"a": {"type": "integer"}}, "items": {"$ref": "#/$defs/a", "minimum": 3}}
+    schema: JSONObject = {
+        "$defs": {"a": {"type": "integer"}},
+        "items": {"$ref": "#/$defs/a", "minimum": 3},
+    }
     validator = Validator(inline_refs(schema), what="W")
     assert validator.is_valid([3])
     assert not validator.is_valid([2])
@@ -356,8 +428,15 @@ def test_keywords_beside_a_reference_still_count() -> None:
 
 
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["a", "b", "c"]), inner, max_size=3),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["a", "b", "c"]), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 
@@ -366,7 +445,11 @@ VALUES = st.recursive(
 @given(VALUES)
 def test_problems_are_told_exactly_where_a_value_does_not_fit(value: JSON) -> None:
     schema: JSONObject = {
-        "anyOf": [{"type": "string"}, {"items": {"type": "integer"}, "type": "array"}, {"$ref": "#/$defs/o"}],
+        "anyOf": [
+            {"type": "string"},
+            {"items": {"type": "integer"}, "type": "array"},
+            {"$ref": "#/$defs/o"},
+        ],
         "$defs": {"o": {"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]}},
     }
     validator = Validator(schema, what="W")
@@ -377,30 +460,44 @@ def test_problems_are_told_exactly_where_a_value_does_not_fit(value: JSON) -> No
         assert problem.expected
 
 
-# -- explaining by jsonschema ------------------------------------------------------------------------------------
+# -- explaining by jsonschema ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("schema", "value"),
     [
         ({"pattern": "^(a+)+$"}, "a" * 40 + "!"),
-        ({"patternProperties": {"^(a+)+$": {}}, "additionalProperties": False}, {"a" * 40 + "!": 1}),
+        (
+            {"patternProperties": {"^(a+)+$": {}}, "additionalProperties": False},
+            {"a" * 40 + "!": 1},
+        ),
         ({"propertyNames": {"pattern": "^(a+)+$"}}, {"a" * 40 + "!": 1}),
         # By `$schema`, and by a meta-schema, jsonschema changes to validators of its own.
         ({"properties": {"a": {"$schema": D2020, "pattern": "^(a+)+$"}}}, {"a": "a" * 40 + "!"}),
-        ({"$dynamicAnchor": "meta", "items": {"$ref": D2020}, "pattern": "^(a+)+$"}, [{"not": "a" * 40 + "!"}]),
-        ({"unevaluatedProperties": False, "patternProperties": {"^(a+)+$": {}}}, {"a" * 40 + "!": 1}),
+        (
+            {"$dynamicAnchor": "meta", "items": {"$ref": D2020}, "pattern": "^(a+)+$"},
+            [{"not": "a" * 40 + "!"}],
+        ),
+        (
+            {"unevaluatedProperties": False, "patternProperties": {"^(a+)+$": {}}},
+            {"a" * 40 + "!": 1},
+        ),
         ({"uniqueItems": True}, [*({"a": number} for number in range(1_500)), {"a": 1}]),
     ],
 )
-def test_what_a_stranger_sends_never_keeps_an_explanation_busy(schema: JSONObject, value: JSON) -> None:
+def test_what_a_stranger_sends_never_keeps_an_explanation_busy(
+    schema: JSONObject, value: JSON
+) -> None:
     start = time.process_time()
     assert Validator(schema, what="W").problems(value)
     assert time.process_time() - start < 2
 
 
 def test_older_drafts_are_explained_as_well() -> None:
-    schema: JSONObject = {"$schema": "http://json-schema.org/draft-07/schema#", "properties": {"n": {"minimum": 3}}}
+    schema: JSONObject = {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "properties": {"n": {"minimum": 3}},
+    }
     assert told(schema, {"n": 1}) == "W: n: found 1, expected at least 3"
 
 
@@ -410,7 +507,8 @@ async def test_a_recursive_schema_is_explained_by_a_worker() -> None:
     with pytest.raises(ValueMismatchError) as caught:
         await Validator(node, what="W").check_apart({"next": {"nxet": {}}})
     assert str(caught.value) == (
-        "W: next.nxet: found {}, expected no property of this name; there is 'next'. Did you mean 'next'?"
+        "W: next.nxet: found {}, expected no property of this name; there is "
+        "'next'. Did you mean 'next'?"
     )
 
 
@@ -427,11 +525,11 @@ def test_jsonschema_is_imported_only_to_explain() -> None:
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-# -- what a check costs ----------------------------------------------------------------------------------------------
+# -- what a check costs ----------------------------------------------------------------------------
 
 SECONDS: Final = 5.0
-"""Ten times what a check in the event loop takes at worst, so that a slow machine does not matter. A `multipleOf` that
-weighs one step would take 900 s."""
+"""Ten times what a check in the event loop takes at worst, so that a slow machine does not matter.
+A `multipleOf` that weighs one step would take 900 s."""
 
 WORDS: Final[list[str]] = [f"k{number}" for number in range(100)]
 NESTED: Final[list[Any]] = [[[["a"] * 3] * 3] * 3]
@@ -445,7 +543,12 @@ COSTLY: Final[list[tuple[str, dict[str, Any], list[Any]]]] = [
     ),
     *(
         (keyword, {keyword: bound}, [number] * 200)
-        for keyword, sign in (("minimum", -1), ("exclusiveMinimum", -1), ("maximum", 1), ("exclusiveMaximum", 1))
+        for keyword, sign in (
+            ("minimum", -1),
+            ("exclusiveMinimum", -1),
+            ("maximum", 1),
+            ("exclusiveMaximum", 1),
+        )
         for bound in (sign * 10, sign * 10.5, sign * 1.7e308, sign * 10**300)
         for number in (1, 2**63, 10**20, 0.1, 1e20, 1.7e308, 5e-324)
     ),
@@ -460,31 +563,77 @@ COSTLY: Final[list[tuple[str, dict[str, Any], list[Any]]]] = [
         )
     ),
     *(("const", {"const": number}, [number] * 200) for number in (1, 0.5, 1e300, 10**300)),
-    *(("enum", {"enum": [index + number for index in range(50)]}, [49 + number] * 100) for number in (0, 0.5, 10**20)),
+    *(
+        ("enum", {"enum": [index + number for index in range(50)]}, [49 + number] * 100)
+        for number in (0, 0.5, 10**20)
+    ),
     ("enum const", {"enum": [[NESTED, word] for word in WORDS]}, [[NESTED, "k99"]] * 20),
-    ("enum const", {"enum": [{"a": [*[0.5] * 20, word]} for word in WORDS[:10]]}, [{"a": [*[0.5] * 20, "k9"]}] * 20),
+    (
+        "enum const",
+        {"enum": [{"a": [*[0.5] * 20, word]} for word in WORDS[:10]]},
+        [{"a": [*[0.5] * 20, "k9"]}] * 20,
+    ),
     *(
         ("uniqueItems", {"uniqueItems": True}, [[number + index for index in range(800)]])
         for number in (0, 2**63, 10**20)
     ),
     ("uniqueItems", {"uniqueItems": True}, [[[10**20 + index] for index in range(800)]]),
-    ("uniqueItems", {"uniqueItems": True}, [[index + item / 2 for item in range(15)] for index in range(100)]),
-    ("uniqueItems", {"uniqueItems": True}, [[{"a": [0.5] * 9 + [item]} for item in range(15)]] * 20),
+    (
+        "uniqueItems",
+        {"uniqueItems": True},
+        [[index + item / 2 for item in range(15)] for index in range(100)],
+    ),
+    (
+        "uniqueItems",
+        {"uniqueItems": True},
+        [[{"a": [0.5] * 9 + [item]} for item in range(15)]] * 20,
+    ),
     *(
         ("pattern", {"pattern": pattern}, [text] * max(3, 300 // len(text)))
-        for pattern in ("(a|b|ab)*c", r"^(\w+\s?)*$", "^(?:a?){50}a{50}$", ".{500}x", r"\Ba", r"\bfoo\b", "(?=(a+)+b)c")
+        for pattern in (
+            "(a|b|ab)*c",
+            r"^(\w+\s?)*$",
+            "^(?:a?){50}a{50}$",
+            ".{500}x",
+            r"\Ba",
+            r"\bfoo\b",
+            "(?=(a+)+b)c",
+        )
         for text in ("a" * 200 + "!", "\u00e9" * 200, "foo " * 50, "a")
     ),
-    ("patternProperties", {"patternProperties": {r"\Ba": True, r"\d+$": True}}, [{"\u00e9a" * 50: 1}] * 100),
+    (
+        "patternProperties",
+        {"patternProperties": {r"\Ba": True, r"\d+$": True}},
+        [{"\u00e9a" * 50: 1}] * 100,
+    ),
     ("propertyNames", {"propertyNames": {"maxLength": 1}}, [dict.fromkeys(WORDS, 1)] * 20),
     ("required", {"required": [*WORDS]}, [dict.fromkeys(WORDS, 1)] * 20),
-    ("properties", {"properties": {word: {"type": "integer"} for word in WORDS}}, [dict.fromkeys(WORDS, 1)] * 20),
-    ("additionalProperties", {"additionalProperties": {"type": "integer"}}, [dict.fromkeys(WORDS, 1)] * 20),
-    ("dependentRequired", {"dependentRequired": {word: [*WORDS] for word in WORDS}}, [dict.fromkeys(WORDS, 1)] * 20),
-    ("dependentSchemas", {"dependentSchemas": {word: {"required": ["k1"]} for word in WORDS}}, [{"k1": 1}] * 300),
+    (
+        "properties",
+        {"properties": {word: {"type": "integer"} for word in WORDS}},
+        [dict.fromkeys(WORDS, 1)] * 20,
+    ),
+    (
+        "additionalProperties",
+        {"additionalProperties": {"type": "integer"}},
+        [dict.fromkeys(WORDS, 1)] * 20,
+    ),
+    (
+        "dependentRequired",
+        {"dependentRequired": {word: [*WORDS] for word in WORDS}},
+        [dict.fromkeys(WORDS, 1)] * 20,
+    ),
+    (
+        "dependentSchemas",
+        {"dependentSchemas": {word: {"required": ["k1"]} for word in WORDS}},
+        [{"k1": 1}] * 300,
+    ),
     (
         "unevaluatedProperties anyOf",
-        {"anyOf": [{"properties": {word: {}}} for word in WORDS], "unevaluatedProperties": {"type": "integer"}},
+        {
+            "anyOf": [{"properties": {word: {}}} for word in WORDS],
+            "unevaluatedProperties": {"type": "integer"},
+        },
         [dict.fromkeys(WORDS, 1)] * 5,
     ),
     (
@@ -495,14 +644,26 @@ COSTLY: Final[list[tuple[str, dict[str, Any], list[Any]]]] = [
     ("contains", {"allOf": [{"contains": {"const": 1.5}, "minContains": 0}] * 30}, [[1.5] * 300]),
     ("allOf type", {"allOf": [{"type": "integer"}] * 100}, [1.0] * 300),
     ("oneOf not", {"oneOf": [{"not": {"type": "integer"}}] * 99 + [True]}, [1.0] * 300),
-    ("if", {"allOf": [{"if": {"type": "integer"}, "then": {"type": "number"}, "else": False}] * 50}, [1] * 300),
-    ("prefixItems items", {"prefixItems": [{"type": "integer"}] * 50, "items": False}, [[1] * 50] * 20),
+    (
+        "if",
+        {"allOf": [{"if": {"type": "integer"}, "then": {"type": "number"}, "else": False}] * 50},
+        [1] * 300,
+    ),
+    (
+        "prefixItems items",
+        {"prefixItems": [{"type": "integer"}] * 50, "items": False},
+        [[1] * 50] * 20,
+    ),
     ("$ref", {"allOf": [{"$ref": "#/$defs/a"}] * 50}, [1] * 300),
     ("format", {"format": "date-time"}, ["2026-01-01T00:00:00Z"] * 300),
     *((keyword, {keyword: 1}, ["\u00e9" * 100] * 100) for keyword in ("minLength", "maxLength")),
     *((keyword, {keyword: 1}, [[1, 2]] * 300) for keyword in ("minItems", "maxItems")),
     *((keyword, {keyword: 1}, [{"a": 1}] * 300) for keyword in ("minProperties", "maxProperties")),
-    ("contentMediaType", {"$schema": DRAFT_7, "contentMediaType": "application/json"}, ["[" * 100 + "]" * 100] * 100),
+    (
+        "contentMediaType",
+        {"$schema": DRAFT_7, "contentMediaType": "application/json"},
+        ["[" * 100 + "]" * 100] * 100,
+    ),
 ]
 """Keywords, a schema with them for each item, and items that take long."""
 
@@ -549,7 +710,9 @@ def test_few_numbers_against_exact_fractions_are_no_matter_of_the_event_loop() -
     assert Validator({"items": {"multipleOf": 0.01}}, what="W").is_costly(numbers)
     bounds: list[JSON] = [{"minimum": 0.5}] * 60
     assert Validator({"items": {"allOf": bounds}}, what="W").is_costly(numbers)
-    assert Validator({"uniqueItems": True}, what="W").is_costly([2**63 + number for number in range(2_000)])
+    assert Validator({"uniqueItems": True}, what="W").is_costly(
+        [2**63 + number for number in range(2_000)]
+    )
 
 
 def test_small_values_are_checked_and_explained_in_the_event_loop() -> None:

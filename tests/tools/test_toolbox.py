@@ -82,11 +82,16 @@ def test_other_things_are_refused() -> None:
     [
         ({"name": 3}, "tool 3, name: expected text, found 3"),
         ({"description": ["x"]}, "description: expected text, found list"),
-        ({"parameters": [1]}, "parameters: expected an object .a dict.; a schema is an object such as .*, found list"),
+        (
+            {"parameters": [1]},
+            "parameters: expected an object .a dict.; a schema is an object such as .*, found list",
+        ),
         ({"output": True}, "tool 'x', output: expected an object .a dict.; .*, found True"),
     ],
 )
-def test_a_definition_with_a_part_of_another_kind_is_refused(parts: dict[str, Any], message: str) -> None:
+def test_a_definition_with_a_part_of_another_kind_is_refused(
+    parts: dict[str, Any], message: str
+) -> None:
     given: dict[str, Any] = {"name": "x", **parts}
     with pytest.raises(ToolDefinitionError, match=message):
         Toolbox(Tool(**given))

@@ -1,4 +1,6 @@
-"""Schemas that are odd: read as what they plainly mean, checked as far as they can be, and never a danger."""
+"""Schemas that are odd: read as what they plainly mean, checked as far as they can be, and
+never a danger.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ def of_property(schema: JSON) -> tuple[JSON, str]:
     return properties["a"], "\n".join(made.notes)
 
 
-# -- what each kind becomes ----------------------------------------------------------------------------------------
+# -- what each kind becomes ------------------------------------------------------------------------
 
 
 MEANT: list[tuple[Any, Any]] = [
@@ -89,12 +91,25 @@ UNREADABLE_PARTS: list[Any] = [
     *({"required": value} for value in (None, "nobody", 5, {"a": True})),
     *({"maxLength": value} for value in (-1, None, True, "many", EMPTY)),
     *({"maximum": value} for value in (None, "high", EMPTY, True)),
-    *({keyword: value} for keyword in ("anyOf", "allOf", "oneOf", "prefixItems") for value in (EMPTY, None, 5, "a")),
+    *(
+        {keyword: value}
+        for keyword in ("anyOf", "allOf", "oneOf", "prefixItems")
+        for value in (EMPTY, None, 5, "a")
+    ),
     *({"items": value} for value in (None, 5, "strange")),
     *({"not": value} for value in (None, 5, {"type": "strange"}, {"pattern": "("})),
-    *({"patternProperties": value, "additionalProperties": False} for value in ({"(": TEXT}, None, 5)),
-    *({"$ref": value} for value in ("#/nowhere", "#nowhere", "other.json", "https://example.com/x", 5, None)),
-    *({"$ref": value} for value in ("file:///etc/passwd", "//host/share", "http://[", "#/%zz", "#/properties/a/x")),
+    *(
+        {"patternProperties": value, "additionalProperties": False}
+        for value in ({"(": TEXT}, None, 5)
+    ),
+    *(
+        {"$ref": value}
+        for value in ("#/nowhere", "#nowhere", "other.json", "https://example.com/x", 5, None)
+    ),
+    *(
+        {"$ref": value}
+        for value in ("file:///etc/passwd", "//host/share", "http://[", "#/%zz", "#/properties/a/x")
+    ),
     {"$dynamicRef": "#nowhere"},
     {"multipleOf": 0},
     {"multipleOf": -2},
@@ -115,7 +130,11 @@ UNREADABLE_PARTS: list[Any] = [
 )
 def test_what_nobody_can_read_is_ignored_and_the_rest_is_checked(odd: JSON) -> None:
     """A parameter with such a schema takes every value; its neighbour is checked as before."""
-    sent: JSON = {"type": "object", "properties": {"a": odd, "b": {"type": "integer"}}, "required": ["b"]}
+    sent: JSON = {
+        "type": "object",
+        "properties": {"a": odd, "b": {"type": "integer"}},
+        "required": ["b"],
+    }
     made = usable(sent)
     assert made.notes
     assert made.notes[0].startswith("properties.a")
@@ -141,7 +160,10 @@ def test_prose_of_another_type_is_left_out(keyword: str, value: JSON) -> None:
 
 ROOTS: list[tuple[Any, str]] = [
     *((value, "") for value in ({}, {"type": "object"}, {"$comment": "nothing"})),
-    *((value, "found") for value in (False, None, EMPTY, "x", 5, {"type": "array"}, {"type": ["object", "null"]})),
+    *(
+        (value, "found")
+        for value in (False, None, EMPTY, "x", 5, {"type": "array"}, {"type": ["object", "null"]})
+    ),
 ]
 
 
@@ -181,7 +203,7 @@ def test_patterns_of_python_are_matched(pattern: str, yes: str, no: str) -> None
     assert not validator.is_valid(no)
 
 
-# -- references ----------------------------------------------------------------------------------------------------
+# -- references ------------------------------------------------------------------------------------
 
 ODD: JSONObject = {"type": "dict"}
 
@@ -191,10 +213,16 @@ REFERENCES: list[tuple[str, Any]] = [
     ("#/%70roperties/%62", {}),
     ("#/$defs/a~1b%20c", {"$defs": {"a/b c": TEXT}}),
     ("#/definitions/x", {"definitions": {"x": TEXT}}),
-    ("#/components/schemas/x", {"components": {"schemas": {"x": {"$ref": "#/components/schemas/y"}, "y": TEXT}}}),
+    (
+        "#/components/schemas/x",
+        {"components": {"schemas": {"x": {"$ref": "#/components/schemas/y"}, "y": TEXT}}},
+    ),
     ("#x", {"$defs": {"one": {"$anchor": "x", **TEXT}}}),
     ("https://example.com/t.json#/properties/b", {"$id": "https://example.com/t.json"}),
-    ("other.json", {"$id": "https://example.com/t.json", "$defs": {"o": {"$id": "other.json", **TEXT}}}),
+    (
+        "other.json",
+        {"$id": "https://example.com/t.json", "$defs": {"o": {"$id": "other.json", **TEXT}}},
+    ),
     ("#/$defs/list/items/0", {"$defs": {"list": {"type": "array", "items": [TEXT]}}}),
     ("#/$defs/chain", {"$defs": {"chain": {"allOf": [{"$ref": "#/$defs/end"}]}, "end": TEXT}}),
 ]
@@ -204,8 +232,12 @@ REFERENCES: list[tuple[str, Any]] = [
     ("reference", "more"),
     REFERENCES,
 )
-def test_a_reference_inside_a_repaired_schema_still_leads_to_its_target(reference: str, more: JSONObject) -> None:
-    made = usable({"type": "object", "properties": {"a": {"$ref": reference}, "b": TEXT, "odd": ODD}, **more})
+def test_a_reference_inside_a_repaired_schema_still_leads_to_its_target(
+    reference: str, more: JSONObject
+) -> None:
+    made = usable(
+        {"type": "object", "properties": {"a": {"$ref": reference}, "b": TEXT, "odd": ODD}, **more}
+    )
     validator = Validator(made.schema, what="W")
     assert validator.is_valid({"a": "x", "odd": {}})
     assert not validator.is_valid({"a": 5})
@@ -215,7 +247,10 @@ def test_a_reference_inside_a_repaired_schema_still_leads_to_its_target(referenc
 
 @pytest.mark.parametrize("target", ["#", "#/properties/a", "#/properties/b"])
 def test_circles_of_references_stay(target: str) -> None:
-    sent: JSON = {"type": "object", "properties": {"a": {"$ref": target}, "b": {"$ref": "#/properties/a"}, "odd": ODD}}
+    sent: JSON = {
+        "type": "object",
+        "properties": {"a": {"$ref": target}, "b": {"$ref": "#/properties/a"}, "odd": ODD},
+    }
     validator = Validator(usable(sent).schema, what="W")
     assert validator.is_valid({"a": {}})
     assert not validator.is_valid({"odd": 5})
@@ -237,7 +272,7 @@ def test_what_is_referred_to_below_a_negation_never_becomes_stricter() -> None:
     assert all(validator.is_valid({name: value}) for name in "abc" for value in values)
 
 
-# -- drafts --------------------------------------------------------------------------------------------------------
+# -- drafts ----------------------------------------------------------------------------------------
 
 LETTERS = st.sampled_from("abc")
 PLAIN_VALUES: st.SearchStrategy[JSON] = st.recursive(
@@ -269,7 +304,11 @@ def _schemas(draft: int) -> st.SearchStrategy[JSONObject]:
                 "required": st.booleans(),
             }
         else:
-            keywords |= {"required": names, "not": inner, "anyOf": st.lists(inner, min_size=1, max_size=2)}
+            keywords |= {
+                "required": names,
+                "not": inner,
+                "anyOf": st.lists(inner, min_size=1, max_size=2),
+            }
         return st.fixed_dictionaries({}, optional=keywords)
 
     exclusive = st.booleans() if draft <= 4 else st.integers(0, 5)
@@ -309,7 +348,9 @@ def test_older_drafts_mean_in_2020_12_what_they_meant(draft: int, data: st.DataO
     made = usable(sent)
     assert made.notes == ()
     validator = Validator(made.schema, what="W")
-    for value in data.draw(st.lists(st.dictionaries(LETTERS, PLAIN_VALUES, max_size=3), min_size=5, max_size=5)):
+    for value in data.draw(
+        st.lists(st.dictionaries(LETTERS, PLAIN_VALUES, max_size=3), min_size=5, max_size=5)
+    ):
         try:
             expected = judge.is_valid(value)
         except RecursionError:
@@ -344,7 +385,13 @@ def test_forms_of_older_drafts_need_no_declaration(schema: JSONObject) -> None:
 
 
 def test_the_id_of_draft_4_is_no_keyword_of_others() -> None:
-    named = usable({"$schema": DRAFT_4, "id": "#root", "properties": {"a": {"$ref": "#x"}, "b": {"id": "#x", **TEXT}}})
+    named = usable(
+        {
+            "$schema": DRAFT_4,
+            "id": "#root",
+            "properties": {"a": {"$ref": "#x"}, "b": {"id": "#x", **TEXT}},
+        }
+    )
     assert named.schema["properties"] == {"a": {"$ref": "#/properties/b"}, "b": TEXT}
     assert usable({"properties": {"id": {"type": "string"}}, "id": "x"}).is_as_sent
 
@@ -356,20 +403,50 @@ def test_a_valid_schema_is_used_as_it_is(pair: tuple[JSONObject, JSONObject]) ->
     assert made.is_as_sent
 
 
-# -- any damage ----------------------------------------------------------------------------------------------------
+# -- any damage ------------------------------------------------------------------------------------
 
 JUNK: st.SearchStrategy[JSON] = st.sampled_from(
     [
-        *(None, 5, -1.5, "x", "(", "", [], {}, [None], {"a": None}, "false", float("nan"), "\ud800", True),
-        *({"type": "strange"}, {"pattern": "("}, {"$ref": "https://example.com/"}, {"$ref": "#"}, {"required": True}),
-        *({"properties": []}, {"enum": []}, {"not": {"type": "x"}}, {"$id": "%%"}, {"$anchor": 5}, {"type": ["x"]}),
+        *(
+            None,
+            5,
+            -1.5,
+            "x",
+            "(",
+            "",
+            [],
+            {},
+            [None],
+            {"a": None},
+            "false",
+            float("nan"),
+            "\ud800",
+            True,
+        ),
+        *(
+            {"type": "strange"},
+            {"pattern": "("},
+            {"$ref": "https://example.com/"},
+            {"$ref": "#"},
+            {"required": True},
+        ),
+        *(
+            {"properties": []},
+            {"enum": []},
+            {"not": {"type": "x"}},
+            {"$id": "%%"},
+            {"$anchor": 5},
+            {"type": ["x"]},
+        ),
     ]
 )
 
 
 @settings(max_examples=60, deadline=None)
 @given(parameters, st.data())
-def test_however_a_schema_is_damaged_it_can_be_used(pair: tuple[JSONObject, JSONObject], data: st.DataObject) -> None:
+def test_however_a_schema_is_damaged_it_can_be_used(
+    pair: tuple[JSONObject, JSONObject], data: st.DataObject
+) -> None:
     sent: JSON = pair[0]
     for _ in range(data.draw(st.integers(1, 3))):
         known = places(sent)
@@ -389,19 +466,34 @@ def test_however_a_schema_is_damaged_it_can_be_used(pair: tuple[JSONObject, JSON
 
 
 UNREADABLE: st.SearchStrategy[JSON] = st.sampled_from(
-    [None, 5, [], {"type": "strange"}, {"pattern": "("}, {"enum": None}, {"$ref": "#/nowhere"}, {"anyOf": []}]
+    [
+        None,
+        5,
+        [],
+        {"type": "strange"},
+        {"pattern": "("},
+        {"enum": None},
+        {"$ref": "#/nowhere"},
+        {"anyOf": []},
+    ]
 )
 
 
 @settings(max_examples=60, deadline=None)
 @given(pairs, st.data())
-def test_an_ignored_part_only_ever_admits_more(pair: tuple[JSONObject, JSON], data: st.DataObject) -> None:
-    """A value that satisfied a schema satisfies what is made of it after one of its schemas became unreadable."""
+def test_an_ignored_part_only_ever_admits_more(
+    pair: tuple[JSONObject, JSON], data: st.DataObject
+) -> None:
+    """A value that satisfied a schema satisfies what is made of it after one of its schemas
+    became unreadable.
+    """
     schema, value = pair
     inside = [place for place in places(schema) if place and _is_schema(schema, place)]
     sent: JSON = {"properties": {"v": schema}}
     if inside:
-        sent = replaced(sent, ("properties", "v", *data.draw(st.sampled_from(inside))), data.draw(UNREADABLE))
+        sent = replaced(
+            sent, ("properties", "v", *data.draw(st.sampled_from(inside))), data.draw(UNREADABLE)
+        )
     assert Validator(usable(sent).schema, what="W").is_valid({"v": value})
 
 
@@ -414,7 +506,16 @@ def _is_schema(root: JSONObject, place: tuple[str | int, ...]) -> bool:
             is_schema, named = True, False
         elif key in ("properties", "patternProperties", "dependentSchemas", "$defs"):
             is_schema, named = False, True
-        elif key in ("items", "not", "if", "then", "else", "contains", "additionalProperties", "propertyNames"):
+        elif key in (
+            "items",
+            "not",
+            "if",
+            "then",
+            "else",
+            "contains",
+            "additionalProperties",
+            "propertyNames",
+        ):
             is_schema = True
         elif key in ("allOf", "anyOf", "oneOf", "prefixItems"):
             is_schema = False
@@ -423,7 +524,7 @@ def _is_schema(root: JSONObject, place: tuple[str | int, ...]) -> bool:
     return is_schema
 
 
-# -- bounds --------------------------------------------------------------------------------------------------------
+# -- bounds ----------------------------------------------------------------------------------------
 
 
 def _deep(levels: int, keyword: str) -> JSONObject:
@@ -436,7 +537,9 @@ def _deep(levels: int, keyword: str) -> JSONObject:
 @pytest.mark.parametrize("keyword", ["properties", "not", "items", "x-unknown", "const"])
 @pytest.mark.parametrize("levels", [40, 110, 450, 20_000])
 def test_a_deep_schema_is_checked_as_far_as_it_goes(levels: int, keyword: str) -> None:
-    made = usable({"type": "object", "properties": {"deep": _deep(levels, keyword), "n": {"type": "integer"}}})
+    made = usable(
+        {"type": "object", "properties": {"deep": _deep(levels, keyword), "n": {"type": "integer"}}}
+    )
     validator = Validator(made.schema, what="W")
     assert validator.is_valid({"n": 1})
     assert not validator.is_valid({"n": "x"})
@@ -465,7 +568,10 @@ HUGE: list[Any] = [
     {"properties": {f"p{n}": {"pattern": f"(a{{0,{n}}}b{{0,{n}}}){{0,99}}"} for n in range(400)}},
     {"properties": {f"p{n}": {"pattern": "(" + "a" * n} for n in range(600)}},
     {"allOf": [{"$ref": f"#/$defs/d{n}"} for n in range(3)]}
-    | {"$defs": {f"d{n}": {"anyOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 9} for n in range(12)} | {"d12": TEXT}},
+    | {
+        "$defs": {f"d{n}": {"anyOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 9} for n in range(12)}
+        | {"d12": TEXT}
+    },
     {f"k{n}": {"$ref": f"#/k{n + 1}", "type": "x"} for n in range(5_000)} | {"$ref": "#/k0"},
     {"properties": {"a": {"allOf": [[]] * 60_000}}},
     {"properties": {"a": "dict"}, "x": [[[]]] * 60_000},
@@ -484,7 +590,9 @@ def test_a_huge_or_slow_schema_takes_seconds_at_most(sent: JSON) -> None:
     assert Validator(made.schema, what="W").is_valid({"anything": 1})
 
 
-@pytest.mark.parametrize("name", ["__proto__", "constructor", "", "a\nb", "👍", "x" * 10_000, "$ref", "properties"])
+@pytest.mark.parametrize(
+    "name", ["__proto__", "constructor", "", "a\nb", "👍", "x" * 10_000, "$ref", "properties"]
+)
 def test_any_name_of_a_parameter_is_one(name: str) -> None:
     made = usable({"properties": {name: {"type": "int"}, "b": {}}, "required": [name]})
     validator = Validator(made.schema, what="W")
@@ -494,7 +602,9 @@ def test_any_name_of_a_parameter_is_one(name: str) -> None:
 
 
 def test_what_is_no_json_is_known_by_its_digest() -> None:
-    first, second, third = (usable({"properties": {"a": {"default": value}}}) for value in (float("nan"), "\ud800", 5))
+    first, second, third = (
+        usable({"properties": {"a": {"default": value}}}) for value in (float("nan"), "\ud800", 5)
+    )
     assert first.sent != second.sent
     assert third.is_as_sent
     assert [made.schema["properties"] for made in (first, second)] == [{"a": {}}, {"a": {}}]
@@ -514,7 +624,10 @@ def test_a_result_is_checked_as_far_as_its_schema_can_be_read() -> None:
 
     assert of_result(True).schema == {}
     assert of_result(False).notes == ("found false: ignored",)
-    assert of_result({"type": "array", "items": {"type": "str"}}).schema == {"type": "array", "items": TEXT}
+    assert of_result({"type": "array", "items": {"type": "str"}}).schema == {
+        "type": "array",
+        "items": TEXT,
+    }
     assert of_result("number").schema == {"type": "number"}
     assert of_result({"type": "array"}).is_as_sent
 
@@ -523,7 +636,9 @@ def test_names_that_a_closed_object_refuses_are_removed_in_a_pass() -> None:
     names: list[JSON] = [f"a{number}" for number in range(150_000)]
     began = time.thread_time()
     usable = usable_schema(
-        {"type": "object", "required": names, "additionalProperties": False}, what="x", of_object=True
+        {"type": "object", "required": names, "additionalProperties": False},
+        what="x",
+        of_object=True,
     )
     assert usable.schema["required"] == []
     assert time.thread_time() - began < 5

@@ -25,19 +25,28 @@ from ideabridge.tools.names import printable, printable_line, readable_json, vis
         ("❤\ufe0f\ufe0e\ufe00\U000e0101", "❤\ufe0f\\ufe0e\\ufe00\\udb40\\udd01"),
         ("\ufe0f", "\\ufe0f"),
         ("\ud800", "\\ud800"),
-        ("naïve 日本\u3000語 𝔘 e\u0301 مرحبا 10\u00a0km", "naïve 日本\u3000語 𝔘 e\u0301 مرحبا 10\u00a0km"),
+        (
+            "naïve 日本\u3000語 𝔘 e\u0301 مرحبا 10\u00a0km",
+            "naïve 日本\u3000語 𝔘 e\u0301 مرحبا 10\u00a0km",
+        ),
     ],
 )
 def test_what_is_hidden_is_written_out(text: str, shown: str) -> None:
     assert printable(text) == shown
-    assert printable(without_hidden(text).replace("\r", "")) == without_hidden(text).replace("\r", "")
+    assert printable(without_hidden(text).replace("\r", "")) == without_hidden(text).replace(
+        "\r", ""
+    )
 
 
 def test_one_line() -> None:
     assert printable_line("name\nError: none\t\u202e\r\n.") == "name Error: none \\u202e ."
 
 
-@given(st.recursive(st.text() | st.integers(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
+@given(
+    st.recursive(
+        st.text() | st.integers(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
+    )
+)
 def test_json_stays_the_same_value(value: object) -> None:
     for indent in (None, 2):
         text = printable(json.dumps(value, ensure_ascii=False, indent=indent))
@@ -46,7 +55,8 @@ def test_json_stays_the_same_value(value: object) -> None:
 
 
 VALUES = st.recursive(
-    st.text() | st.integers() | st.none(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
+    st.text() | st.integers() | st.none(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
 )
 
 
@@ -81,4 +91,14 @@ def test_an_escape_is_not_a_text_that_looks_like_one(value: JSON, shown: str) ->
 def test_nothing_that_a_terminal_obeys_is_left(text: str) -> None:
     for char in printable(text).replace("\r\n", "\n"):
         assert unicodedata.category(char) not in ("Cc", "Zl", "Zp", "Cs", "Co") or char in "\n\t"
-        assert unicodedata.bidirectional(char) not in ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
+        assert unicodedata.bidirectional(char) not in (
+            "LRE",
+            "RLE",
+            "LRO",
+            "RLO",
+            "PDF",
+            "LRI",
+            "RLI",
+            "FSI",
+            "PDI",
+        )

@@ -27,7 +27,9 @@ async def quick(workers: Workers) -> JSON:
     return await workers.run("ideabridge.tools.names:printable", ["done"], what="printing")
 
 
-async def answered_but_not_taken(workers: Workers, scope: anyio.CancelScope, group: TaskGroup) -> None:
+async def answered_but_not_taken(
+    workers: Workers, scope: anyio.CancelScope, group: TaskGroup
+) -> None:
     """Let a worker answer a job whose task cannot go on, because this one holds the event loop."""
 
     async def ask() -> None:
@@ -40,7 +42,9 @@ async def answered_but_not_taken(workers: Workers, scope: anyio.CancelScope, gro
         pass
 
 
-async def test_a_job_that_is_given_up_when_it_is_answered_leaves_no_worker_at_work(workers: Workers) -> None:
+async def test_a_job_that_is_given_up_when_it_is_answered_leaves_no_worker_at_work(
+    workers: Workers,
+) -> None:
     async with anyio.create_task_group() as group:
         scope = anyio.CancelScope()
         await answered_but_not_taken(workers, scope, group)

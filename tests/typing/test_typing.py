@@ -1,4 +1,6 @@
-"""Programs of users and of the documents, checked in pyright's strict mode from outside the source tree."""
+"""Programs of users and of the documents, checked in pyright's strict mode from outside
+the source tree.
+"""
 
 import json
 import re
@@ -27,7 +29,9 @@ def write_programs(folder: Path) -> int:
             kind, _, file = match.group(1).strip().partition(" ")
             if kind == "python":
                 line = text.count("\n", 0, match.start()) + 1
-                (folder / (file or f"{path.stem.lower()}_{line}.py")).write_text(match.group(2), encoding="utf-8")
+                (folder / (file or f"{path.stem.lower()}_{line}.py")).write_text(
+                    match.group(2), encoding="utf-8"
+                )
                 count += 1
     return count
 
@@ -44,8 +48,18 @@ def test_programs_pass_the_strict_checker_and_mistakes_do_not(tmp_path: Path) ->
         "include": ["."],
     }
     (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings), encoding="utf-8")
-    command = ["-m", "basedpyright", "--outputjson", "--pythonpath", sys.executable, "-p", str(tmp_path)]
-    done = subprocess.run([sys.executable, *command], cwd=tmp_path, capture_output=True, text=True, check=False)
+    command = [
+        "-m",
+        "basedpyright",
+        "--outputjson",
+        "--pythonpath",
+        sys.executable,
+        "-p",
+        str(tmp_path),
+    ]
+    done = subprocess.run(
+        [sys.executable, *command], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     told: list[dict[str, Any]] = json.loads(done.stdout)["generalDiagnostics"]
     found: dict[str, set[int]] = {}
     unexpected: list[str] = []
@@ -55,7 +69,9 @@ def test_programs_pass_the_strict_checker_and_mistakes_do_not(tmp_path: Path) ->
         if name != "mistakes.py":
             unexpected.append(f"{name}:{line}: {one['message']}")
     assert unexpected == []
-    wrong = {number for number, line in enumerate(mistakes.split("\n"), 1) if line.endswith("# wrong")}
+    wrong = {
+        number for number, line in enumerate(mistakes.split("\n"), 1) if line.endswith("# wrong")
+    }
     assert found.get("mistakes.py", set()) == wrong
 
 
@@ -78,7 +94,9 @@ def test_a_name_has_one_place_to_import_it_from() -> None:
     listed = {"README.md": "", **{str(path): path.read_text(encoding="utf-8") for path in CHECKED}}
     allowed = re.compile(r"^from ideabridge\.(bridge|bridge\.sync|tools) import ", re.MULTILINE)
     for name, text in listed.items():
-        assert len(re.findall(r"^from ideabridge\.", text, re.MULTILINE)) == len(allowed.findall(text)), name
+        assert len(re.findall(r"^from ideabridge\.", text, re.MULTILINE)) == len(
+            allowed.findall(text)
+        ), name
 
 
 EVENTS = ["call_started 0 count", "count: 2", "call_started 1 join", "join: Ada, Grace", "done"]

@@ -1,4 +1,6 @@
-"""What users write, one function for each feature. `test_typing` checks the types from outside, and runs them."""
+"""What users write, one function for each feature. `test_typing` checks the types from
+outside, and runs them.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,16 @@ from ideabridge.bridge import (
     read_plan,
     sync,
 )
-from ideabridge.tools import JSON, Activity, ActivityContext, Annotations, JSONObject, Tool, Toolbox, tool
+from ideabridge.tools import (
+    JSON,
+    Activity,
+    ActivityContext,
+    Annotations,
+    JSONObject,
+    Tool,
+    Toolbox,
+    tool,
+)
 
 PLAN = {
     "input": {"names": ["Ada", "Grace"]},
@@ -98,7 +109,9 @@ async def plans() -> Line:
     """A plan as a constant, as a literal, in parts, and read before it runs."""
     async with Bridge() as bridge:
         line = await (await bridge.run_plan(PLAN)).result(Line)
-        literal = await bridge.run_plan({"calls": [{"_tool": "template", "text": "x", "values": {}}], "output": None})
+        literal = await bridge.run_plan(
+            {"calls": [{"_tool": "template", "text": "x", "values": {}}], "output": None}
+        )
         await literal.wait(10)
         calls = [{"_tool": "count", "items": "†input.names", "_outputPath": "n"}]
         parts = await bridge.run_plan(calls=calls, input={"names": [line.line]}, output="†state.n")
@@ -122,14 +135,18 @@ async def plans() -> Line:
 
 def configurations() -> list[Configuration]:
     """Configurations, by their classes and as an object."""
-    model = ModelConfiguration(name="openai:tiny", base_url="http://127.0.0.1:8080/v1", settings=SETTINGS)
+    model = ModelConfiguration(
+        name="openai:tiny", base_url="http://127.0.0.1:8080/v1", settings=SETTINGS
+    )
     return [
         Configuration(
             model=model,
             limits=Limits(calls=10, tokens=1000),
             sampling=SamplingSettings(max_tokens=300),
             approval=ApprovalRules(rules=(ApprovalRule(tool="send", then="allow"),)),
-            mcpServers={"time": ModuleConfiguration(command="python", args=("-m", "mcp_server_time"))},
+            mcpServers={
+                "time": ModuleConfiguration(command="python", args=("-m", "mcp_server_time"))
+            },
         ),
         Configuration(model="openai:gpt-5-mini", approval="allow_all", thought_process=True),
         parse_configuration({"approval": "allow_all", "limits": {"calls": 5}}),
@@ -169,7 +186,10 @@ async def events(run: Run) -> list[str]:
             case CallStarted() | ApprovalAsked():
                 seen.append(f"{event.name} {event.call} {event.tool_name}")
             case CallFinished():
-                seen.append(f"{event.tool_name}: {event.value if event.error is None else event.error['message']}")
+                seen.append(
+                    f"{event.tool_name}: "
+                    f"{event.value if event.error is None else event.error['message']}"
+                )
             case QuestionAsked():
                 seen.append(event.message)
             case RunEnded():
@@ -205,7 +225,9 @@ async def minds() -> list[Any]:
     handlers.register("hint", hint)
     async with Bridge(mind=Own(), handlers=handlers) as bridge:
         context = [{"type": "hint", "hint": "count them"}]
-        run = await bridge.solve("Count.", input={"names": ["a"]}, output=Line, context=context, tools=["count"])
+        run = await bridge.solve(
+            "Count.", input={"names": ["a"]}, output=Line, context=context, tools=["count"]
+        )
         first = await run.result(Line)
         by: MindName = "turns"
         asked = await bridge.solve(
@@ -239,7 +261,9 @@ async def single_calls() -> list[float]:
     """Calls without a session."""
     calls = [{"_tool": "price", "item": item} for item in ("tea", "cake")]
     async with Bridge(toolbox=TOOLBOX) as bridge:
-        one: float = await bridge.call({"_tool": "price", "item": "†input.item"}, output=float, input={"item": "tea"})
+        one: float = await bridge.call(
+            {"_tool": "price", "item": "†input.item"}, output=float, input={"item": "tea"}
+        )
         first: float = await bridge.any(calls, output=float)
         ended: float = await bridge.race(calls, output=float, state={"items": []})
         every: list[float] = await bridge.all(calls, output=float)
@@ -306,10 +330,14 @@ def scripts() -> list[Any]:
             bridge.run_plan({"calls": [{"_tool": "template", "text": "{x}", "values": {}}]})
         except RunFailedError as error:
             ended.append(error.errors[0]["call"]["_tool"])
-        prices = session.run_all([{"_tool": "price", "item": "tea"}, {"_tool": "send", "to": "Ada"}])
+        prices = session.run_all(
+            [{"_tool": "price", "item": "tea"}, {"_tool": "send", "to": "Ada"}]
+        )
         calls = [{"_tool": "price", "item": "tea"}]
         first: float = bridge.any(calls, output=float)
         both: list[float] = bridge.all(calls, output=float)
-        length: int = bridge.call({"_tool": "count", "items": "†input.text"}, output=int, input={"text": "x"})
+        length: int = bridge.call(
+            {"_tool": "count", "items": "†input.text"}, output=int, input={"text": "x"}
+        )
         kind = bridge.run_plan(PLAN) and bridge.runs(limit=1)[0]["kind"]
         return [line.line, number, prices[0] * 2, *ended, first, *both, length, kind]

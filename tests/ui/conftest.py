@@ -1,4 +1,6 @@
-"""A browser of the system, driven by Playwright. Where there is none, its tests are skipped, and say so."""
+"""A browser of the system, driven by Playwright. Where there is none, its tests are
+skipped, and say so.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ from tests.ui.serving import CHROMIUM, link_to, served
 def browser() -> Generator[Browser]:
     """Headless Chromium.
 
-    While Playwright is open, its event loop occupies the thread of the tests: their modules have no coroutines.
+    While Playwright is open, its event loop occupies the thread of the tests: their modules
+    have no coroutines.
     """
     if CHROMIUM is None:
         pytest.skip("there is no Chromium on this machine: install the package chromium")
@@ -28,14 +31,21 @@ def browser() -> Generator[Browser]:
 
 @pytest.fixture
 def page(browser: Browser, request: pytest.FixtureRequest) -> Generator[Page]:
-    """An empty page, signed in to the server of the fixtures `site` and `shop_site` if the test has one. An error of a
-    script, or what the policy of a page forbids, fails the test.
+    """An empty page, signed in to the server of the fixtures `site` and `shop_site` if the test has
+    one. An error of a script, or what the policy of a page forbids, fails the test.
     """
-    sites = [request.getfixturevalue(name) for name in ("site", "shop_site") if name in request.fixturenames]
+    sites = [
+        request.getfixturevalue(name)
+        for name in ("site", "shop_site")
+        if name in request.fixturenames
+    ]
     with browser.new_context(viewport={"width": 1100, "height": 900}) as context:
         found, faults = context.new_page(), list[str]()
         found.on("pageerror", lambda error: faults.append(str(error)))
-        found.on("console", lambda one: faults.append(one.text) if _is_fault(one.type, one.text) else None)
+        found.on(
+            "console",
+            lambda one: faults.append(one.text) if _is_fault(one.type, one.text) else None,
+        )
         found.set_default_timeout(20_000)
         for site in sites:
             found.goto(link_to(site if isinstance(site, str) else site[0]))
@@ -44,7 +54,8 @@ def page(browser: Browser, request: pytest.FixtureRequest) -> Generator[Page]:
 
 
 def _is_fault(kind: str, text: str) -> bool:
-    # A page that is refused on purpose, and a stream that ends with its server, are no faults of a script.
+    # A page that is refused on purpose, and a stream that ends with its server, are no
+    # faults of a script.
     return kind == "error" and "Failed to load resource" not in text and "ERR_" not in text
 
 

@@ -1,10 +1,10 @@
-"""Draws the pictures of the documentation as the page draws them: a run of the demo's plan with real servers, graphs,
-and pages.
+"""Draws the pictures of the documentation as the page draws them: a run of the demo's plan with
+real servers, graphs, and pages.
 
 python -m tests.ui.picture
 
-The picture of a page is its document with its styles inside an SVG: it is sharp at every size, small, made of text, and
-light or dark as its reader wants.
+The picture of a page is its document with its styles inside an SVG: it is sharp at every size,
+small, made of text, and light or dark as its reader wants.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ PLAN = ROOT / "examples" / "git_history.json"
 def drawn(folder: Path) -> str:
     """Run the demo's plan over the repository of this project; returns the picture of the run."""
     folder = folder.resolve()
-    modules = {name: {"command": sys.executable, "args": ["-m", f"mcp_server_{name}"]} for name in ("git", "time")}
+    modules = {
+        name: {"command": sys.executable, "args": ["-m", f"mcp_server_{name}"]}
+        for name in ("git", "time")
+    }
     configuration = folder / "ideabridge.json"
     configuration.write_text(json.dumps({"mcpServers": modules}), encoding="utf-8")
     given = {"repo": str(ROOT), "count": 20, "timezone": "Europe/Berlin"}
@@ -52,7 +55,9 @@ def drawn(folder: Path) -> str:
             assert "/runs/run_" in path, answer.text
             with http.stream("GET", "/ui/live") as changes:
                 for _ in changes.iter_lines():
-                    if re.search(r'class="status s-done"', http.get(path).text.partition("</section>")[0]):
+                    if re.search(
+                        r'class="status s-done"', http.get(path).text.partition("</section>")[0]
+                    ):
                         break
         return http.get(f"{path}/picture.svg").text
 
@@ -73,21 +78,33 @@ _TIP = """<defs><marker id="tip" viewBox="0 0 8 8" refX="6" refY="4" markerWidth
 
 
 def graph(boxes: list[tuple[str, str, str]], arrows: list[str]) -> str:
-    """A graph as a picture that stands alone: boxes are (key, title, note), arrows `FROM>TO`; * marks our own box."""
+    """A graph as a picture that stands alone: boxes are (key, title, note), arrows `FROM>TO`; *
+    marks our own box.
+    """
     found = drawing.draw(
         [drawing.Box(key, title, note) for key, title, note in boxes],
-        [drawing.Arrow(source, target, "data") for source, _, target in (arrow.partition(">") for arrow in arrows)],
+        [
+            drawing.Arrow(source, target, "data")
+            for source, _, target in (arrow.partition(">") for arrow in arrows)
+        ],
     )
     width, height = found.box
-    size = f'width="{found.width}" height="{found.height}" viewBox="0 0 {found.width} {found.height}"'
+    size = (
+        f'width="{found.width}" height="{found.height}" viewBox="0 0 {found.width} {found.height}"'
+    )
     lines = [f'<svg xmlns="http://www.w3.org/2000/svg" {size}>', f"<style>{_STYLE}\n</style>", _TIP]
     lines += [f'<path class="edge" d="{path}" marker-end="url(#tip)"/>' for _, path in found.edges]
     for one in found.nodes:
         title, note = escape(one.node.title.strip("*")), escape(one.node.note)
         kind = "box own" if one.node.title.endswith("*") else "box"
-        lines.append(f'<rect class="{kind}" x="{one.x}" y="{one.y}" width="{width}" height="{height}" rx="6"/>')
+        lines.append(
+            f'<rect class="{kind}" x="{one.x}" y="{one.y}" width="{width}" '
+            f'height="{height}" rx="6"/>'
+        )
         lines.append(f'<text x="{one.x + 10}" y="{one.y + (17 if note else 25)}">{title}</text>')
-        lines += [f'<text class="note" x="{one.x + 10}" y="{one.y + 32}">{note}</text>'] if note else []
+        lines += (
+            [f'<text class="note" x="{one.x + 10}" y="{one.y + 32}">{note}</text>'] if note else []
+        )
     return "\n".join([*lines, "</svg>"]) + "\n"
 
 
@@ -163,9 +180,13 @@ GRAPHS: dict[str, tuple[list[tuple[str, str, str]], list[str]]] = {
 
 
 def badges() -> str:
-    """What the project promises, as the small plates that readers look for at the top of a README."""
+    """What the project promises, as the small plates that readers look for at the
+    top of a README.
+    """
     meta = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    versions = [one.rpartition(" ")[2] for one in meta["classifiers"] if re.search(r"Python :: \d\.", one)]
+    versions = [
+        one.rpartition(" ")[2] for one in meta["classifiers"] if re.search(r"Python :: \d\.", one)
+    ]
     plates = [
         ("Python", f"{versions[0]} to {versions[-1]}"),
         ("MCP", "2025-11-25 and 2026-07-28"),
@@ -187,8 +208,14 @@ def badges() -> str:
     title = ", ".join(f"{label} {value}" for label, value in plates)
     style = ".label { fill: #444b57; } .value { fill: #2947b5; }"
     style += " text { fill: #fff; font: 11px sans-serif; text-anchor: middle; }"
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{x - 6}" height="20" role="img" aria-label="{title}">'
-    return "\n".join([head, f"<title>{title}</title>", f"<style>{style}</style>", *parts, "</svg>"]) + "\n"
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{x - 6}" height="20" '
+        f'role="img" aria-label="{title}">'
+    )
+    return (
+        "\n".join([head, f"<title>{title}</title>", f"<style>{style}</style>", *parts, "</svg>"])
+        + "\n"
+    )
 
 
 _STILL = """() => {
@@ -260,7 +287,9 @@ def _begin(page: Page, site: str, customer: str) -> None:
 
 
 def stills(browser: Browser, folder: Path) -> dict[str, str]:
-    """The pictures of the pages, by their names: a run asks, somebody decides, and the run becomes a tool."""
+    """The pictures of the pages, by their names: a run asks, somebody decides, and the run
+    becomes a tool.
+    """
     found: dict[str, str] = {}
     context = browser.new_context()
     with served(folder) as site, context:

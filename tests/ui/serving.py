@@ -1,4 +1,6 @@
-"""A server with the page in a process of its own, and a client that sends forms as a browser would."""
+"""A server with the page in a process of its own, and a client that sends forms as a browser
+would.
+"""
 
 from __future__ import annotations
 
@@ -19,21 +21,43 @@ from ideabridge.server import serve
 from tests import preloaded
 
 CHROMIUM = next(
-    filter(None, map(shutil.which, ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"))), None
+    filter(
+        None,
+        map(
+            shutil.which,
+            ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"),
+        ),
+    ),
+    None,
 )
 TOOLS = Path(__file__).parent / "shop.py"
 _SECRET = re.compile(r'name="secret" value="([^"]+)"')
 
 
 @contextmanager
-def served(folder: Path, *words: str, command: str = "ui", through: Sequence[str | Path] = ()) -> Generator[str]:
-    """Start the page over the store `folder/ideas.sqlite`; yields the URL that the command prints for people: of `ui`
-    on standard output, of `serve` on standard error. It ends with `/ui/`, and signs nobody in; see `link_to`.
+def served(
+    folder: Path, *words: str, command: str = "ui", through: Sequence[str | Path] = ()
+) -> Generator[str]:
+    """Start the page over the store `folder/ideas.sqlite`; yields the URL that the command prints
+    for people: of `ui` on standard output, of `serve` on standard error. It ends with `/ui/`, and
+    signs nobody in; see `link_to`.
 
-    A script `through` which it starts, with the first of its arguments, gets the command as further ones.
+    A script `through` which it starts, with the first of its arguments, gets the command
+    as further ones.
     """
-    options = ["--store", str(folder / "ideas.sqlite"), "--tools", str(TOOLS), "--project", str(folder)]
-    start = ["ui", "127.0.0.1:0", "--no-browser"] if command == "ui" else ["serve", "--http", "127.0.0.1:0", "--ui"]
+    options = [
+        "--store",
+        str(folder / "ideas.sqlite"),
+        "--tools",
+        str(TOOLS),
+        "--project",
+        str(folder),
+    ]
+    start = (
+        ["ui", "127.0.0.1:0", "--no-browser"]
+        if command == "ui"
+        else ["serve", "--http", "127.0.0.1:0", "--ui"]
+    )
     environment = {**os.environ, "XDG_CONFIG_HOME": str(folder / "config"), "HOME": str(folder)}
     script, *first = map(str, [*through, Path(sys.executable).parent / "ideabridge"])
     with subprocess.Popen(
@@ -74,7 +98,9 @@ def _base(url: str) -> str:
 
 
 def link_to(url: str) -> str:
-    """A new link that signs the owner in, once, to a page of `served`; `ideabridge ui --link` prints such a one."""
+    """A new link that signs the owner in, once, to a page of `served`; `ideabridge ui --link`
+    prints such a one.
+    """
     with Store.open(_STORES[_base(url)]) as store:
         return serve.link_to(f"{_base(url)}/ui/", store.owner_links)
 
@@ -100,13 +126,19 @@ def secret(http: httpx.Client, path: str = "/ui/playground") -> str:
 
 
 def seal(http: httpx.Client, key: str, path: str = "/ui/approvals") -> str:
-    """What the form of a decision `RUN:APPROVAL` holds where a page shows it whole; empty if none does."""
+    """What the form of a decision `RUN:APPROVAL` holds where a page shows it whole;
+    empty if none does.
+    """
     name = re.escape(f'name="which" value="{key}">')
-    found = re.search(rf'{name}\s*<input type="hidden" name="seal" value="([0-9a-f]+)"', http.get(path).text)
+    found = re.search(
+        rf'{name}\s*<input type="hidden" name="seal" value="([0-9a-f]+)"', http.get(path).text
+    )
     return "" if found is None else found[1]
 
 
-def send(http: httpx.Client, path: str, page: str = "/ui/playground", **fields: str) -> httpx.Response:
+def send(
+    http: httpx.Client, path: str, page: str = "/ui/playground", **fields: str
+) -> httpx.Response:
     """Send a form of a page, with its secret, and load what comes next."""
     headers = {"Origin": str(http.base_url).rstrip("/"), "Referer": str(http.base_url.join(page))}
     return http.post(path, data={"secret": secret(http, page), **fields}, headers=headers)

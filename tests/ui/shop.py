@@ -6,7 +6,9 @@ import asyncio
 
 from ideabridge.tools import ActivityError, tool
 
-ORDERS: list[dict[str, object]] = [{"id": n, "customer": f"c{n % 3}", "total": 10.0 * n} for n in range(1, 7)]
+ORDERS: list[dict[str, object]] = [
+    {"id": n, "customer": f"c{n % 3}", "total": 10.0 * n} for n in range(1, 7)
+]
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAoAAAAKCAIAAAACUFjqAAAAEklEQVR4nGNkYPj/nwEPYMInOXKlAZ4aBBO1QZGgAAAAAElFTkSuQmCC"
 
 
@@ -42,4 +44,7 @@ async def photograph(order: int) -> dict[str, object]:
 @tool(read_only=True)
 async def read_review(order: int) -> str:
     """Return a review, which a stranger wrote."""
-    return f'<script>document.title = "owned {order}"</script><img src=x onerror="document.title=1">‮dlog'
+    return (
+        f'<script>document.title = "owned {order}"</script><img src=x '
+        'onerror="document.title=1">‮dlog'
+    )

@@ -1,4 +1,6 @@
-"""Who may open the page, and what a request must have. Requests are sent as another web page could send them."""
+"""Who may open the page, and what a request must have. Requests are sent as another web page
+could send them.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ def run(http: httpx.Client, text: str = PLAN) -> str:
 def run_to_the_end(http: httpx.Client) -> str:
     """Run a plan that asks nobody, and wait for its end; returns the id of the run."""
     run_id = run(http, DONE)
-    while not re.search(r'<p class="facts">\s*<span class="status s-done">', http.get(f"/ui/runs/{run_id}").text):
+    while not re.search(
+        r'<p class="facts">\s*<span class="status s-done">', http.get(f"/ui/runs/{run_id}").text
+    ):
         pass
     return run_id
 
@@ -72,7 +76,9 @@ def test_every_answer_forbids_foreign_scripts_and_frames(http: httpx.Client) -> 
     # Browsers send cookies to every port of a host: two servers have cookies with two names.
     assert cookie.startswith(f"ideabridge_ui_{http.base_url.port}=")
     assert {"Path=/ui", "HttpOnly", "SameSite=Strict"} <= set(cookie.split("; "))
-    encrypted = httpx.get(link_to(base), headers={"X-Forwarded-Proto": "https"}).headers["set-cookie"]
+    encrypted = httpx.get(link_to(base), headers={"X-Forwarded-Proto": "https"}).headers[
+        "set-cookie"
+    ]
     assert encrypted.startswith(f"__Host-ideabridge_ui_{http.base_url.port}=")
     assert {"Path=/", "Secure", "HttpOnly", "SameSite=Strict"} <= set(encrypted.split("; "))
 
@@ -92,7 +98,9 @@ def test_a_name_that_points_here_is_refused(http: httpx.Client) -> None:
         {"Sec-Fetch-Site": "same-site"},
     ],
 )
-def test_a_form_of_another_site_changes_nothing(http: httpx.Client, headers: dict[str, str]) -> None:
+def test_a_form_of_another_site_changes_nothing(
+    http: httpx.Client, headers: dict[str, str]
+) -> None:
     form = {"secret": secret(http), "kind": "plan", "text": PLAN, "action": "run"}
     assert http.post("/ui/playground", data=form, headers=headers).status_code == 403
     assert "There are no runs yet" in http.get("/ui/runs").text
@@ -115,7 +123,10 @@ def test_a_form_without_the_secret_of_its_session_changes_nothing(http: httpx.Cl
 
 def test_large_and_malformed_forms_are_refused(http: httpx.Client) -> None:
     key = secret(http)
-    assert http.post("/ui/playground", data={"secret": key, "text": "x" * 5_000_000}).status_code == 413
+    assert (
+        http.post("/ui/playground", data={"secret": key, "text": "x" * 5_000_000}).status_code
+        == 413
+    )
     many = "&".join(f"a{number}=1" for number in range(2000))
     headers = {"Content-Type": "application/x-www-form-urlencoded"}
     assert http.post("/ui/playground", content=many, headers=headers).status_code == 400
@@ -124,10 +135,18 @@ def test_large_and_malformed_forms_are_refused(http: httpx.Client) -> None:
 
 def test_what_is_refused_is_said_on_the_page_of_the_form(http: httpx.Client) -> None:
     run_id = run(http)
-    answer = send(http, "/ui/approvals/decide", "/ui/approvals", which=f"{run_id}:a9-nothing", decision="approve")
+    answer = send(
+        http,
+        "/ui/approvals/decide",
+        "/ui/approvals",
+        which=f"{run_id}:a9-nothing",
+        decision="approve",
+    )
     assert "waits for no decision" in answer.text
     assert str(answer.url).endswith("/ui/approvals")
-    answer = send(http, "/ui/approvals/decide", "/ui/approvals", which="run_0000:a0-x", decision="approve")
+    answer = send(
+        http, "/ui/approvals/decide", "/ui/approvals", which="run_0000:a0-x", decision="approve"
+    )
     assert answer.status_code == 404
     assert "unknown run" in answer.text
     answer = send(http, "/ui/playground", kind="plan", text='{"calls": 3}', action="check")
@@ -141,7 +160,9 @@ def test_a_message_is_for_the_next_page_and_not_for_a_script(http: httpx.Client)
     fields = {"secret": secret(http), "which": approval[1], "decision": "deny"}
     assert http.post("/ui/approvals", data=fields, follow_redirects=False).status_code == 303
     # The page that is still open is loaded again before the browser follows.
-    assert "1 call denied" not in http.get("/ui/approvals", headers={"Ideabridge-Refresh": "1"}).text
+    assert (
+        "1 call denied" not in http.get("/ui/approvals", headers={"Ideabridge-Refresh": "1"}).text
+    )
     assert "1 call denied" in http.get("/ui/approvals").text
     assert "1 call denied" not in http.get("/ui/approvals").text
 
@@ -152,7 +173,12 @@ def test_a_call_that_waits_no_longer_stops_the_others(http: httpx.Client) -> Non
     keys = [re.search(rf'value="({run_id}:[^"]+)"', text) for run_id in (first, second)]
     [one, other] = [found[1] for found in keys if found is not None]
     send(http, "/ui/approvals/decide", "/ui/approvals", which=one, decision="deny")
-    fields = {"secret": secret(http), "which": [one, other], "decision": "approve", f"call.{one}": '{"kept": 1}'}
+    fields = {
+        "secret": secret(http),
+        "which": [one, other],
+        "decision": "approve",
+        f"call.{one}": '{"kept": 1}',
+    }
     answer = http.post("/ui/approvals", data=fields)
     assert answer.status_code == 400
     assert "Nothing was decided." in answer.text
@@ -178,16 +204,25 @@ def test_users_sign_in_and_see_their_own_runs_alone(tmp_path: Path) -> None:
         run_id = run(ann)
         assert run_id in ann.get("/ui/runs").text
         assert run_id not in bob.get("/ui/runs").text
-        for path in (f"/ui/runs/{run_id}", f"/ui/runs/{run_id}/calls/0", f"/ui/runs/{run_id}/calls/0/result"):
+        for path in (
+            f"/ui/runs/{run_id}",
+            f"/ui/runs/{run_id}/calls/0",
+            f"/ui/runs/{run_id}/calls/0/result",
+        ):
             assert bob.get(path).status_code == 404
         assert run_id not in bob.get("/ui/approvals").text
         approval = re.search(rf'value="{run_id}:([^"]+)"', ann.get("/ui/approvals").text)
         assert approval is not None
-        decided = send(bob, "/ui/approvals/decide", which=f"{run_id}:{approval[1]}", decision="approve")
+        decided = send(
+            bob, "/ui/approvals/decide", which=f"{run_id}:{approval[1]}", decision="approve"
+        )
         assert decided.status_code == 404
         assert bob.get("/ui/admin").status_code == 400
         assert "only the owner" in bob.get("/ui/admin").text
-        assert send(bob, "/ui/admin/users", name="mallory", action="add", role="admin").url.path != "/ui/admin"
+        assert (
+            send(bob, "/ui/admin/users", name="mallory", action="add", role="admin").url.path
+            != "/ui/admin"
+        )
 
         # An admin sees everybody's runs, decides, and is journaled by name.
         assert run_id in eva.get("/ui/runs").text
@@ -204,7 +239,8 @@ def test_users_sign_in_and_see_their_own_runs_alone(tmp_path: Path) -> None:
         # The link that the command prints signs the person at this machine in, once.
         with stranger(url) as local, stranger(url) as late:
             link = link_to(url)
-            # A chat that shows a preview of the link, or a page of another site, does not use it up.
+            # A chat that shows a preview of the link, or a page of another site,
+            # does not use it up.
             assert local.head(link).url.path == "/ui/sign-in"
             image = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}
             assert local.get(link, headers=image).status_code == 403
@@ -221,7 +257,13 @@ def test_a_tool_that_is_shared_shows_others_no_output_of_its_run(tmp_path: Path)
             store.users.add(name, "member")
             tokens[name] = store.users.add_token(name)[1]
         idea = store.ideas.save(idea_of("Say what Ann earns."), IdeaMeta())
-        publish(store, "salaries", idea, "user:ann", recorded={"input": {"of": "Ann"}, "output": "4711 guilders"})
+        publish(
+            store,
+            "salaries",
+            idea,
+            "user:ann",
+            recorded={"input": {"of": "Ann"}, "output": "4711 guilders"},
+        )
         store.publications.share("salaries", ("user:bob",))
     with served(tmp_path) as url, stranger(url) as ann, stranger(url) as bob:
         for name, http in (("ann", ann), ("bob", bob)):
@@ -233,8 +275,16 @@ def test_a_tool_that_is_shared_shows_others_no_output_of_its_run(tmp_path: Path)
 
 def test_who_manages_acts_in_nobodys_name(tmp_path: Path) -> None:
     with Store.open(tmp_path / "ideas.sqlite") as store:
-        tokens = {name: store.users.add_token(store.users.add(name, role).name)[1] for name, role in ROLES.items()}
-    with served(tmp_path) as url, stranger(url) as ann, stranger(url) as eva, stranger(url) as local:
+        tokens = {
+            name: store.users.add_token(store.users.add(name, role).name)[1]
+            for name, role in ROLES.items()
+        }
+    with (
+        served(tmp_path) as url,
+        stranger(url) as ann,
+        stranger(url) as eva,
+        stranger(url) as local,
+    ):
         for name, http in (("ann", ann), ("eva", eva)):
             assert http.post("/ui/sign-in", data={"token": tokens[name]}).url.path == "/ui/runs"
         assert local.get(link_to(url)).url.path == "/ui/runs"
@@ -265,7 +315,10 @@ def test_who_manages_acts_in_nobodys_name(tmp_path: Path) -> None:
 def test_odd_numbers_are_refused_without_a_failure(tmp_path: Path) -> None:
     with served(tmp_path) as url, client(url) as http:
         run_id = run_to_the_end(http)
-        assert send(http, "/ui/ideas/publish", ref=run_id, name="orders").url.path == "/ui/ideas/orders"
+        assert (
+            send(http, "/ui/ideas/publish", ref=run_id, name="orders").url.path
+            == "/ui/ideas/orders"
+        )
         tool = "/ui/ideas/orders"
         for odd in ("²", "٣", "-1", "1e3", "9" * 5000):
             assert http.get(f"/ui/runs/{run_id}/calls/{odd}").status_code == 404
@@ -283,7 +336,14 @@ def test_odd_numbers_are_refused_without_a_failure(tmp_path: Path) -> None:
         waits = run(http)
         found = re.search(rf'value="({waits}:[^"]+)"', http.get("/ui/approvals").text)
         assert found is not None
-        refused = send(http, "/ui/approvals/decide", "/ui/approvals", which=found[1], decision="grant", max="9" * 5000)
+        refused = send(
+            http,
+            "/ui/approvals/decide",
+            "/ui/approvals",
+            which=found[1],
+            decision="grant",
+            max="9" * 5000,
+        )
         assert "at most: expected a number of calls" in refused.text
 
 
@@ -295,14 +355,16 @@ def test_the_page_of_a_tool_compares_the_latest_versions_alone(tmp_path: Path) -
             assert send(http, "/ui/ideas/publish", **fields).url.path == "/ui/ideas/orders"
         first = http.get("/ui/ideas/orders").text
         assert first.count(">1 difference<") == VERSIONS
-        assert re.findall(r'href="\?version=([0-9]+)"', first) == [str(VERSIONS + 2 - one) for one in range(VERSIONS)]
+        assert re.findall(r'href="\?version=([0-9]+)"', first) == [
+            str(VERSIONS + 2 - one) for one in range(VERSIONS)
+        ]
         assert 'href="?after=3"' in first
         rest = http.get("/ui/ideas/orders?after=3").text
         assert rest.count(">1 difference<") == 1
         assert re.findall(r'href="\?version=([0-9]+)"', rest) == ["2", "1"]
 
 
-# -- the link of the owner ---------------------------------------------------------------------------------------------
+# -- the link of the owner -------------------------------------------------------------------------
 
 SERVE = ["serve", "--http", "127.0.0.1:0", "--ui", "--log-level", "debug"]
 
@@ -320,15 +382,22 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_server_shows_its_owner_a_link_at_a_terminal_only(here: Path) -> None:
     with Store.open(here / "ideas.sqlite") as store:
         store.users.add("ann")
-    terminal = Terminal(here, [*SERVE, "--store", "ideas.sqlite", "--allow-host", "team.example"], columns=200)
+    terminal = Terminal(
+        here, [*SERVE, "--store", "ideas.sqlite", "--allow-host", "team.example"], columns=200
+    )
     terminal.read_until("allows one")
     shown = terminal.seen.replace("\r", "")
     link = re.search(
-        r"sign in to the page as the owner, .*once, within 10 minutes:\n  (\S+/ui/sign-in\?key=\S+)\n", shown
+        r"sign in to the page as the owner, .*once, within 10 minutes:\n  "
+        r"(\S+/ui/sign-in\?key=\S+)\n",
+        shown,
     )
     assert link is not None, shown
     # Everybody else gets an address without a secret, with the name by which they reach the server.
-    assert re.search(r"The page for people is at\n  http://team.example:\d+/ui/\nPeople sign in there with", shown)
+    assert re.search(
+        r"The page for people is at\n  http://team.example:\d+/ui/\nPeople sign in there with",
+        shown,
+    )
     with stranger(link[1]) as owner, stranger(link[1]) as late:
         path = link[1][link[1].index("/ui/") :]
         assert owner.get(path).url.path == "/ui/runs"
@@ -343,7 +412,9 @@ def test_a_server_shows_its_owner_a_link_at_a_terminal_only(here: Path) -> None:
 
 @pytest.mark.parametrize("users", [False, True])
 @pytest.mark.parametrize("command", ["serve", "ui"])
-def test_no_link_is_written_to_where_logs_come_from(command: str, here: Path, *, users: bool) -> None:
+def test_no_link_is_written_to_where_logs_come_from(
+    command: str, here: Path, *, users: bool
+) -> None:
     if users:
         with Store.open(here / "ideas.sqlite") as store:
             store.users.add("ann")
@@ -379,7 +450,9 @@ def test_no_link_is_written_to_where_logs_come_from(command: str, here: Path, *,
     assert "key=" not in said
 
 
-def test_without_users_whoever_reaches_the_page_reads_it_and_decides_nothing(tmp_path: Path) -> None:
+def test_without_users_whoever_reaches_the_page_reads_it_and_decides_nothing(
+    tmp_path: Path,
+) -> None:
     """A model with a tool that sends requests must not approve its own calls as the person."""
     with served(tmp_path, command="serve") as url, client(url) as owner, stranger(url) as model:
         run_id = run(owner)

@@ -1,4 +1,6 @@
-"""The view of a run inside an assistant: MCP Apps, with the host library of the extension in a real browser."""
+"""The view of a run inside an assistant: MCP Apps, with the host library of the extension in
+a real browser.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,12 @@ window.uriOf = (tool) => getToolUiResourceUri(tool);
 """
 REFUND: Final = [
     {"_tool": "list_orders", "_outputPath": "orders"},
-    {"_tool": "refund", "order": "†state.orders.0.id", "amount": 5, "note": "<img src=x onerror=alert(1)>"},
+    {
+        "_tool": "refund",
+        "order": "†state.orders.0.id",
+        "amount": 5,
+        "note": "<img src=x onerror=alert(1)>",
+    },
 ]
 
 
@@ -48,7 +55,9 @@ class McpClient:
     """A client of the handshake era over HTTP, which declares what it is told to."""
 
     def __init__(self, url: str, capabilities: dict[str, Any]) -> None:
-        self._http = httpx.Client(timeout=30, headers={"Accept": "application/json, text/event-stream"})
+        self._http = httpx.Client(
+            timeout=30, headers={"Accept": "application/json, text/event-stream"}
+        )
         self._url = url.partition("/ui/")[0] + "/mcp"
         self._id = 0
         hello = {"protocolVersion": "2025-11-25", "capabilities": capabilities}
@@ -63,8 +72,14 @@ class McpClient:
         if "mcp-session-id" in answer.headers:
             self._http.headers["mcp-session-id"] = answer.headers["mcp-session-id"]
         if answer.headers["content-type"].startswith("text/event-stream"):
-            events = [line.removeprefix("data: ") for line in answer.text.splitlines() if line.startswith("data: {")]
-            return next(found for one in events if (found := json.loads(one)).get("id") == self._id)["result"]
+            events = [
+                line.removeprefix("data: ")
+                for line in answer.text.splitlines()
+                if line.startswith("data: {")
+            ]
+            return next(
+                found for one in events if (found := json.loads(one)).get("id") == self._id
+            )["result"]
         return answer.json()["result"]
 
     def call(self, tool: str, **arguments: Any) -> Any:
@@ -82,8 +97,16 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("host")
     source, bundled = folder / "host.js", folder / "bundle.js"
     source.write_text(HOST, encoding="utf-8")
-    command = [*npm.program("esbuild"), str(source), "--bundle", "--format=iife", f"--outfile={bundled}"]
-    subprocess.run(command, check=True, capture_output=True, env={**os.environ, "NODE_PATH": str(npm.FOLDER)})
+    command = [
+        *npm.program("esbuild"),
+        str(source),
+        "--bundle",
+        "--format=iife",
+        f"--outfile={bundled}",
+    ]
+    subprocess.run(
+        command, check=True, capture_output=True, env={**os.environ, "NODE_PATH": str(npm.FOLDER)}
+    )
     return bundled.read_text(encoding="utf-8")
 
 
@@ -113,7 +136,9 @@ def shown(page: Page, client: McpClient, host: str, result: dict[str, Any]) -> F
 def test_other_clients_see_no_difference(url: str) -> None:
     plain, viewing = McpClient(url, {}), McpClient(url, {"extensions": EXTENSION})
     before, after = plain.ask("tools/list", {})["tools"], viewing.ask("tools/list", {})["tools"]
-    assert not [tool for tool in before if tool["name"] == "view_run" or "ui" in tool.get("_meta", {})]
+    assert not [
+        tool for tool in before if tool["name"] == "view_run" or "ui" in tool.get("_meta", {})
+    ]
     assert [tool["name"] for tool in after] == [*(tool["name"] for tool in before), "view_run"]
     named = {tool["name"]: tool["_meta"]["ui"] for tool in after if "ui" in tool.get("_meta", {})}
     assert set(named) == {"run_plan", "solve", "check_run", "decide_approval", "view_run"}
@@ -146,19 +171,26 @@ def test_a_host_shows_a_run_and_passes_a_decision_on(page: Page, url: str, host:
     expect(view.locator("pre.output")).to_contain_text("refunded 5 for order 1")
     expect(view.locator("section.question")).to_contain_text("It waits no longer.")
     # The host passes the click on as a call, so it counts as the assistant's.
-    told = client.ask("tools/call", {"name": "check_run", "arguments": {"run": result["structuredContent"]["run"]}})
+    told = client.ask(
+        "tools/call",
+        {"name": "check_run", "arguments": {"run": result["structuredContent"]["run"]}},
+    )
     assert "by the assistant" in json.dumps(told["structuredContent"]["decided"])
     client.close()
 
 
 @npm.needs("@modelcontextprotocol/ext-apps")
-def test_what_the_view_does_not_show_whole_can_only_be_denied(page: Page, url: str, host: str) -> None:
+def test_what_the_view_does_not_show_whole_can_only_be_denied(
+    page: Page, url: str, host: str
+) -> None:
     client = McpClient(url, {"extensions": EXTENSION})
     note = "# harmless\u202e " + "x" * 30_000 + " rm -rf ~"
     plan = {"calls": [{"_tool": "refund", "order": 1, "amount": 5, "note": note}]}
     result = client.ask("tools/call", {"name": "run_plan", "arguments": plan})
     run_id = result["structuredContent"]["run"]
-    told = client.ask("tools/call", {"name": "view_run", "arguments": {"run": run_id}})["structuredContent"]
+    told = client.ask("tools/call", {"name": "view_run", "arguments": {"run": run_id}})[
+        "structuredContent"
+    ]
     [approval] = told["approvals"]
     assert approval["choices"] == ["deny"]
     assert len(approval["call"]) < 7000

@@ -1,4 +1,6 @@
-"""Who decided, in each way of deciding: what the journal holds, and that every place words it so."""
+"""Who decided, in each way of deciding: what the journal holds, and that every place words it
+so.
+"""
 
 from __future__ import annotations
 
@@ -43,12 +45,16 @@ WAYS: Final[dict[str, tuple[dict[str, str] | None, str]]] = {
     "assistant": ({"kind": "assistant", "via": "tool", "user": "local"}, "the assistant"),
     "form": ({"kind": "person", "via": "form", "user": "local"}, "the person at the client"),
     "page": ({"kind": "person", "via": "page", "user": "local"}, "the person at the local page"),
-    "terminal": ({"kind": "person", "via": "terminal", "user": "local"}, "the person at the terminal"),
+    "terminal": (
+        {"kind": "person", "via": "terminal", "user": "local"},
+        "the person at the terminal",
+    ),
     "command": ({"kind": "person", "via": "command", "user": "local"}, "the command line"),
     "program": ({"kind": "approver", "via": "code"}, "the approver"),
     "named program": ({"kind": "approver", "via": "code", "user": "night watch"}, "night watch"),
     "time-out": ({"kind": "nobody", "via": "time-out"}, "the time-out"),
-    # The policy decides without a question: there is no decision in the journal, and nobody is named.
+    # The policy decides without a question: there is no decision in the journal, and
+    # nobody is named.
     "rule": (None, "policy"),
 }
 
@@ -66,7 +72,9 @@ async def in_a_form(site: str, here: Path) -> str:
         await read_by_a_person()
         return types.ElicitResult(action="accept", content={"decision": "approve"})
 
-    async with Client(f"{site}mcp", mode="auto", read_timeout_seconds=20, elicitation_callback=answer) as assistant:
+    async with Client(
+        f"{site}mcp", mode="auto", read_timeout_seconds=20, elicitation_callback=answer
+    ) as assistant:
         return str((await call(assistant, "run_plan", calls=[REFUND]))["run"])
 
 
@@ -81,13 +89,22 @@ async def on_the_page(site: str, here: Path) -> str:
     run, approval = await waiting(site)
     with client(site) as http:
         key = f"{run}:{approval}"
-        answer = send(http, "/ui/approvals/decide", which=key, decision="approve", seal=seal(http, key))
+        answer = send(
+            http, "/ui/approvals/decide", which=key, decision="approve", seal=seal(http, key)
+        )
         assert answer.status_code == 200
     return run
 
 
 def decide(run: str, here: Path) -> list[str]:
-    options = ["--store", str(here / STORE), "--tools", str(Path(shop.__file__)), "--project", str(here)]
+    options = [
+        "--store",
+        str(here / STORE),
+        "--tools",
+        str(Path(shop.__file__)),
+        "--project",
+        str(here),
+    ]
     return ["approvals", "decide", "approve", run, *options]
 
 
@@ -110,7 +127,9 @@ async def by_a_command(site: str, here: Path) -> str:
 
 @asynccontextmanager
 async def embedded(here: Path, approval: Any = None, **keys: Any) -> AsyncGenerator[Bridge]:
-    configuration = parse_configuration({"approval": approval or {"default": "read_only"}}, project=here)
+    configuration = parse_configuration(
+        {"approval": approval or {"default": "read_only"}}, project=here
+    )
     async with Bridge(
         configuration, toolbox=Toolbox(shop.refund, shop.list_orders), store=here / STORE, **keys
     ) as bridge:

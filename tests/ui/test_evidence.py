@@ -1,4 +1,6 @@
-"""The page of a tool that copies values: what they may be, which runs say so, and what a person decides about it."""
+"""The page of a tool that copies values: what they may be, which runs say so, and what a person
+decides about it.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +20,24 @@ from tests.ui.serving import link_to, served
 TURNS: list[Turn] = [
     lambda _: turn({"_tool": "list_orders", "customer": "†input.customer"}),
     # Order 1 of customer c1 has the total 10; the mind copies both.
-    lambda s: turn({"_tool": "refund", "order": s.result(0, 0, "id"), "amount": s.result(0, 0, "total")}),
+    lambda s: turn(
+        {"_tool": "refund", "order": s.result(0, 0, "id"), "amount": s.result(0, 0, "total")}
+    ),
     lambda _: turn(output="†results.1"),
 ]
 
 
 async def _publish(path: Path) -> None:
     """Publish a run that copied values, with another run as evidence."""
-    async with Bridge(Configuration(), toolbox=Toolbox(shop.list_orders, shop.refund), store=path) as bridge:
-        run = await solved(bridge, "Refund the first order", {"customer": "c1"}, TURNS, {"type": "string"})
-        other = await solved(bridge, "Refund the first order", {"customer": "c2"}, TURNS, {"type": "string"})
+    async with Bridge(
+        Configuration(), toolbox=Toolbox(shop.list_orders, shop.refund), store=path
+    ) as bridge:
+        run = await solved(
+            bridge, "Refund the first order", {"customer": "c1"}, TURNS, {"type": "string"}
+        )
+        other = await solved(
+            bridge, "Refund the first order", {"customer": "c2"}, TURNS, {"type": "string"}
+        )
         await bridge.publish(run.id, "refund_first", choices={"runs": [other.id]})
 
 
@@ -46,7 +56,9 @@ def test_what_a_copied_value_may_be_is_seen_and_decided(page: Page, tmp_path: Pa
         page.get_by_role("link", name="Accept, fix or rename them").click()
         page.locator("select[name='t.calls.1.amount']").select_option("keep")
         page.get_by_role("button", name="Publish").click()
-        expect(page.get_by_role("heading", name=re.compile("refund_first version 2"))).to_be_visible()
+        expect(
+            page.get_by_role("heading", name=re.compile("refund_first version 2"))
+        ).to_be_visible()
         expect(copied).not_to_contain_text("calls.1.amount")
         expect(page.get_by_label("What a call runs")).to_contain_text('"amount": 10.0')
 
@@ -60,7 +72,9 @@ def test_what_a_copied_value_may_be_is_seen_and_decided(page: Page, tmp_path: Pa
         page.get_by_role("link", name="Accept, fix or rename them").click()
         page.get_by_label("calls.1.amount: keep the recorded value, as decided before").uncheck()
         page.get_by_role("button", name="Publish").click()
-        expect(page.get_by_role("heading", name=re.compile("refund_first version 3"))).to_be_visible()
+        expect(
+            page.get_by_role("heading", name=re.compile("refund_first version 3"))
+        ).to_be_visible()
         expect(copied).to_contain_text("calls.1.amount")
 
 
@@ -74,12 +88,18 @@ RIGHT = WRONG.replace("11.0", 'orders[0]["total"]')
 
 async def _run(path: Path) -> str:
     """Make a run that copied values, and return its id."""
-    async with Bridge(Configuration(), toolbox=Toolbox(shop.list_orders, shop.refund), store=path) as bridge:
-        run = await solved(bridge, "Refund the first order", {"customer": "c1"}, TURNS, {"type": "string"})
+    async with Bridge(
+        Configuration(), toolbox=Toolbox(shop.list_orders, shop.refund), store=path
+    ) as bridge:
+        run = await solved(
+            bridge, "Refund the first order", {"customer": "c1"}, TURNS, {"type": "string"}
+        )
         return run.id
 
 
-def test_a_program_is_handed_in_without_a_script_and_a_refused_one_stays(browser: Browser, tmp_path: Path) -> None:
+def test_a_program_is_handed_in_without_a_script_and_a_refused_one_stays(
+    browser: Browser, tmp_path: Path
+) -> None:
     with ThreadPoolExecutor(1) as thread:
         run = thread.submit(anyio.run, _run, tmp_path / "ideas.sqlite").result()
     with served(tmp_path) as site:
@@ -97,7 +117,11 @@ def test_a_program_is_handed_in_without_a_script_and_a_refused_one_stays(browser
 
         page.get_by_role("textbox", name="Program").fill(RIGHT)
         page.get_by_role("button", name="Publish").click()
-        expect(page.get_by_role("heading", name=re.compile("refund_first version 1"))).to_be_visible()
-        expect(page.get_by_label("The program that a call runs")).to_contain_text('orders[0]["total"]')
+        expect(
+            page.get_by_role("heading", name=re.compile("refund_first version 1"))
+        ).to_be_visible()
+        expect(page.get_by_label("The program that a call runs")).to_contain_text(
+            'orders[0]["total"]'
+        )
         expect(table.get_by_role("row", name=re.compile("^customer"))).to_contain_text("required")
         context.close()

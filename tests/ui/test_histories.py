@@ -1,4 +1,6 @@
-"""The journals that pages keep take a bounded number of bytes, however many runs are looked at and however large."""
+"""The journals that pages keep take a bounded number of bytes, however many runs are looked at
+and however large.
+"""
 
 from __future__ import annotations
 
@@ -50,13 +52,17 @@ async def runs_with_large_results(path: Path, count: int) -> list[str]:
     async with Bridge(ASKS, toolbox=Toolbox(many_rows), store=path) as bridge:
         found: list[str] = []
         for number in range(count):
-            run = await bridge.run_plan({"calls": [{"_tool": "many_rows", "start": 100_000 * number}]})
+            run = await bridge.run_plan(
+                {"calls": [{"_tool": "many_rows", "start": 100_000 * number}]}
+            )
             assert await run.wait() == "done"
             found.append(run.id)
     return found
 
 
-async def test_journals_that_are_kept_take_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_journals_that_are_kept_take_bounded_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     runs = await runs_with_large_results(tmp_path / "ideas.sqlite", 6)
     bound = 20_000_000
     monkeypatch.setattr(histories, "MOST_BYTES", bound)
@@ -118,14 +124,25 @@ async def test_the_journal_until_an_event_is_bounded(tmp_path: Path) -> None:
 
 
 def test_pages_of_a_large_run_are_made_whole_in_a_worker(tmp_path: Path) -> None:
-    image: JSON = {"type": "image", "mimeType": "image/png", "data": base64.b64encode(b"picture").decode()}
+    image: JSON = {
+        "type": "image",
+        "mimeType": "image/png",
+        "data": base64.b64encode(b"picture").decode(),
+    }
 
     async def fill() -> tuple[str, str]:
         async with Bridge(ASKS, toolbox=Toolbox(pay), store=tmp_path / "ideas.sqlite") as bridge:
             runs: list[str] = []
             for last in ([], [{"_tool": "pay", "amount": 7}]):
-                counts: list[JSON] = [{"_tool": "count", "items": [number], "_outputPath": "n"} for number in range(80)]
-                pick: JSON = {"_tool": "pick", "data": {"content": [image], "text": "xyz"}, "path": "@"}
+                counts: list[JSON] = [
+                    {"_tool": "count", "items": [number], "_outputPath": "n"}
+                    for number in range(80)
+                ]
+                pick: JSON = {
+                    "_tool": "pick",
+                    "data": {"content": [image], "text": "xyz"},
+                    "path": "@",
+                }
                 run = await bridge.run_plan({"calls": [pick, *counts, *last]})
                 assert await run.wait() in ("done", "needs_approval")
                 assert bridge.store.runs.find(run.id, caller=LOCAL).last_event > histories.HERE
@@ -157,7 +174,9 @@ def test_pages_of_a_large_run_are_made_whole_in_a_worker(tmp_path: Path) -> None
         seal = serving.seal(http, approval)
         assert seal
         assert seal in page.text
-        answer = serving.send(http, "/ui/approvals/decide", which=approval, seal=seal, decision="deny")
+        answer = serving.send(
+            http, "/ui/approvals/decide", which=approval, seal=seal, decision="deny"
+        )
         assert answer.status_code == 200
         assert "Waiting for a decision" not in http.get(f"/ui/runs/{waits}").text
 
@@ -173,7 +192,9 @@ async def test_results_are_decoded_without_the_lock_of_the_store(
         def noted(text: str) -> JSON:
             if len(text) > 100_000:
                 # Another thread reads the store meanwhile, as the event loop does.
-                found.append(threads.submit(store.runs.find, run, caller=LOCAL).result(60).last_event)
+                found.append(
+                    threads.submit(store.runs.find, run, caller=LOCAL).result(60).last_event
+                )
             return decode_trusted(text)
 
         monkeypatch.setattr(contents, "decode_trusted", noted)
@@ -184,7 +205,9 @@ async def test_results_are_decoded_without_the_lock_of_the_store(
 async def test_waiting_runs_are_folded_once_for_everybody_who_looks_at_their_questions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with Bridge(ASKS, toolbox=Toolbox(many_rows, pay), store=tmp_path / "ideas.sqlite") as bridge:
+    async with Bridge(
+        ASKS, toolbox=Toolbox(many_rows, pay), store=tmp_path / "ideas.sqlite"
+    ) as bridge:
         runs: list[Run] = []
         for start in range(3):
             calls: JSON = [
@@ -208,9 +231,12 @@ async def test_waiting_runs_are_folded_once_for_everybody_who_looks_at_their_que
             for _ in range(8):
                 group.start_soon(look)
         await look()
-        # The events of each run are read once here for its trace, and once by a worker that folds them.
+        # The events of each run are read once here for its trace, and once by a worker
+        # that folds them.
         assert sorted(workers) == sorted(run.id for run in runs)
-        assert len(readers) == sum(bridge.store.runs.find(run.id, caller=LOCAL).last_event for run in runs)
+        assert len(readers) == sum(
+            bridge.store.runs.find(run.id, caller=LOCAL).last_event for run in runs
+        )
         assert threading.get_ident() not in readers
         for several in asked:
             assert [one.question.shown["amount"] for one in several] == [2, 1, 0]
@@ -253,7 +279,9 @@ async def test_a_run_that_kills_its_worker_hides_no_questions_of_others(
             runs.append(run)
         read_beside = histories.read_beside
 
-        async def killed(work: Any, store: Store, run_id: str, *arguments: JSON, is_small: bool, what: str) -> JSON:
+        async def killed(
+            work: Any, store: Store, run_id: str, *arguments: JSON, is_small: bool, what: str
+        ) -> JSON:
             if run_id == runs[0].id:
                 await workers.run("os:_exit", [3], what=what)
             return await read_beside(work, store, run_id, *arguments, is_small=is_small, what=what)
@@ -273,7 +301,9 @@ def note_workers(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     runs: list[str] = []
     read_beside = histories.read_beside
 
-    async def noted(work: Any, store: Store, run_id: str, *arguments: JSON, is_small: bool, what: str) -> JSON:
+    async def noted(
+        work: Any, store: Store, run_id: str, *arguments: JSON, is_small: bool, what: str
+    ) -> JSON:
         runs.append(run_id)
         return await read_beside(work, store, run_id, *arguments, is_small=is_small, what=what)
 

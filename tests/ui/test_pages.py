@@ -1,4 +1,6 @@
-"""Every page, as people see it: in light and dark, from 320 pixels on, with a keyboard, and for a screen reader."""
+"""Every page, as people see it: in light and dark, from 320 pixels on, with a keyboard, and for
+a screen reader.
+"""
 
 from __future__ import annotations
 
@@ -33,13 +35,24 @@ async def ponder() -> None:
 
 async def _fill(path: Path) -> str:
     """Make runs of every kind; returns the id of one with several calls."""
-    tools = Toolbox(shop.list_orders, shop.find_customer, shop.refund, shop.photograph, shop.read_review)
+    tools = Toolbox(
+        shop.list_orders, shop.find_customer, shop.refund, shop.photograph, shop.read_review
+    )
     async with Bridge(ASKS, toolbox=tools, store=path) as bridge:
         for customer in ("c1", "c2"):
             run = await bridge.run_plan(
                 calls=[
-                    {"_tool": "list_orders", "customer": "†input.customer", "_outputPath": "orders"},
-                    {"_tool": "find_customer", "_each": "†state.orders", "id": "†item.customer", "_outputPath": "who"},
+                    {
+                        "_tool": "list_orders",
+                        "customer": "†input.customer",
+                        "_outputPath": "orders",
+                    },
+                    {
+                        "_tool": "find_customer",
+                        "_each": "†state.orders",
+                        "id": "†item.customer",
+                        "_outputPath": "who",
+                    },
                     {"_tool": "find_customer", "id": "c9", "_outputPath": "other || missing"},
                     {"_tool": "refund", "order": "†state.orders.0.id", "amount": 5.0, "_id": "pay"},
                     {"_tool": "list_orders", "_after": ["pay"]},
@@ -54,28 +67,43 @@ async def _fill(path: Path) -> str:
                 await bridge.decide(run, asked.approval, Decision("approve", reason="as agreed"))
                 await run.wait()
                 await bridge.publish(run.id, "refund_first")
-                await bridge.publish(run.id, "refund_first", description="Refund the first order of a customer.")
-        failed = await bridge.run_plan(calls=[{"_tool": "find_customer", "id": "c9"}], output="†results.0")
+                await bridge.publish(
+                    run.id, "refund_first", description="Refund the first order of a customer."
+                )
+        failed = await bridge.run_plan(
+            calls=[{"_tool": "find_customer", "id": "c9"}], output="†results.0"
+        )
         await failed.wait()
         program = await bridge.run_program(
             "from tools import list_orders, read_review\n"
-            "orders = await list_orders()\nprint('orders:', len(orders))\nawait read_review(order=orders[0]['id'])"
+            "orders = await list_orders()\nprint('orders:', "
+            "len(orders))\nawait read_review(order=orders[0]['id'])"
         )
         await program.wait()
         await bridge.solve("Which customer has the most orders?")
-    async with Bridge(Configuration(), toolbox=Toolbox(shop.list_orders), store=path, role="front") as bridge:
-        await (await bridge.run_plan(calls=[{"_tool": "list_orders"}], title="Left to a worker")).wait(0)
-    async with Bridge(Configuration(), toolbox=Toolbox(shop.list_orders, ponder), store=path) as bridge:
+    async with Bridge(
+        Configuration(), toolbox=Toolbox(shop.list_orders), store=path, role="front"
+    ) as bridge:
+        await (
+            await bridge.run_plan(calls=[{"_tool": "list_orders"}], title="Left to a worker")
+        ).wait(0)
+    async with Bridge(
+        Configuration(), toolbox=Toolbox(shop.list_orders, ponder), store=path
+    ) as bridge:
         calls = [{"_tool": "list_orders"}, {"_tool": "ponder"}]
         left = await bridge.run_plan(calls=calls, title="Left by its process")
         await left.wait(0)
-        while not any(bar.get("event") == "call_started" for _, bar in bridge.store.runs.events(left.id)):
+        while not any(
+            bar.get("event") == "call_started" for _, bar in bridge.store.runs.events(left.id)
+        ):
             await anyio.lowlevel.checkpoint()
     return run.id
 
 
 @pytest.fixture(scope="module")
-def shop_site(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> Generator[tuple[str, str]]:
+def shop_site(
+    tmp_path_factory: pytest.TempPathFactory, browser: Browser
+) -> Generator[tuple[str, str]]:
     """(the URL of a page over runs of every kind, the id of one that waits)."""
     folder = tmp_path_factory.mktemp("shop")
     with ThreadPoolExecutor(1) as thread:
@@ -117,14 +145,18 @@ def pages(run_id: str) -> list[str]:
 
 @npm.needs("axe-core")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_serious(browser: Browser, shop_site: tuple[str, str], scheme: Any) -> None:
+def test_axe_finds_nothing_serious(
+    browser: Browser, shop_site: tuple[str, str], scheme: Any
+) -> None:
     url, run_id = shop_site
     source = AXE.read_text(encoding="utf-8")
     # The two schemes differ in their colours alone.
     rules = "axe.run()" if scheme == "light" else "axe.run({runOnly: ['color-contrast']})"
     found: list[str] = []
     # Axe is injected past the policy of the page, which forbids foreign scripts.
-    with browser.new_context(color_scheme=scheme, bypass_csp=True, viewport={"width": 1100, "height": 900}) as context:
+    with browser.new_context(
+        color_scheme=scheme, bypass_csp=True, viewport={"width": 1100, "height": 900}
+    ) as context:
         page = context.new_page()
         page.goto(link_to(url))
         for path in pages(run_id):
@@ -134,7 +166,9 @@ def test_axe_finds_nothing_serious(browser: Browser, shop_site: tuple[str, str],
             result = page.evaluate(rules)
             for one in result["violations"]:
                 if one["impact"] in ("serious", "critical"):
-                    found += [f"{path}: {one['id']}: {node['html'][:120]}" for node in one["nodes"][:3]]
+                    found += [
+                        f"{path}: {one['id']}: {node['html'][:120]}" for node in one["nodes"][:3]
+                    ]
     assert found == []
 
 
@@ -149,7 +183,9 @@ def test_no_page_is_wider_than_a_small_phone(browser: Browser, shop_site: tuple[
             page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
             widths[path] = page.evaluate("document.documentElement.scrollWidth")
             # A status is a word or two, in one line.
-            heights = page.evaluate("[...document.querySelectorAll('.status')].map((one) => one.offsetHeight)")
+            heights = page.evaluate(
+                "[...document.querySelectorAll('.status')].map((one) => one.offsetHeight)"
+            )
             assert max(heights, default=0) < 30, path
         assert {path: width for path, width in widths.items() if width > 320} == {}
 
@@ -166,7 +202,9 @@ def test_a_run_that_waits_for_a_worker_says_so(page: Page, shop_site: tuple[str,
     expect(page.get_by_role("button", name="Cancel the run")).to_be_visible()
 
 
-def test_a_run_whose_process_has_gone_can_be_resumed(page: Page, shop_site: tuple[str, str]) -> None:
+def test_a_run_whose_process_has_gone_can_be_resumed(
+    page: Page, shop_site: tuple[str, str]
+) -> None:
     url, _ = shop_site
     page.goto(f"{url}runs?status=interrupted")
     page.get_by_role("link", name="Left by its process").click()
@@ -174,7 +212,9 @@ def test_a_run_whose_process_has_gone_can_be_resumed(page: Page, shop_site: tupl
     # Nothing runs in it any more: its bars end with its journal.
     expect(page.locator("#timeline .status").last).to_have_text("interrupted")
     page.get_by_role("button", name="Resume").click()
-    expect(page.get_by_role("alert")).to_contain_text("its tool 'list_orders' belongs to another project")
+    expect(page.get_by_role("alert")).to_contain_text(
+        "its tool 'list_orders' belongs to another project"
+    )
 
 
 def test_the_doctor_checks_the_running_server(page: Page, shop_site: tuple[str, str]) -> None:
@@ -182,11 +222,19 @@ def test_the_doctor_checks_the_running_server(page: Page, shop_site: tuple[str, 
     page.goto(f"{url}admin")
     page.get_by_role("link", name="Check everything").click()
     expect(page.get_by_role("heading", name="Nothing is wrong")).to_be_visible()
-    for topic, text in (("tools", "list_orders"), ("store", "1 queued"), ("host cursor", "not set up")):
-        expect(page.get_by_role("row").filter(has=page.get_by_role("rowheader", name=topic))).to_contain_text(text)
+    for topic, text in (
+        ("tools", "list_orders"),
+        ("store", "1 queued"),
+        ("host cursor", "not set up"),
+    ):
+        expect(
+            page.get_by_role("row").filter(has=page.get_by_role("rowheader", name=topic))
+        ).to_contain_text(text)
 
 
-def test_a_keyboard_reaches_the_content_first_and_decides(page: Page, shop_site: tuple[str, str]) -> None:
+def test_a_keyboard_reaches_the_content_first_and_decides(
+    page: Page, shop_site: tuple[str, str]
+) -> None:
     url, run_id = shop_site
     page.goto(f"{url}runs/{run_id}")
     page.keyboard.press("Tab")
@@ -212,7 +260,9 @@ def test_every_page_works_without_scripts(browser: Browser, shop_site: tuple[str
         page.goto(f"{url}runs/{run_id}?at=3")
         expect(page.locator("#head .status")).to_have_text("replayed")
         page.goto(f"{url}playground")
-        page.get_by_label("The plan or program").fill('{"calls": [{"_tool": "list_orders"}], "output": "†results.0"}')
+        page.get_by_label("The plan or program").fill(
+            '{"calls": [{"_tool": "list_orders"}], "output": "†results.0"}'
+        )
         page.get_by_role("button", name="Run", exact=True).click()
         assert re.search(r"/runs/run_[0-9a-f]+$", page.url)
 

@@ -17,7 +17,11 @@ SVG = "{http://www.w3.org/2000/svg}"
 def names(text: str) -> list[str]:
     """The names of the calls in a picture, from top to bottom."""
     root = ET.fromstring(text)
-    return [one.text or "" for one in root.iter(f"{SVG}text") if one.get("x") == "16" and one.get("class") is None]
+    return [
+        one.text or ""
+        for one in root.iter(f"{SVG}text")
+        if one.get("x") == "16" and one.get("class") is None
+    ]
 
 
 def test_the_picture_of_the_readme_is_that_of_the_demo(tmp_path: Path) -> None:
@@ -36,12 +40,16 @@ def test_the_graphs_of_the_documentation_are_those_of_the_code() -> None:
 
 
 def words(text: str) -> str:
-    """What a picture of a page says, without what differs each time: ids, times, and which call ended last."""
+    """What a picture of a page says, without what differs each time: ids, times, and which
+    call ended last.
+    """
     root = ET.fromstring(text)
     for above in list(root.iter()):
         for one in list(above):
             kinds = one.get("class", "").split()
-            if one.tag.endswith(("}style", "}title")) or ("dim" in kinds and one.tag.endswith("}span")):
+            if one.tag.endswith(("}style", "}title")) or (
+                "dim" in kinds and one.tag.endswith("}span")
+            ):
                 one.text, one[:] = "", []
     said = " ".join(" ".join(root.itertext()).split())
     return re.sub(r"run_[0-9a-f]+|\d[\d.,]*( ms| s| min)?", "#", said)
@@ -50,6 +58,8 @@ def words(text: str) -> str:
 def test_the_pictures_of_pages_are_those_of_the_pages(browser: Browser, tmp_path: Path) -> None:
     for name, text in stills(browser, tmp_path).items():
         kept = (PICTURE.parent / f"{name}.svg").read_text(encoding="utf-8")
-        assert words(kept) == words(text), f"{name}: draw it again with `python -m tests.ui.picture`"
+        assert words(kept) == words(text), (
+            f"{name}: draw it again with `python -m tests.ui.picture`"
+        )
         for foreign in ("<script", 'name="secret"', "http://127", "href="):
             assert foreign not in kept

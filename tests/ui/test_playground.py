@@ -27,7 +27,10 @@ def test_a_context_is_checked_with_its_types_and_instances(http: httpx.Client) -
     assert "2 messages" in shown
     assert shown.count("<code>state</code> from user, instance") == 2
     assert "without one, an assistant does, by turns" in shown
-    assert "1 message" in playground(http, "# by hand\n- role: system\n  content: Be brief.\n", "check").text
+    assert (
+        "1 message"
+        in playground(http, "# by hand\n- role: system\n  content: Be brief.\n", "check").text
+    )
     wrong = (
         ('[{"type": "state"}]', "needs a member"),
         ('{"messages": []}', "found no context"),
@@ -41,7 +44,9 @@ def test_a_context_is_checked_with_its_types_and_instances(http: httpx.Client) -
             assert told in shown
 
 
-@pytest.mark.parametrize(("text", "task"), [(INSTANCES, ""), (MESSAGES, ""), (MESSAGES, "Name its river.")])
+@pytest.mark.parametrize(
+    ("text", "task"), [(INSTANCES, ""), (MESSAGES, ""), (MESSAGES, "Name its river.")]
+)
 def test_a_context_is_solved(http: httpx.Client, text: str, task: str) -> None:
     answer = playground(http, text, "run", title=task, input='{"n": 1}', thought_process="yes")
     assert re.fullmatch(r".*/runs/run_[0-9a-f]+", str(answer.url)), answer.text

@@ -25,7 +25,10 @@ def made(choice: random.Random, depth: int) -> JSON:
         return choice.randrange(10**6)
     if kind == 4:
         return [made(choice, depth - 1) for _ in range(choice.randrange(6))]
-    return {f"{number}" * choice.randrange(1, 9): made(choice, depth - 1) for number in range(choice.randrange(6))}
+    return {
+        f"{number}" * choice.randrange(1, 9): made(choice, depth - 1)
+        for number in range(choice.randrange(6))
+    }
 
 
 def test_a_page_shows_the_beginning_of_the_text_of_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,8 +70,12 @@ def test_a_line_shows_the_beginning_of_a_value() -> None:
         assert bool(cut) == (len(compact) > most)
 
 
-@pytest.mark.parametrize("value", ["word " * 1_000_000, "x" * 5_000_000, [{"name": "row"}] * 500_000])
-def test_a_line_writes_no_more_of_a_large_value(value: JSON, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "value", ["word " * 1_000_000, "x" * 5_000_000, [{"name": "row"}] * 500_000]
+)
+def test_a_line_writes_no_more_of_a_large_value(
+    value: JSON, monkeypatch: pytest.MonkeyPatch
+) -> None:
     written: list[int] = []
 
     def count(part: JSON, indent: int | None = None, *, compact: bool = False) -> str:

@@ -1,4 +1,6 @@
-"""What is approved on the page is what was shown: a call is seen whole, and a click is meant for what was there."""
+"""What is approved on the page is what was shown: a call is seen whole, and a click is meant for
+what was there.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ def refund(order: int = 1, **more: Any) -> dict[str, Any]:
 def key_of(http: httpx.Client, run_id: str) -> str:
     """`RUN:APPROVAL` of the decision that a run waits for."""
     while True:
-        found = re.search(rf'name="which" value="({run_id}:[^"]+)">', http.get(f"/ui/runs/{run_id}").text)
+        found = re.search(
+            rf'name="which" value="({run_id}:[^"]+)">', http.get(f"/ui/runs/{run_id}").text
+        )
         if found is not None:
             return found[1]
 
@@ -57,7 +61,9 @@ def card_of(http: httpx.Client, run_id: str, path: str = "/ui/approvals") -> str
 
 
 def decide(http: httpx.Client, key: str, decision: str, **fields: str) -> str:
-    return send(http, "/ui/approvals/decide", "/ui/approvals", which=key, decision=decision, **fields).text
+    return send(
+        http, "/ui/approvals/decide", "/ui/approvals", which=key, decision=decision, **fields
+    ).text
 
 
 @pytest.mark.parametrize("what", ["long", "lines", "executions"])
@@ -105,16 +111,23 @@ def secret_of(http: httpx.Client) -> str:
 
 
 def headers_of(http: httpx.Client) -> dict[str, str]:
-    return {"Origin": str(http.base_url).rstrip("/"), "Referer": str(http.base_url.join("/ui/approvals"))}
+    return {
+        "Origin": str(http.base_url).rstrip("/"),
+        "Referer": str(http.base_url.join("/ui/approvals")),
+    }
 
 
 def shown_in(card: str) -> str:
     """What a card shows of a call, as text."""
-    return unescape(card.partition('aria-label="The call that would run">')[2].partition("</pre>")[0])
+    return unescape(
+        card.partition('aria-label="The call that would run">')[2].partition("</pre>")[0]
+    )
 
 
 def test_no_other_name_of_a_question_lets_it_happen_unseen(http: httpx.Client, site: str) -> None:
-    run_id = ask(http, {"_tool": "solve", "_module": "anonymous", "task": "Refund it.", "tools": ["refund"]})
+    run_id = ask(
+        http, {"_tool": "solve", "_module": "anonymous", "task": "Refund it.", "tools": ["refund"]}
+    )
     solver = McpClient(site, {})
     while not solver.call("check_run", run=run_id).get("requests"):
         pass
@@ -123,13 +136,19 @@ def test_no_other_name_of_a_question_lets_it_happen_unseen(http: httpx.Client, s
     solver.call("submit_solution", run=request["run"], turn=request["turn"], solution=solution)
     solver.close()
     key = key_of(http, run_id)
-    # The question of a room belongs to the run whose call the room answers, but the room has an id, too.
+    # The question of a room belongs to the run whose call the room answers, but the room
+    # has an id, too.
     in_room = f"{request['run']}:{key.rpartition('/')[2]}"
     for name in (in_room, f"{run_id}:none"):
         for decision in ("approve", "grant", "edit", "value", "deny"):
-            assert "waits for no decision" in decide(http, name, decision, value=json.dumps(refund())), (name, decision)
+            assert "waits for no decision" in decide(
+                http, name, decision, value=json.dumps(refund())
+            ), (name, decision)
         several = {"secret": secret_of(http), "which": [name], "decision": "approve"}
-        assert "Nothing was decided." in http.post("/ui/approvals", data=several, headers=headers_of(http)).text
+        assert (
+            "Nothing was decided."
+            in http.post("/ui/approvals", data=several, headers=headers_of(http)).text
+        )
     assert key_of(http, run_id) == key
     whole = f"/ui/approvals/whole?which={key}"
     assert "1 call approved" in decide(http, key, "approve", seal=seal(http, key, whole))
@@ -156,15 +175,28 @@ def test_a_seal_is_of_one_session(http: httpx.Client, site: str, tmp_path: Path)
 
 @pytest.mark.parametrize(
     "hides",
-    ["safe\u202etxt.exe", "a\u200bb\u2060", TAGS, "x\u2028y\u2029z", "a\ufe0f\ufe01", "\u3164\u115f\u00ad", "\\u202e"],
+    [
+        "safe\u202etxt.exe",
+        "a\u200bb\u2060",
+        TAGS,
+        "x\u2028y\u2029z",
+        "a\ufe0f\ufe01",
+        "\u3164\u115f\u00ad",
+        "\\u202e",
+    ],
 )
 def test_what_hides_in_a_call_is_written_out(http: httpx.Client, hides: str) -> None:
     call = refund(note=hides)
     # In a title, one variation selector after a character belongs to it, as in an emoji.
     run_id = ask(http, call, name="title " + hides.replace("\ufe0f", ""))
-    page = http.get("/ui/approvals").text + http.get(f"/ui/runs/{run_id}").text + http.get("/ui/runs").text
+    page = (
+        http.get("/ui/approvals").text
+        + http.get(f"/ui/runs/{run_id}").text
+        + http.get("/ui/runs").text
+    )
     assert not re.search(
-        "[\u00ad\u115f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\U000e0000-\U000e007f]", page
+        "[\u00ad\u115f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\U000e0000-\U000e007f]",
+        page,
     )
     card = card_of(http, run_id)
     # The text is JSON with the same value, in the call and in its fields.
@@ -184,28 +216,44 @@ def test_a_tool_is_shown_with_what_it_sends(http: httpx.Client, site: str) -> No
     while "Self-consistent" not in http.get(path).text:
         pass
     published = send(
-        http, "/ui/ideas/publish", f"/ui/ideas/publish?ref={run_id}", ref=run_id, name="pay", answer="plan"
+        http,
+        "/ui/ideas/publish",
+        f"/ui/ideas/publish?ref={run_id}",
+        ref=run_id,
+        name="pay",
+        answer="plan",
     )
     assert published.url.path == "/ui/ideas/pay", published.text[-2000:]
     text = unescape(published.text)
     runs = json.loads(text.partition('aria-label="What a call runs">')[2].partition("</pre>")[0])
-    assert runs["calls"][0]["order"] == {"†explained": ["†input.order", {"constant": 3}], "recorded": 3}
+    assert runs["calls"][0]["order"] == {
+        "†explained": ["†input.order", {"constant": 3}],
+        "recorded": 3,
+    }
     reader = McpClient(site, {})
-    [file] = reader.ask("resources/read", {"uri": "skill://pay/pay/references/plan.json"})["contents"]
+    [file] = reader.ask("resources/read", {"uri": "skill://pay/pay/references/plan.json"})[
+        "contents"
+    ]
     assert json.loads(file["text"])["calls"] == runs["calls"]
     reader.close()
 
 
-def test_values_that_were_copied_are_shown_whole_before_they_are_published(http: httpx.Client) -> None:
+def test_values_that_were_copied_are_shown_whole_before_they_are_published(
+    http: httpx.Client,
+) -> None:
     note = f"as agreed {'x' * 200} the end"
-    run_id = ask(http, {"_tool": "list_orders", "customer": note}, input={"note": note}, output="†results.0")
+    run_id = ask(
+        http, {"_tool": "list_orders", "customer": note}, input={"note": note}, output="†results.0"
+    )
     while "Self-consistent" not in (page := http.get(f"/ui/ideas/publish?ref={run_id}").text):
         pass
-    [whole] = re.findall(r"<details><summary>the whole value</summary>(.*?)</details>", page, re.DOTALL)
+    [whole] = re.findall(
+        r"<details><summary>the whole value</summary>(.*?)</details>", page, re.DOTALL
+    )
     assert note in whole
 
 
-# -- in a browser --------------------------------------------------------------------------------------------------
+# -- in a browser ----------------------------------------------------------------------------------
 
 
 def inbox(page: Page, site: str) -> Locator:
@@ -245,7 +293,9 @@ def test_a_new_question_moves_no_other_and_takes_no_click(page: Page, site: str)
         assert cards.first.bounding_box() == box
         expect(cards.nth(1)).to_contain_text('"order": 2')
         expect(cards.nth(2)).to_contain_text('"order": 3')
-        order = page.evaluate("[...document.querySelectorAll('#rows tr')].map((one) => one.id.slice(2))")
+        order = page.evaluate(
+            "[...document.querySelectorAll('#rows tr')].map((one) => one.id.slice(2))"
+        )
         assert order[0] == first
         assert len(order) == 3
         # What was decided elsewhere stays where it was, and can no longer be decided.
@@ -271,10 +321,13 @@ _MET: Final = """(button) => {
   first.finish();
   return [early, meets()];
 }"""
-"""Whether a click at the place of a button that appears anew would meet it: in its first second, and after it."""
+"""Whether a click at the place of a button that appears anew would meet it: in its first
+second, and after it."""
 
 
-def test_a_button_takes_no_click_before_the_script_of_its_page_is_there(page: Page, site: str) -> None:
+def test_a_button_takes_no_click_before_the_script_of_its_page_is_there(
+    page: Page, site: str
+) -> None:
     page.goto(site)
     with client(site) as http:
         key_of(http, ask(http, refund(1)))
@@ -294,7 +347,9 @@ def test_a_button_of_the_view_takes_no_click_without_a_script_either(page: Page,
     style = file["text"].partition("<style>")[2].partition("</style>")[0]
     # The policy of our pages takes no styles from elsewhere.
     page.goto("about:blank")
-    page.set_content(f"<style>{style}</style><section class='question'><button>Approve</button></section>")
+    page.set_content(
+        f"<style>{style}</style><section class='question'><button>Approve</button></section>"
+    )
     assert page.get_by_role("button").evaluate(_MET) == [False, True]
 
 
@@ -345,9 +400,14 @@ def test_a_button_takes_no_click_where_it_has_just_appeared_or_moved(page: Page,
 
 def test_a_skipped_call_stands_on_the_page_of_its_run_with_the_reason(http: httpx.Client) -> None:
     text: dict[str, Any] = {"_tool": "template", "values": {}}
-    run_id = ask(http, {**text, "text": "x", "_outputPath": "a || b"}, {**text, "text": "†state.b.message"})
+    run_id = ask(
+        http, {**text, "text": "x", "_outputPath": "a || b"}, {**text, "text": "†state.b.message"}
+    )
     page = unescape(http.get(f"/ui/runs/{run_id}").text)
-    assert "skipped: calls[1] template: †state.b.message: call 0 (template) took another branch" in page
+    assert (
+        "skipped: calls[1] template: †state.b.message: call 0 (template) took another branch"
+        in page
+    )
 
 
 def test_ids_of_calls_are_on_no_page(http: httpx.Client) -> None:
@@ -366,7 +426,9 @@ def test_ids_of_calls_are_on_no_page(http: httpx.Client) -> None:
 
 
 def test_a_failed_call_is_named_by_its_tool_and_number(http: httpx.Client) -> None:
-    run_id = ask(http, {"_tool": "find_customer", "id": "c9", "_id": "internal_0"}, output="†results.0")
+    run_id = ask(
+        http, {"_tool": "find_customer", "id": "c9", "_id": "internal_0"}, output="†results.0"
+    )
     while "status s-failed" not in (text := http.get(f"/ui/runs/{run_id}").text):
         pass
     assert "find_customer (call 0): there is no customer c9" in text

@@ -27,7 +27,9 @@ PLAN: dict[str, Any] = {
 }
 
 
-def run(page: Page, site: str, plan: dict[str, object], given: dict[str, object] | None = None) -> None:
+def run(
+    page: Page, site: str, plan: dict[str, object], given: dict[str, object] | None = None
+) -> None:
     """Write a plan into the playground, and run it."""
     page.goto(f"{site}playground")
     page.get_by_label("The plan or program").fill(json.dumps(plan))
@@ -54,7 +56,9 @@ def test_from_nothing_to_a_tool(page: Page, site: str) -> None:
     question.get_by_role("button", name="Approve", exact=True).click()
     expect(page.locator("#head .status")).to_have_text("done")
     expect(page.get_by_label("The output of the run")).to_contain_text("refunded 40 for order 4")
-    expect(page.locator("#timeline tbody tr").nth(3)).to_contain_text("the person at the local page decided after")
+    expect(page.locator("#timeline tbody tr").nth(3)).to_contain_text(
+        "the person at the local page decided after"
+    )
     # The slider follows the journal, whose last event is the end of the run.
     slider = page.get_by_role("slider")
     last = slider.get_attribute("max") or ""
@@ -120,7 +124,8 @@ def test_the_slider_shows_what_was_before(page: Page, site: str) -> None:
 
 def test_a_program_with_its_calls_marked_and_a_fork(page: Page, site: str) -> None:
     program = (
-        "import asyncio\nfrom tools import list_orders, find_customer\norders = await list_orders()\n"
+        "import asyncio\nfrom tools import list_orders, "
+        "find_customer\norders = await list_orders()\n"
         "people = await asyncio.gather(*[find_customer(id=one['customer']) for one in orders])\n"
         "print(len(people))\n[one['name'] for one in people]"
     )
@@ -158,7 +163,14 @@ def test_several_are_decided_at_once(page: Page, site: str) -> None:
 @pytest.mark.parametrize("scripts", [True, False])
 def test_several_are_edited_at_once(browser: Browser, page: Page, site: str, scripts: bool) -> None:
     for order in (1, 2, 3):
-        run(page, site, {"calls": [{"_tool": "refund", "order": order, "amount": 10.0}], "output": "†results.0"})
+        run(
+            page,
+            site,
+            {
+                "calls": [{"_tool": "refund", "order": order, "amount": 10.0}],
+                "output": "†results.0",
+            },
+        )
         expect(page.locator("#head .status")).to_have_text("needs approval")
     with browser.new_context(java_script_enabled=scripts) as context:
         inbox = context.new_page()
@@ -168,7 +180,9 @@ def test_several_are_edited_at_once(browser: Browser, page: Page, site: str, scr
         form = inbox.locator("#several")
 
         def field(order: int) -> Locator:
-            return form.locator("tbody tr").filter(has_text=f'"order": {order}').get_by_role("textbox")
+            return (
+                form.locator("tbody tr").filter(has_text=f'"order": {order}').get_by_role("textbox")
+            )
 
         def write(order: int, amount: object) -> None:
             row = form.locator("tbody tr").filter(has_text=f'"order": {order}')
@@ -188,7 +202,9 @@ def test_several_are_edited_at_once(browser: Browser, page: Page, site: str, scr
         # The fault is at its place; nothing is decided, and what was written is there.
         expect(inbox.get_by_text("Nothing was decided.")).to_be_visible()
         expect(form.locator("tbody tr").filter(has=inbox.get_by_role("alert"))).to_have_count(1)
-        expect(form.locator("tbody tr").filter(has_text='"order": 1').get_by_role("alert")).to_contain_text("amount")
+        expect(
+            form.locator("tbody tr").filter(has_text='"order": 1').get_by_role("alert")
+        ).to_contain_text("amount")
         expect(field(1)).to_have_value(re.compile("much"))
         expect(field(2)).to_have_value(re.compile("2.5"))
         expect(form.get_by_label("Reason")).to_have_value("half of it")
@@ -214,7 +230,11 @@ def test_several_are_edited_at_once(browser: Browser, page: Page, site: str, scr
 
 
 def test_an_edited_call_runs_in_place_of_the_one_that_asked(page: Page, site: str) -> None:
-    run(page, site, {"calls": [{"_tool": "refund", "order": 3, "amount": 30.0}], "output": "†results.0"})
+    run(
+        page,
+        site,
+        {"calls": [{"_tool": "refund", "order": 3, "amount": 30.0}], "output": "†results.0"},
+    )
     page.locator("article.asking").get_by_text("Edit", exact=True).click()
     editor = page.get_by_label("What runs instead, as JSON")
     editor.fill('{"_tool": "refund", "order": 3, "amount": 15.0}')
@@ -248,7 +268,10 @@ def test_words_of_strangers_stay_words(page: Page, site: str) -> None:
     run(
         page,
         site,
-        {"calls": [{"_tool": "read_review", "order": 7}, {"_tool": "photograph", "order": 7}], "output": "†results.0"},
+        {
+            "calls": [{"_tool": "read_review", "order": 7}, {"_tool": "photograph", "order": 7}],
+            "output": "†results.0",
+        },
     )
     expect(page.get_by_label("The output of the run")).to_contain_text("<script>")
     expect(page.get_by_label("The output of the run")).to_contain_text("\\u202e")

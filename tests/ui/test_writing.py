@@ -53,13 +53,23 @@ def test_an_idea_is_saved_after_it_was_shown(http: httpx.Client) -> None:
     assert "exactly this already" in write(http, IDEA, action="save", seen=seen[1]).text
 
 
-def test_an_idea_that_no_run_made_is_published_by_what_it_holds(http: httpx.Client, tmp_path: Path) -> None:
+def test_an_idea_that_no_run_made_is_published_by_what_it_holds(
+    http: httpx.Client, tmp_path: Path
+) -> None:
     with Store.open(tmp_path / "ideas.sqlite") as store:
         written = read_idea({"context": ["Say a number"], "schema": {"type": "integer"}})
         idea = store.ideas.save(written.idea, written.meta)
     page = f"/ui/ideas/publish?ref={idea}"
     assert "the tool does what it holds" in http.get(page).text
-    answer = send(http, "/ui/ideas/publish", page, ref=idea, name="say_number", decided="[{}, {}]", answer="auto")
+    answer = send(
+        http,
+        "/ui/ideas/publish",
+        page,
+        ref=idea,
+        name="say_number",
+        decided="[{}, {}]",
+        answer="auto",
+    )
     assert answer.url.path == "/ui/ideas/say_number", answer.text
     assert "is a tool now" in answer.text
 

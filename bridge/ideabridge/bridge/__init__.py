@@ -2,7 +2,8 @@
 
     from ideabridge.bridge import Bridge, Configuration, ModelConfiguration
 
-Import every public name from here or from `ideabridge.tools`. The bridge for scripts is `ideabridge.bridge.sync`.
+Import every public name from here or from `ideabridge.tools`. The bridge for scripts is
+`ideabridge.bridge.sync`.
 Names are loaded when they are first used, so importing a small part does not load the MCP SDK.
 """
 

@@ -1,8 +1,8 @@
 """Arguments: checks of the values that a Python program passes to a bridge.
 
-Each function raises `ArgumentError`, which names the argument, what was expected and what was found, and
-`InvalidJSONError` if a value inside an argument is not JSON. The parameters have the type `object`, because the checks
-are for programs without a type checker.
+Each function raises `ArgumentError`, which names the argument, what was expected and what was
+found, and `InvalidJSONError` if a value inside an argument is not JSON. The parameters have the
+type `object`, because the checks are for programs without a type checker.
 """
 
 from __future__ import annotations
@@ -21,7 +21,13 @@ _DECODE: Final = "json.loads reads JSON text"
 
 
 def check_parts(
-    *, configuration: object, toolbox: object, store: object, handlers: object, mind: object, approver: object
+    *,
+    configuration: object,
+    toolbox: object,
+    store: object,
+    handlers: object,
+    mind: object,
+    approver: object,
 ) -> None:
     """Check the parts of which a bridge is made."""
     from ideabridge.bridge.configuration import Configuration
@@ -33,7 +39,9 @@ def check_parts(
         hint = "parse_configuration reads an object, load_configuration a file"
         raise ArgumentError.of("configuration", "a Configuration", configuration, hint)
     if not isinstance(toolbox, Toolbox | None):
-        raise ArgumentError.of("toolbox", "a Toolbox", toolbox, "write Toolbox(f, g), f and g being functions")
+        raise ArgumentError.of(
+            "toolbox", "a Toolbox", toolbox, "write Toolbox(f, g), f and g being functions"
+        )
     if not isinstance(store, Store | Path | str | None):
         raise ArgumentError.of("store", "a path or an open Store", store)
     if not isinstance(handlers, Handlers | None):
@@ -62,7 +70,9 @@ def check_text(name: str, value: object) -> None:
 def check_object(name: str, value: object, hint: str = "") -> None:
     """Check that an argument is an object (a dict), or None."""
     if value is not None and not isinstance(value, Mapping):
-        raise ArgumentError.of(name, "an object (a dict)", value, hint or (_DECODE if isinstance(value, str) else ""))
+        raise ArgumentError.of(
+            name, "an object (a dict)", value, hint or (_DECODE if isinstance(value, str) else "")
+        )
 
 
 def read_object(name: str, value: object, hint: str = "") -> JSONObject | None:
@@ -86,16 +96,23 @@ def read_schema(name: str, value: object) -> JSONObject | None:
     """Read an argument that is a JSON Schema or None."""
     if isinstance(value, type):
         raise ArgumentError.of(
-            name, "a JSON Schema (a dict)", value, f"a type goes into output: output={value.__name__}"
+            name,
+            "a JSON Schema (a dict)",
+            value,
+            f"a type goes into output: output={value.__name__}",
         )
-    return read_object(name, value, "" if value is None else 'a schema is an object such as {"type": "integer"}')
+    return read_object(
+        name, value, "" if value is None else 'a schema is an object such as {"type": "integer"}'
+    )
 
 
 def check_type(name: str, value: object) -> None:
     """Check that an argument may be a type that pydantic reads, or None: values are refused."""
     if isinstance(value, Mapping | bool | int | float | str | list | tuple):
         hint = "a JSON Schema goes into output_schema" if isinstance(value, Mapping) else ""
-        raise ArgumentError.of(name, "a type, such as int or a pydantic model", cast("object", value), hint)
+        raise ArgumentError.of(
+            name, "a type, such as int or a pydantic model", cast("object", value), hint
+        )
 
 
 def read_names(name: str, value: object) -> list[str] | None:
@@ -117,19 +134,23 @@ def read_messages(name: str, value: object) -> list[JSON]:
     """Read an argument that is a sequence of context messages, or None for an empty one."""
     if value is None:
         return []
-    listed = _listed(name, value, "a list of messages", 'a message is {"role", "content"} or {"type", ...}')
+    listed = _listed(
+        name, value, "a list of messages", 'a message is {"role", "content"} or {"type", ...}'
+    )
     return [normalise(one, what=f"{name}[{place}]") for place, one in enumerate(listed)]
 
 
 def read_context_document(document: JSON, what: str) -> tuple[list[JSON], list[str]]:
-    """Read a context that a person wrote: a list of messages, or an object whose member `context` is one.
+    """Read a context that a person wrote: a list of messages, or an object whose member
+    `context` is one.
 
     Args:
         document: the document.
         what: what it is, for errors.
 
     Returns:
-        (the messages, the names of other members, which are not read: of an idea, say, its schema and solution).
+        (the messages, the names of other members, which are not read: of an idea, say, its
+            schema and solution).
 
     Raises:
         ArgumentError: it is neither.
@@ -138,7 +159,9 @@ def read_context_document(document: JSON, what: str) -> tuple[list[JSON], list[s
     messages = document
     if isinstance(document, dict):
         if "context" not in document:
-            raise ArgumentError(f'{what}: expected a list of messages, or {{"context": [...]}}; found no context')
+            raise ArgumentError(
+                f'{what}: expected a list of messages, or {{"context": [...]}}; found no context'
+            )
         messages = document["context"]
         others = [name for name in document if name != "context"]
     if not isinstance(messages, list):
@@ -154,7 +177,8 @@ def read_given_plan(
     instances: object = None,
     output: object = None,
 ) -> Plan:
-    """Read a plan from the arguments of a program: either `plan`, or `calls` with `instances` and `output`.
+    """Read a plan from the arguments of a program: either `plan`, or `calls` with
+    `instances` and `output`.
 
     Args:
         plan: a `Plan`, or an object that `read_plan` reads.
@@ -175,7 +199,11 @@ def read_given_plan(
         if calls is None:
             raise ArgumentError("plan: expected a plan, or its calls; found neither")
         parts: dict[str, Any] = {"calls": read_objects("calls", calls)}
-        parts |= {"input": given, "instances": read_object("instances", instances), "output": output}
+        parts |= {
+            "input": given,
+            "instances": read_object("instances", instances),
+            "output": output,
+        }
         return read_plan(parts)
     if calls is not None or instances is not None or output is not None:
         raise ArgumentError("plan: expected a plan, or its calls, instances and output; found both")
@@ -184,7 +212,9 @@ def read_given_plan(
             hint = _DECODE if isinstance(plan, str) else ""
             raise ArgumentError.of("plan", 'a Plan, or {"calls": [...]}', plan, hint)
         plan = read_plan(cast("Mapping[str, object]", plan))
-    return (plan if given is None else replace(plan, input={**(plan.input or {}), **given})).by_instance()
+    return (
+        plan if given is None else replace(plan, input={**(plan.input or {}), **given})
+    ).by_instance()
 
 
 def _is_sequence(value: object) -> bool:

@@ -1,7 +1,7 @@
 """Bridge: runs plans and the agent loop over a toolbox and the configured modules.
 
-An application opens a `Bridge`. It owns the store, the modules and the runs of its process, and passes each call to
-`Offer` (the tools), `Runs`, `Publisher` or `Ways` (calls of published ideas).
+An application opens a `Bridge`. It owns the store, the modules and the runs of its process, and
+passes each call to `Offer` (the tools), `Runs`, `Publisher` or `Ways` (calls of published ideas).
 """
 
 from __future__ import annotations
@@ -116,22 +116,29 @@ class Bridge:
 
     Args:
         configuration: the content of `ideabridge.json`; None: nothing is configured.
-        toolbox: the caller's tools, in addition to the built-in ones and those of the configured tool files. Their
-            calls run without asking, unless there is an approver, or `approval` of the configuration says otherwise.
-        store: a path, or an open store, which stays open; None: the configured store, or else one in memory.
-        handlers: handlers of the caller's message types, which take precedence over those of the tool files and the
-            toolbox, and receive them.
-        mind: answers the Requests of `solve`: a `Mind`, or a function that takes a Request and returns the Solution;
-            None: the configured model, or else the caller, by turns.
-        approver: a coroutine function that decides on calls that ask; None: the run waits for `Run.decide`.
+        toolbox: the caller's tools, in addition to the built-in ones and those of the configured
+            tool files. Their calls run without asking, unless there is an approver, or `approval`
+            of the configuration says otherwise.
+        store: a path, or an open store, which stays open; None: the configured store, or
+            else one in memory.
+        handlers: handlers of the caller's message types, which take precedence over those of the
+            tool files and the toolbox, and receive them.
+        mind: answers the Requests of `solve`: a `Mind`, or a function that takes a Request and
+            returns the Solution; None: the configured model, or else the caller, by turns.
+        approver: a coroutine function that decides on calls that ask; None: the run waits
+            for `Run.decide`.
         on_tools_changed: is called after the tools of a module have changed.
-        lease_seconds: how long a run stays reserved for this process after it has stopped responding; None: 15.
-        role: `alone` drives its own runs; `front` leaves them to workers; `worker` drives queued runs, by `worker`.
-        only: the names of the modules that run here; None: all. The runs of a worker need no others.
+        lease_seconds: how long a run stays reserved for this process after it has stopped
+            responding; None: 15.
+        role: `alone` drives its own runs; `front` leaves them to workers; `worker` drives queued
+            runs, by `worker`.
+        only: the names of the modules that run here; None: all. The runs of a worker
+            need no others.
 
     Raises:
         ArgumentError: an argument has the wrong type.
-        ToolFileError, ModelSetupError: a tool file cannot be loaded, or pydantic-ai is not installed.
+        ToolFileError, ModelSetupError: a tool file cannot be loaded, or pydantic-ai
+            is not installed.
     """
 
     def __init__(
@@ -149,12 +156,19 @@ class Bridge:
         only: Collection[str] | None = None,
     ) -> None:
         check_parts(
-            configuration=configuration, toolbox=toolbox, store=store, handlers=handlers, mind=mind, approver=approver
+            configuration=configuration,
+            toolbox=toolbox,
+            store=store,
+            handlers=handlers,
+            mind=mind,
+            approver=approver,
         )
         self.configuration = configuration or Configuration()
         if toolbox is not None and approver is None:
             # A program trusts the code that it hands over; with an approver, it wants to be asked.
-            self.configuration = self.configuration.model_copy(update={"embedded": embedded_tools(toolbox)})
+            self.configuration = self.configuration.model_copy(
+                update={"embedded": embedded_tools(toolbox)}
+            )
         self.handlers = handlers or Handlers()
         self.secrets = Secrets()
         model = self.configuration.model
@@ -171,15 +185,25 @@ class Bridge:
         self.modules = Modules(here, secrets=self.secrets, on_change=self._on_change)
         self.fingerprint = fingerprint(self.configuration)
         self._store: Store | None = store if isinstance(store, Store) else None
-        self._path = ":memory:" if isinstance(store, Store) else store or self.configuration.store or ":memory:"
-        self._on_tools_changed, self._lease_seconds, self._only = on_tools_changed, lease_seconds, only
+        self._path = (
+            ":memory:"
+            if isinstance(store, Store)
+            else store or self.configuration.store or ":memory:"
+        )
+        self._on_tools_changed, self._lease_seconds, self._only = (
+            on_tools_changed,
+            lease_seconds,
+            only,
+        )
         self._stack = AsyncExitStack()
         self._group: TaskGroup | None = None
         self._runs: Runs | None = None
         self._teaching: Teaching | None = None
         self._writer: Writer | None = None
         self._lists: ModuleLists | None = None
-        self.offer = Offer(self.toolbox, self.modules, self._idea_tool, self._idea_names, self.configuration)
+        self.offer = Offer(
+            self.toolbox, self.modules, self._idea_tool, self._idea_names, self.configuration
+        )
 
     def _idea_tool(self, module: str, caller: str) -> Tool | None:
         return idea_tool(self.store, module, caller, self.offer.catalogue)
@@ -187,7 +211,7 @@ class Bridge:
     def _idea_names(self, caller: str) -> list[str]:
         return self.store.publications.names_by_use(caller)
 
-    # -- life --------------------------------------------------------------------------------------------------
+    # -- life --------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
         if self._store is None:
@@ -215,7 +239,13 @@ class Bridge:
             self._store,
             writer=self._writer,
             group=self._group,
-            executor=Executor(self.toolbox, self.modules, mask=mask, redact=redact, result_bytes=limits.result_bytes),
+            executor=Executor(
+                self.toolbox,
+                self.modules,
+                mask=mask,
+                redact=redact,
+                result_bytes=limits.result_bytes,
+            ),
             offer=self.offer,
             handlers=self.handlers,
             configuration=self.configuration,
@@ -226,27 +256,46 @@ class Bridge:
             notices=self.notices,
             queue=Queue(self._store, self._role),
         )
-        for task in (self._runs.heartbeat, self._runs.listen, self._runs.following.run, self._runs.shared_calls.run):
+        for task in (
+            self._runs.heartbeat,
+            self._runs.listen,
+            self._runs.following.run,
+            self._runs.shared_calls.run,
+        ):
             self._group.start_soon(task)
         if self._store.can_notify or self._role != "alone":
-            self.modules.share_limits(self._runs.shared_calls.place, partial(module_fingerprint, self.configuration))
+            self.modules.share_limits(
+                self._runs.shared_calls.place, partial(module_fingerprint, self.configuration)
+            )
         return self
 
     def _has_one_user(self) -> bool:
-        """Whether what a module wrote may be quoted: with several users, it may hold the arguments of another one."""
+        """Whether what a module wrote may be quoted: with several users, it may hold the arguments
+        of another one.
+        """
         try:
             return not self.store.users.exist()
         except StoreError:
             return False
 
     def _learn_secrets(self) -> None:
-        """Register every secret of the configuration and the token of the server, whether the modules run or not."""
+        """Register every secret of the configuration and the token of the server, whether the
+        modules run or not.
+        """
         self.secrets.add(TOKEN_VARIABLE, os.environ.get(TOKEN_VARIABLE, ""), certain=True)
         config = self.configuration
-        learn_secrets(config.modules, self.secrets, folder_of=config.folder_of, variables_of=config.variables_of)
+        learn_secrets(
+            config.modules,
+            self.secrets,
+            folder_of=config.folder_of,
+            variables_of=config.variables_of,
+        )
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> bool | None:
         # Running tasks end here. The journals stay, so the runs can be resumed.
         if self._group is not None:
@@ -300,10 +349,15 @@ class Bridge:
     def direct_sessions(self) -> DirectSessions:
         """The sessions of direct calls: what clients called one by one, without a plan."""
         return DirectSessions(
-            self.store, self._writer, Screen(self.secrets), self.settings, self.fingerprint, self._idea_tool
+            self.store,
+            self._writer,
+            Screen(self.secrets),
+            self.settings,
+            self.fingerprint,
+            self._idea_tool,
         )
 
-    # -- tools -------------------------------------------------------------------------------------------------
+    # -- tools -------------------------------------------------------------------------------------
 
     def _on_change(self, module: str) -> None:
         self.offer.forget()
@@ -317,14 +371,18 @@ class Bridge:
         return self.offer.catalogue.tools
 
     def hints(self, publication: Publication, *, caller: str = LOCAL) -> JSONObject:
-        """Return the MCP behaviour hints of a published idea, given the present tools; see `hints_now`."""
+        """Return the MCP behaviour hints of a published idea, given the present tools;
+        see `hints_now`.
+        """
         return hints_now(self.store, publication, caller, self.offer.known_catalogue)
 
     def observed(self, tool: Tool, *, caller: str = LOCAL) -> JSONObject | None:
-        """Return the shape that the results of a tool had in the caller's runs; see `Observed.of`."""
+        """Return the shape that the results of a tool had in the caller's runs; see
+        `Observed.of`.
+        """
         return self._open_runs.observed.of(caller, tool)
 
-    # -- ideas and publications --------------------------------------------------------------------------------
+    # -- ideas and publications --------------------------------------------------------------------
 
     def export_idea(self, ref: str, *, caller: Viewer = LOCAL, results: bool = False) -> JSONObject:
         """Return an idea as a portable document, with its publication if `ref` is a name.
@@ -332,13 +390,14 @@ class Bridge:
         Args:
             ref: as in `Ideas.get`.
             caller: who asks; what others do not share with a caller does not exist for it.
-            results: also what the idea has from results of calls. They may be private, so without this they are left
-                out of the ideas of later Requests: the document lists them in `left_out`, has an id of its own, and
-                names the `original`.
+            results: also what the idea has from results of calls. They may be private, so without
+                this they are left out of the ideas of later Requests: the document lists them in
+                `left_out`, has an id of its own, and names the `original`.
 
         Raises:
             UnknownIdeaError, AmbiguousIdeaError: no idea has that name, or several have it.
-            SecretInIdeaError: it contains a configured secret, or text in the form of a well-known kind of secret.
+            SecretInIdeaError: it contains a configured secret, or text in the form of a well-known
+                kind of secret.
         """
         self._learn_secrets()
         return self.store.export_idea(ref, self.secrets.found_in, caller=caller, results=results)
@@ -367,8 +426,8 @@ class Bridge:
     ) -> SavedIdea:
         """Save an exported idea. With `publish`, publish it as the next version of its name.
 
-        The annotations of the publication come from the tools that are here, not from the document. If all tools of
-        its plan are here, the plan is checked against their schemas.
+        The annotations of the publication come from the tools that are here, not from the document.
+        If all tools of its plan are here, the plan is checked against their schemas.
 
         Args:
             document: a result of `export_idea`.
@@ -379,10 +438,11 @@ class Bridge:
 
         Raises:
             IdeaDocumentError, TamperedIdeaError, NameTakenError: see `Store.import_idea`.
-            NameInUseError: the name is published here with another content, and `replace` does not contain it.
+            NameInUseError: the name is published here with another content, and `replace` does
+                not contain it.
             ModulesAwayError: a module that it calls is configured and not up.
-            PublicationError: its plan would call itself, or cannot run with the tools here; no new run can begin with
-                its guide; or its name belongs to a tool here.
+            PublicationError: its plan would call itself, or cannot run with the tools here; no new
+                run can begin with its guide; or its name belongs to a tool here.
             SecretGivenError: it contains a secret of the configuration.
         """
         return await self.publisher.import_idea(
@@ -404,10 +464,11 @@ class Bridge:
         A published name gets a new version, unless it stands for exactly this idea already.
 
         Args:
-            document: `{"name"?, "description"?, "context", "schema"?, "solution"?, "tools"?, "answer"?, "tags"?}`.
-                `context` has messages in any spelling, `schema` is that of the output or of the whole Solution,
-                `solution` is `{"calls", "output"}` or `{"program"}`, and `tools` names what a mind may call. The tool
-                answers by what the document holds: a program, calls, an output, or else by asking a mind; `answer`
+            document: `{"name"?, "description"?, "context", "schema"?, "solution"?, "tools"?,
+                "answer"?, "tags"?}`. `context` has messages in any spelling, `schema` is that of
+                the output or of the whole Solution, `solution` is `{"calls", "output"}` or
+                `{"program"}`, and `tools` names what a mind may call. The tool answers by what the
+                document holds: a program, calls, an output, or else by asking a mind; `answer`
                 chooses otherwise.
             name: the name of the tool if the document has none.
             publish: whether to make a tool of it; None: if it has a name.
@@ -416,19 +477,25 @@ class Bridge:
             caller: who saves it.
 
         Raises:
-            IdeaDocumentError: the document is malformed; the message says where, and what was expected.
-            MessageError, SchemaError, ValueMismatchError: so is a message or a schema, or a value does not satisfy it.
-            PublicationError: it cannot answer as it says, has no name, would call itself, or cannot run with the tools
-                here.
+            IdeaDocumentError: the document is malformed; the message says where, and
+                what was expected.
+            MessageError, SchemaError, ValueMismatchError: so is a message or a schema, or a value
+                does not satisfy it.
+            PublicationError: it cannot answer as it says, has no name, would call itself, or cannot
+                run with the tools here.
             ModulesAwayError: a module that it calls is configured and not up.
-            NameInUseError: the name is published with another content, and `replace` does not contain it.
+            NameInUseError: the name is published with another content, and `replace` does
+                not contain it.
             PublicationNameError: see `Publisher.check_free`.
             SecretGivenError: it contains a secret of the configuration.
         """
-        return await self.saver.save(document, name=name, publish=publish, replace=replace, to=to, caller=caller)
+        return await self.saver.save(
+            document, name=name, publish=publish, replace=replace, to=to, caller=caller
+        )
 
     def written_idea(self, ref: str, *, caller: Viewer = LOCAL) -> JSONObject | None:
-        """Return the document of a published idea that was written by hand, for `save_idea`; None for any other.
+        """Return the document of a published idea that was written by hand, for `save_idea`;
+        None for any other.
 
         Raises:
             UnknownIdeaError, AmbiguousIdeaError: as `export_idea`.
@@ -439,7 +506,9 @@ class Bridge:
             publication = self.store.publications.named(ref, caller=caller)
         except UnknownPublicationError:
             return None
-        document = written_document(publication, stored.idea) if publication.idea_id == stored.id else None
+        document = (
+            written_document(publication, stored.idea) if publication.idea_id == stored.id else None
+        )
         if document is not None:
             self._learn_secrets()
             check_leaks(document, self.secrets.found_in)
@@ -462,37 +531,47 @@ class Bridge:
         inputs: Sequence[JSON] | None = None,
         caller: str = LOCAL,
     ) -> Publication:
-        """Publish what one run did as a tool, and wait for the modules that its plan calls. A published name gets a new
-        version.
+        """Publish what one run did as a tool, and wait for the modules that its plan calls. A
+        published name gets a new version.
 
-        Of a run that ended early (failed, stalled, at a limit, cancelled), the plan is what it did until then; its
-        question is solved anew if it did nothing. An idea of which no run is here, because it was imported or written
-        by hand, is published by what it holds, as by `save_idea`.
+        Of a run that ended early (failed, stalled, at a limit, cancelled), the plan is what it
+        did until then; its question is solved anew if it did nothing. An idea of which no run
+        is here, because it was imported or written by hand, is published by what it holds, as
+        by `save_idea`.
 
         Args:
-            ref: an id, a unique prefix of one, a name, `name@version`, or the id of a run. For an idea, the run is the
-                caller's latest one that ended with it.
+            ref: an id, a unique prefix of one, a name, `name@version`, or the id of a run. For an
+                idea, the run is the caller's latest one that ended with it.
             name: what the tool is called: `^[a-z][a-z0-9_]{0,47}$`.
             description: what the tool does, for the models that may call it.
-            answer: how a call is answered: `program`, `plan`, `solve`, `recorded`; `auto` is the first possible one.
-            parameters: what a person decides about the parameters of a plan: `{NAME: {"rename"?, "merge"?: NAME,
-                "fix"?: true, "description"?, "required"?: true, "default"?, "at"?: [paths of constants]}}`.
-            choices: what a person decides about copied values, and other runs of the same task; see `read_choices`.
-            strict: a replay asks before it uses any value that is not determined, also in calls that only read.
-            or_solve: where a plan gives no output, because a value is missing for example, a mind goes on from there.
-            by: who made the choices; a text is the name of an approver. It is stored with the version.
-            to: the audience, see `read_audience`. None keeps the audience of a published name; a new name of the local
-                person is for everybody, and one of anybody else for that caller alone.
-            program: a program that does what the run did, and what the other runs in `choices` did; a `ProgramAnswer`
-                has the words of its author as well. False: none is wanted. `report["open"]` of a version without one
-                says what copied values leave open, and `program_request` what a program would have to do.
+            answer: how a call is answered: `program`, `plan`, `solve`, `recorded`; `auto` is the
+                first possible one.
+            parameters: what a person decides about the parameters of a plan: `{NAME: {"rename"?,
+                "merge"?: NAME, "fix"?: true, "description"?, "required"?: true, "default"?, "at"?:
+                [paths of constants]}}`.
+            choices: what a person decides about copied values, and other runs of the same task; see
+                `read_choices`.
+            strict: a replay asks before it uses any value that is not determined, also in calls
+                that only read.
+            or_solve: where a plan gives no output, because a value is missing for example, a mind
+                goes on from there.
+            by: who made the choices; a text is the name of an approver. It is stored
+                with the version.
+            to: the audience, see `read_audience`. None keeps the audience of a published name;
+                a new name of the local person is for everybody, and one of anybody else for
+                that caller alone.
+            program: a program that does what the run did, and what the other runs in `choices` did;
+                a `ProgramAnswer` has the words of its author as well. False: none is wanted.
+                `report["open"]` of a version without one says what copied values leave open, and
+                `program_request` what a program would have to do.
             inputs: with the text of a program, the input of each run beyond what it was given.
             caller: who publishes. An admin may publish a version of what others share with them.
 
         Raises:
             PublicationError: it cannot be published in this way; the message says what is missing.
-            ProgramRefusedError: `program` is malformed or does something else; the message has the difference. Of a
-                mind's program also `ConstantsOpenError`: recorded values stand in it.
+            ProgramRefusedError: `program` is malformed or does something else; the message
+                has the difference. Of a mind's program also `ConstantsOpenError`: recorded
+                values stand in it.
             NeedsPersonError: others would see the words of a mind, and `by` is no person.
             ModulesAwayError: a module that its plan calls is not up.
             UnknownUserError: `to` names a user that does not exist.
@@ -520,8 +599,9 @@ class Bridge:
         except NoFinishedRunError as error:
             if parameters or choices or strict or or_solve or program or inputs:
                 raise PublicationError(
-                    f"{error}: parameters, choices, strict, or_solve, program and inputs are for what a run did. Leave"
-                    " them out, or write the idea by hand (save_idea, `ideas add`)"
+                    f"{error}: parameters, choices, strict, or_solve, program and inputs are "
+                    "for what a run did. Leave them out, or write the idea by hand "
+                    "(save_idea, `ideas add`)"
                 ) from None
         return await self.saver.publish_as_it_is(
             ref, name, description=description, answer=answer, to=to, caller=caller
@@ -530,10 +610,12 @@ class Bridge:
     async def program_request(
         self, *refs: str, name: str = "", description: str | None = None, caller: str = LOCAL
     ) -> ProgramRequest:
-        """Return the Request that describes runs to the author of a program for `publish`: at most 1,500 tokens.
+        """Return the Request that describes runs to the author of a program for `publish`: at
+        most 1,500 tokens.
 
         Args:
-            refs: runs of the same task, each as in `publish`; the first one gives the tool its parameters.
+            refs: runs of the same task, each as in `publish`; the first one gives the tool
+                its parameters.
             name: the name of the tool, if it is known.
             description: what the tool does, if that is known; it may say what the runs do not show.
             caller: the owner of the runs.
@@ -544,7 +626,9 @@ class Bridge:
         """
         if not refs:
             raise PublicationError("refs: expected at least one run")
-        return await self.publisher.program_request(refs, caller, wanted=ToolWords(name, description))
+        return await self.publisher.program_request(
+            refs, caller, wanted=ToolWords(name, description)
+        )
 
     def lift(
         self,
@@ -605,20 +689,24 @@ class Bridge:
         caller: str = LOCAL,
         version: int | None = None,
     ) -> Any:
-        """Call a published idea, and return its output. `start_idea` does the same, and returns the run.
+        """Call a published idea, and return its output. `start_idea` does the same, and
+        returns the run.
 
         Args:
             name: NAME, or NAME@VERSION.
             arguments: the input of the idea.
-            output: the type to return, a pydantic model or any type that pydantic knows; None: JSON.
+            output: the type to return, a pydantic model or any type that pydantic
+                knows; None: JSON.
             mind: who answers if it is solved anew, see `choose`.
             caller: who calls; the run belongs to them.
             version: the version, if the name does not contain it; None: the current one.
 
         Raises:
-            RunFailedError: its run has no output, or waits for somebody, who may still decide; see `Run.result`.
+            RunFailedError: its run has no output, or waits for somebody, who may still decide;
+                see `Run.result`.
             OutputTypeError: the output does not fit the type.
-            ValueMismatchError, PublicationError, PlanError, MindUnavailableError, UnknownPublicationError,
+            ValueMismatchError, PublicationError, PlanError, MindUnavailableError,
+            UnknownPublicationError,
                 ArgumentError: as for `start_idea`.
         """
         check_type("output", output)
@@ -636,8 +724,9 @@ class Bridge:
         version: int | None = None,
         samples: bool = False,
     ) -> Replay:
-        """Begin to answer a call of a published idea: with the recorded output, or by starting a run of its plan or one
-        that solves it anew. An idea published with `auto` runs its plan if it has one, and is solved anew otherwise.
+        """Begin to answer a call of a published idea: with the recorded output, or by starting a
+        run of its plan or one that solves it anew. An idea published with `auto` runs its plan if
+        it has one, and is solved anew otherwise.
 
         Args:
             name: NAME, or NAME@VERSION.
@@ -649,7 +738,8 @@ class Bridge:
 
         Raises:
             ValueMismatchError: the arguments do not satisfy the tool's parameters.
-            PublicationError: the answer is recorded for another input, or a tool that the idea was solved with is gone.
+            PublicationError: the answer is recorded for another input, or a tool that the idea was
+                solved with is gone.
             PlanError: the plan cannot run, for example because a tool is gone.
             MindUnavailableError: the mind does not exist.
             UnknownPublicationError: nothing is published to this caller under that name.
@@ -666,7 +756,9 @@ class Bridge:
             publication = store.publications.get(name, version, caller=caller)
         choice = mind if isinstance(mind, Choice) else choose(mind, self.mind, samples=samples)
         ways, settings = self._open_runs.ways, self.settings(choice=choice)
-        answer = await ways.answer(publication, given, caller=caller, settings=settings, choice=choice)
+        answer = await ways.answer(
+            publication, given, caller=caller, settings=settings, choice=choice
+        )
         if isinstance(answer, Replay):
             return answer
         run = await self._open_runs.create(answer, caller, publication.name)
@@ -682,8 +774,8 @@ class Bridge:
         Args:
             plan: the plan with its recorded input.
             output: the recorded output.
-            effects: run it even if its calls may do more than read. A call that asks for approval counts as a
-                difference.
+            effects: run it even if its calls may do more than read. A call that asks for approval
+                counts as a difference.
             caller: the owner of the run.
 
         Returns:
@@ -692,10 +784,15 @@ class Bridge:
         return await self.publisher.drift(plan, output, effects=effects, caller=caller)
 
     async def verify(
-        self, names: Iterable[str] = (), *, live: bool = True, effects: bool = False, caller: str = LOCAL
+        self,
+        names: Iterable[str] = (),
+        *,
+        live: bool = True,
+        effects: bool = False,
+        caller: str = LOCAL,
     ) -> list[Verdict]:
-        """Check published ideas: whether their tools exist unchanged, the plan still does what its run did, and, with
-        `live`, still returns the recorded output.
+        """Check published ideas: whether their tools exist unchanged, the plan still does what its
+        run did, and, with `live`, still returns the recorded output.
 
         Args:
             names: each NAME or NAME@VERSION; empty: everything that this caller sees.
@@ -709,8 +806,8 @@ class Bridge:
         return await self.publisher.verify(names, live=live, effects=effects, caller=caller)
 
     async def changed_tools(self, module: str) -> list[ChangedTool]:
-        """Return the tools of a module that changed since ideas that call them were published, for every version and
-        owner.
+        """Return the tools of a module that changed since ideas that call them were published, for
+        every version and owner.
 
         Args:
             module: the name of a module, or `idea:NAME`; "": the tools of this process.
@@ -722,8 +819,8 @@ class Bridge:
         return await self.publisher.changed_tools(module)
 
     def accept(self, changed: Iterable[ChangedTool], *, by: str | Decider) -> None:
-        """Let published ideas call changed tools as they are now. Each version records the earlier tools, who accepted
-        the change, and when.
+        """Let published ideas call changed tools as they are now. Each version records the earlier
+        tools, who accepted the change, and when.
 
         Args:
             changed: the result of `changed_tools` that a person has seen.
@@ -732,7 +829,8 @@ class Bridge:
         self.publisher.accept(changed, by=by)
 
     def suggest(self, *, least: int = 2, limit: int = 10, caller: str = LOCAL) -> list[Suggestion]:
-        """Return what a caller did repeatedly, in runs, sessions and imported histories, and the tools it would make.
+        """Return what a caller did repeatedly, in runs, sessions and imported histories, and the
+        tools it would make.
 
         Args:
             least: the least number of times that it was done.
@@ -741,11 +839,13 @@ class Bridge:
         """
         return suggest(self.store, caller, least=least, limit=limit)
 
-    # -- histories ---------------------------------------------------------------------------------------------
+    # -- histories ---------------------------------------------------------------------------------
 
-    def history(self, host: str, *, modules: Mapping[str, str] | None = None, caller: str = LOCAL) -> HistoryImport:
-        """Find the logs that a host keeps on this machine. Nothing of them is read before `HistoryImport.survey` or
-        `HistoryImport.take`.
+    def history(
+        self, host: str, *, modules: Mapping[str, str] | None = None, caller: str = LOCAL
+    ) -> HistoryImport:
+        """Find the logs that a host keeps on this machine. Nothing of them is read before
+        `HistoryImport.survey` or `HistoryImport.take`.
 
         Args:
             host: `claude-code` or `codex`.
@@ -767,7 +867,7 @@ class Bridge:
             modules=modules,
         )
 
-    # -- runs --------------------------------------------------------------------------------------------------
+    # -- runs --------------------------------------------------------------------------------------
 
     def settings(
         self,
@@ -779,8 +879,8 @@ class Bridge:
         shown: Mapping[str, int] | None = None,
         choice: Choice | None = None,
     ) -> Settings:
-        """The settings of a run under this configuration; see `settings_under`. Where the mind of the `choice` says how
-        much it is shown, that replaces what the configuration says.
+        """The settings of a run under this configuration; see `settings_under`. Where the mind of
+        the `choice` says how much it is shown, that replaces what the configuration says.
         """
         check_object("limits", limits)
         asked = {} if shown is None else read_shown(shown)
@@ -795,7 +895,9 @@ class Bridge:
         return dataclasses.replace(found, activities=tuple(self.toolbox.activities))
 
     def runs_at_work(self, caller: Viewer = LOCAL) -> int:
-        """Return how many runs of a caller this process drives now; runs that wait for somebody do not count."""
+        """Return how many runs of a caller this process drives now; runs that wait for
+        somebody do not count.
+        """
         return self._open_runs.at_work(caller)
 
     async def run_plan(
@@ -811,13 +913,15 @@ class Bridge:
         planning: Planning = "eager",
         samples: bool = False,
     ) -> Run:
-        """Start a plan. If it is malformed, nothing runs. A `lazy` plan runs after somebody has accepted it.
+        """Start a plan. If it is malformed, nothing runs. A `lazy` plan runs after somebody
+        has accepted it.
 
             run = await bridge.run_plan({"calls": [...], "output": "†state.n"})
             run = await bridge.run_plan(calls=[...], input={"names": ["Ada"]}, output="†state.n")
 
         Args:
-            plan: a `Plan`, or a mapping that `read_plan` accepts; None: the plan is given by its parts.
+            plan: a `Plan`, or a mapping that `read_plan` accepts; None: the plan is
+                given by its parts.
             calls: the calls, without `plan`.
             instances: initial states by instance, without `plan`.
             output: a value with references, without `plan`.
@@ -825,12 +929,14 @@ class Bridge:
             caller: who asks; other callers do not see the run.
             title: one line for people; empty: the plan's title.
             planning: `lazy` or `eager`.
-            samples: the caller's client has a model, which answers in the rooms of the run if no mind is configured.
+            samples: the caller's client has a model, which answers in the rooms of the run if no
+                mind is configured.
 
         Raises:
             PlanError: it is malformed; `errors` has every fault with its call.
             SchemaError: its input schema is invalid.
-            ArgumentError: an argument has the wrong type, or there are both a plan and parts of one.
+            ArgumentError: an argument has the wrong type, or there are both a plan
+                and parts of one.
         """
         plan = read_given_plan(plan, calls=calls, input=input, instances=instances, output=output)
         settings = self.settings(output_by_instance=plan.output_by_instance, planning=planning)
@@ -841,10 +947,14 @@ class Bridge:
                 start = await self._open_runs.start_program(plan, settings, told, caller)
             else:
                 catalogue = await self._open_runs.catalogue_of(plan, settings, caller)
-                start = await checking.check_beside(plan, start_plan, plan, catalogue, settings, None, told)
+                start = await checking.check_beside(
+                    plan, start_plan, plan, catalogue, settings, None, told
+                )
         except PlanError:
             # Its errors show values, among which may be a secret.
-            self._open_runs.screen.check({"calls": plan.calls, "output": plan.output, "context": plan.context()})
+            self._open_runs.screen.check(
+                {"calls": plan.calls, "output": plan.output, "context": plan.context()}
+            )
             raise
         return await self._open_runs.create(start, caller, title or plan.title)
 
@@ -876,12 +986,14 @@ class Bridge:
             ArgumentError: an argument has the wrong type.
         """
         check_text("program", program)
-        return await self.run_plan({"program": program}, input=input or {}, caller=caller, title=title, samples=samples)
+        return await self.run_plan(
+            {"program": program}, input=input or {}, caller=caller, title=title, samples=samples
+        )
 
     async def dry_run(self, plan: PlanLike, *, caller: str = LOCAL) -> dict[str, Any]:
-        """Return what a plan would do: the order of calls, which run in parallel, reads, writes, and effects. Of a
-        program: `{"program": true, "tools": [{"tool", "signature", "asks"?}], "renamed": [[name, name in programs]]}`
-        with the tools that appear in its text.
+        """Return what a plan would do: the order of calls, which run in parallel, reads, writes,
+        and effects. Of a program: `{"program": true, "tools": [{"tool", "signature", "asks"?}],
+        "renamed": [[name, name in programs]]}` with the tools that appear in its text.
 
         Raises:
             PlanError: it is malformed.
@@ -892,7 +1004,9 @@ class Bridge:
         settings, catalogue = await self._offered(plan, caller)
         return await checking.dry_run(plan, catalogue, settings)
 
-    async def draw(self, plan: PlanLike, form: Literal["mermaid", "text"] = "mermaid", *, caller: str = LOCAL) -> str:
+    async def draw(
+        self, plan: PlanLike, form: Literal["mermaid", "text"] = "mermaid", *, caller: str = LOCAL
+    ) -> str:
         """Draw a plan: as a `mermaid` flowchart, or as `text` with a line for each call.
 
         Raises:
@@ -909,7 +1023,7 @@ class Bridge:
         settings = self.settings(output_by_instance=plan.output_by_instance)
         return settings, await self._open_runs.catalogue_of(plan, settings, caller)
 
-    # -- the loop ----------------------------------------------------------------------------------------------
+    # -- the loop ----------------------------------------------------------------------------------
 
     async def solve(
         self,
@@ -927,43 +1041,54 @@ class Bridge:
         shown: Mapping[str, int] | None = None,
         caller: str = LOCAL,
     ) -> Run:
-        """Start the agent loop on a task. By turns, the run then waits for the first solution of the caller.
+        """Start the agent loop on a task. By turns, the run then waits for the first
+        solution of the caller.
 
         Args:
             task: the task, in words; None: the context says what to do.
             input: the value of `†input`.
-            output: the type of the output, as in `Run.result`; its JSON Schema becomes the output schema.
+            output: the type of the output, as in `Run.result`; its JSON Schema becomes
+                the output schema.
             output_schema: the JSON Schema of the output; None: text.
-            tools: names or patterns of the tools to offer; None: all. A name that no tool has, `idea:NAME`, and
-                patterns such as `*` and `idea:*` offer published ideas as well; see `Offer.chosen`.
-            context: context messages that precede the task. If there are several states, each is an instance; those
-                without `_instance` are named ①, ②, ... in order.
+            tools: names or patterns of the tools to offer; None: all. A name that no tool has,
+                `idea:NAME`, and patterns such as `*` and `idea:*` offer published ideas as well;
+                see `Offer.chosen`.
+            context: context messages that precede the task. If there are several states, each is an
+                instance; those without `_instance` are named ①, ②, ... in order.
             limits: limits that are lower than the configured ones.
-            mind: who answers, see `choose`: `auto` is the bridge's mind, or else the caller, by `turns`.
+            mind: who answers, see `choose`: `auto` is the bridge's mind, or else the
+                caller, by `turns`.
             planning: with `lazy`, somebody must accept a Solution as a whole before any of it runs.
-            thought_process: whether the mind writes its reasoning before the calls; None: as configured.
-            shown: how many bytes of results the mind is shown whole: `value` of one, `request` of all in a Request.
-                What it lacks is as the mind or the configuration says.
+            thought_process: whether the mind writes its reasoning before the calls;
+                None: as configured.
+            shown: how many bytes of results the mind is shown whole: `value` of one, `request` of
+                all in a Request. What it lacks is as the mind or the configuration says.
             caller: who asks; other callers do not see the run.
 
         Raises:
             PlanError: no tool matches a pattern, or a limit is unknown or invalid.
             MessageError: a context message is malformed.
             MindUnavailableError: the mind does not exist.
-            ArgumentError: an argument has the wrong type, both `output` and `output_schema` are given, or there is
-                neither a task nor a context.
+            ArgumentError: an argument has the wrong type, both `output` and `output_schema` are
+                given, or there is neither a task nor a context.
         """
         if task is not None:
             check_text("task", task)
         check_type("output", output)
         if output is not None and output_schema is not None:
-            raise ArgumentError("output: expected a type here or a JSON Schema in output_schema, found both")
-        wanted = read_schema("output_schema", output_schema) if output is None else schema_of(output)
+            raise ArgumentError(
+                "output: expected a type here or a JSON Schema in output_schema, found both"
+            )
+        wanted = (
+            read_schema("output_schema", output_schema) if output is None else schema_of(output)
+        )
         data = read_object("input", input)
         choice = mind if isinstance(mind, Choice) else choose(mind, self.mind)
         given = read_messages("context", context)
         if task is None and not given:
-            raise ArgumentError("task: expected a task, or a context that says what to do; found neither")
+            raise ArgumentError(
+                "task: expected a task, or a context that says what to do; found neither"
+            )
         messages: list[JSON] = [*given]
         if planning == "lazy":
             messages.append({"role": "system", "content": LAZY})
@@ -972,7 +1097,11 @@ class Bridge:
         if data is not None:
             messages.append({"type": "input", "input": data})
         settings = self.settings(
-            limits=limits, planning=planning, thought_process=thought_process, shown=shown, choice=choice
+            limits=limits,
+            planning=planning,
+            thought_process=thought_process,
+            shown=shown,
+            choice=choice,
         )
         title = title_of(given) if task is None else task
         return await self._begin(messages, tools, settings, choice, caller, title, wanted)
@@ -1011,22 +1140,23 @@ class Bridge:
     ) -> Run:
         """Start a run that continues from a point of another run, which does not change.
 
-        Calls that started before that point keep their results and are not run again. The present configuration decides
-        which of the following calls ask.
+        Calls that started before that point keep their results and are not run again. The present
+        configuration decides which of the following calls ask.
 
         Args:
             run_id: the parent.
             at: the number of the event, from 1 as in `Run.events`, after which the fork begins.
-            solution: another answer to the Request that the event belongs to; the fork then begins at that Request. A
-                plan is a single answer, so with another solution the fork of a plan begins at its start.
-            input: another input, which replaces the whole input from the beginning. The earlier calls keep their
-                results.
+            solution: another answer to the Request that the event belongs to; the fork then begins
+                at that Request. A plan is a single answer, so with another solution the fork of a
+                plan begins at its start.
+            input: another input, which replaces the whole input from the beginning. The earlier
+                calls keep their results.
             caller: the owner of the run.
 
         Raises:
             UnknownRunError: this caller has no run of that id.
-            ForkError: there is no such event, the run does not accept the input, or with it other calls would have run
-                before.
+            ForkError: there is no such event, the run does not accept the input, or with it other
+                calls would have run before.
             RejectedSolutionError, PlanError, ValueMismatchError: the solution is malformed.
             SecretGivenError: the input or the solution contains a secret of the configuration.
         """
@@ -1052,13 +1182,15 @@ class Bridge:
         run_id: str | None = None,
         caller: str = LOCAL,
     ) -> AbstractAsyncContextManager[Session]:
-        """Open a run whose steps the application supplies, call by call or in groups; see `Session`.
+        """Open a run whose steps the application supplies, call by call or in
+        groups; see `Session`.
 
         Args:
             state: the initial value of `†state`.
             input: the value of `†input`.
             tools: as in `solve`. No mind is asked, so the limit on requests does not apply.
-            run_id: the id of a session whose process ended, to continue it with its own state, input and tools.
+            run_id: the id of a session whose process ended, to continue it with its own state,
+                input and tools.
             caller: the owner of the run; other callers do not see it.
 
         Raises:
@@ -1069,32 +1201,45 @@ class Bridge:
             {"type": "input", "input": read_object("input", input) or {}},
         ]
         tools = read_names("tools", tools)
-        settings = dataclasses.replace(self.settings(), requests=self.settings().calls + 1, groups=True)
+        settings = dataclasses.replace(
+            self.settings(), requests=self.settings().calls + 1, groups=True
+        )
         choice = Choice(TURNS, "an application answers each step itself")
         start = partial(self._begin, context, tools, settings, choice, caller, "a session")
-        return open_session(start if run_id is None else partial(self.resume, run_id, caller=caller))
+        return open_session(
+            start if run_id is None else partial(self.resume, run_id, caller=caller)
+        )
 
-    # -- calls without a session -------------------------------------------------------------------------------
+    # -- calls without a session -------------------------------------------------------------------
 
     @overload
-    async def call(self, call: ObjectLike, *, output: type[T], **options: Unpack[CallOptions]) -> T: ...
+    async def call(
+        self, call: ObjectLike, *, output: type[T], **options: Unpack[CallOptions]
+    ) -> T: ...
     @overload
-    async def call(self, call: ObjectLike, *, output: None = None, **options: Unpack[CallOptions]) -> Any: ...
-    async def call(self, call: ObjectLike, *, output: type[Any] | None = None, **options: Unpack[CallOptions]) -> Any:
+    async def call(
+        self, call: ObjectLike, *, output: None = None, **options: Unpack[CallOptions]
+    ) -> Any: ...
+    async def call(
+        self, call: ObjectLike, *, output: type[Any] | None = None, **options: Unpack[CallOptions]
+    ) -> Any:
         """Make one call, and return its value.
 
             price = await bridge.call({"_tool": "price", "shop": "north"}, output=float)
 
-        It is a run of its own, journaled and saved as an idea, under the limits and approvals of any run.
+        It is a run of its own, journaled and saved as an idea, under the limits and
+        approvals of any run.
 
         Args:
             call: the call.
-            output: the type of the value, a pydantic model or any type that pydantic knows; None: JSON.
-            **options: `input` is the value of `†input`, `state` the initial value of `†state`, `caller` the owner of
-                the run.
+            output: the type of the value, a pydantic model or any type that pydantic
+                knows; None: JSON.
+            **options: `input` is the value of `†input`, `state` the initial value of `†state`,
+                `caller` the owner of the run.
 
         Raises:
-            CallFailedError, CallDeniedError, UnknownOutcomeError, CancelledCallsError: why the call has no value.
+            CallFailedError, CallDeniedError, UnknownOutcomeError, CancelledCallsError: why the
+                call has no value.
             RunFailedError: it asks, and the bridge has no approver.
             RejectedSolutionError, ArgumentError: it is malformed; nothing ran.
             OutputTypeError: the value does not fit the type.
@@ -1105,15 +1250,22 @@ class Bridge:
         return value if output is None else typed(value, output)
 
     @overload
-    async def all(self, calls: Sequence[ObjectLike], *, output: type[T], **options: Unpack[CallOptions]) -> list[T]: ...
+    async def all(
+        self, calls: Sequence[ObjectLike], *, output: type[T], **options: Unpack[CallOptions]
+    ) -> list[T]: ...
     @overload
     async def all(
         self, calls: Sequence[ObjectLike], *, output: None = None, **options: Unpack[CallOptions]
     ) -> list[Any]: ...
     async def all(
-        self, calls: Sequence[ObjectLike], *, output: type[Any] | None = None, **options: Unpack[CallOptions]
+        self,
+        calls: Sequence[ObjectLike],
+        *,
+        output: type[Any] | None = None,
+        **options: Unpack[CallOptions],
     ) -> list[Any]:
-        """Make calls concurrently, all or nothing, and return their values; see `Session.run_all`, also for errors.
+        """Make calls concurrently, all or nothing, and return their values; see `Session.run_all`,
+        also for errors.
 
         Args:
             calls: the calls.
@@ -1129,14 +1281,22 @@ class Bridge:
         return values if output is None else [typed(value, output) for value in values]
 
     @overload
-    async def any(self, calls: Sequence[ObjectLike], *, output: type[T], **options: Unpack[CallOptions]) -> T: ...
-    @overload
-    async def any(self, calls: Sequence[ObjectLike], *, output: None = None, **options: Unpack[CallOptions]) -> Any: ...
     async def any(
-        self, calls: Sequence[ObjectLike], *, output: type[Any] | None = None, **options: Unpack[CallOptions]
+        self, calls: Sequence[ObjectLike], *, output: type[T], **options: Unpack[CallOptions]
+    ) -> T: ...
+    @overload
+    async def any(
+        self, calls: Sequence[ObjectLike], *, output: None = None, **options: Unpack[CallOptions]
+    ) -> Any: ...
+    async def any(
+        self,
+        calls: Sequence[ObjectLike],
+        *,
+        output: type[Any] | None = None,
+        **options: Unpack[CallOptions],
     ) -> Any:
-        """Make alternative calls concurrently, and return the value of the first that succeeds; see `Session.run_any`,
-        also for errors.
+        """Make alternative calls concurrently, and return the value of the first that succeeds; see
+        `Session.run_any`, also for errors.
 
         Args:
             calls: the calls.
@@ -1152,16 +1312,22 @@ class Bridge:
         return value if output is None else typed(value, output)
 
     @overload
-    async def race(self, calls: Sequence[ObjectLike], *, output: type[T], **options: Unpack[CallOptions]) -> T: ...
+    async def race(
+        self, calls: Sequence[ObjectLike], *, output: type[T], **options: Unpack[CallOptions]
+    ) -> T: ...
     @overload
     async def race(
         self, calls: Sequence[ObjectLike], *, output: None = None, **options: Unpack[CallOptions]
     ) -> Any: ...
     async def race(
-        self, calls: Sequence[ObjectLike], *, output: type[Any] | None = None, **options: Unpack[CallOptions]
+        self,
+        calls: Sequence[ObjectLike],
+        *,
+        output: type[Any] | None = None,
+        **options: Unpack[CallOptions],
     ) -> Any:
-        """Make alternative calls concurrently, and return the value of the first that ends; see `Session.run_race`,
-        also for errors.
+        """Make alternative calls concurrently, and return the value of the first that ends; see
+        `Session.run_race`, also for errors.
 
         Args:
             calls: the calls.
@@ -1209,13 +1375,14 @@ class Bridge:
         return run
 
     async def patiently(self, call: Callable[[], T]) -> T:
-        """Call a method that writes to the store, and repeat the call while another program holds the lock or the disk
-        fails.
+        """Call a method that writes to the store, and repeat the call while another program holds
+        the lock or the disk fails.
 
             await bridge.patiently(lambda: run.submit(0, solution))
 
-        On the event loop, `Run.submit`, `decide`, `cancel` and `end` and the methods of the store do not wait: they
-        raise `StoreBusyError`, `StoreFullError` or `StoreAccessError` at once, without any effect.
+        On the event loop, `Run.submit`, `decide`, `cancel` and `end` and the methods of the store
+        do not wait: they raise `StoreBusyError`, `StoreFullError` or `StoreAccessError` at once,
+        without any effect.
 
         Raises:
             StoreError: the store could not be written for 5 seconds.
@@ -1225,12 +1392,15 @@ class Bridge:
         return call() if self._writer is None else await self._writer.patiently(call)
 
     async def write(self, job: Callable[[], T]) -> T:
-        """Do what `patiently` does with a call that may write much, in the thread that writes into the store."""
+        """Do what `patiently` does with a call that may write much, in the thread that writes
+        into the store.
+        """
         return job() if self._writer is None else await self._writer.perform(job)
 
     async def resume(self, run_id: str, *, caller: Viewer = LOCAL) -> Run:
-        """Continue a run here whose process ended, or that was set aside; see `Runs.resume` for what it raises. If only
-        a heartbeat can show whether its driver is alive, this waits for one.
+        """Continue a run here whose process ended, or that was set aside; see
+        `Runs.resume` for what it raises. If only a heartbeat can show whether its driver
+        is alive, this waits for one.
         """
         return await self._open_runs.resume_when_left(run_id, caller)
 
@@ -1240,8 +1410,8 @@ class Bridge:
         return await self._open_runs.cancel(run_id, caller, reason)
 
     async def decide(self, run: Run, approval: str, decision: Decision) -> None:
-        """Settle a pending approval of a run as `Run.decide` does, also if another process drives the run. That process
-        is then asked to take the decision.
+        """Settle a pending approval of a run as `Run.decide` does, also if another process drives
+        the run. That process is then asked to take the decision.
 
         Raises:
             DecisionError, FinishedRunError: see `Run.decide`.
@@ -1252,21 +1422,29 @@ class Bridge:
     async def recover_runs(
         self, tell: Tell, taken_up: Callable[[Run], None] | None = None, *, keep: bool = False
     ) -> None:
-        """Continue every run whose process ended during it; see `Recovery`. Return when none of these runs is at work.
-        With `keep` this never returns, and continues within seconds every run that a process leaves behind.
+        """Continue every run whose process ended during it; see `Recovery`. Return when none of
+        these runs is at work. With `keep` this never returns, and continues within seconds every
+        run that a process leaves behind.
         """
-        recovery = Recovery(self.store, self._open_runs, self.fingerprint, tell, self.secrets.mask, taken_up)
+        recovery = Recovery(
+            self.store, self._open_runs, self.fingerprint, tell, self.secrets.mask, taken_up
+        )
         await (recovery.keep() if keep else recovery.run())
 
     def worker(self, most: int = 32) -> Worker:
-        """A worker, if this is the `role` of the bridge; `run` drives queued runs, up to a maximum at once."""
+        """A worker, if this is the `role` of the bridge; `run` drives queued runs, up to a
+        maximum at once.
+        """
         if self._role != "worker" or self._writer is None:
-            raise RuntimeError('the bridge is not open, or no worker; use `async with Bridge(..., role="worker")`')
+            raise RuntimeError(
+                'the bridge is not open, or no worker; use `async with Bridge(..., role="worker")`'
+            )
         return Worker(self.store, self._open_runs, self._writer, most=most, modules=self._only)
 
     def runs(self, *, caller: str = LOCAL, limit: int = 20) -> list[RunSummary]:
         """Return the caller's latest runs, newest first.
 
-        A run whose process ended during it has the status `interrupted`, with the reason; `run` continues it.
+        A run whose process ended during it has the status `interrupted`, with the reason;
+        `run` continues it.
         """
         return self._open_runs.latest(caller, limit)

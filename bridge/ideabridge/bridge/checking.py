@@ -1,8 +1,8 @@
 """Checking: the plans of callers, checked where they hold up nobody.
 
-A small plan is checked in the event loop. A larger one is rehearsed in a worker process, which has a deadline and
-bounded memory. A larger one that is started is checked in a thread, because its run needs the graph that the check
-makes: to make the graph again here takes as long as the check.
+A small plan is checked in the event loop. A larger one is rehearsed in a worker process, which has
+a deadline and bounded memory. A larger one that is started is checked in a thread, because its run
+needs the graph that the check makes: to make the graph again here takes as long as the check.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
 
 SMALL_CALLS: Final = 50
-"""Calls of a plan that is checked in the event loop, which takes a few milliseconds. Those of each instance count."""
+"""Calls of a plan that is checked in the event loop, which takes a few milliseconds. Those of each
+instance count."""
 
 SMALL_BYTES: Final = 8_000
 """Bytes of such a plan: at most a few hundred references, which take longer than calls."""
@@ -36,7 +37,9 @@ Answer = Literal["dry_run", "mermaid", "text"]
 """What a rehearsal answers: the dry run, or a drawing."""
 
 
-async def check_beside(plan: Plan, check: Callable[[Unpack[Arguments]], T], *arguments: *Arguments) -> T:
+async def check_beside(
+    plan: Plan, check: Callable[[Unpack[Arguments]], T], *arguments: *Arguments
+) -> T:
     """Return what a function returns that checks a plan, in a thread unless the plan is small."""
     if _is_small(plan):
         return check(*arguments)
@@ -53,7 +56,9 @@ async def dry_run(plan: Plan, catalogue: Catalogue, settings: Settings) -> JSONO
     return cast("JSONObject", await _rehearse(plan, catalogue, settings, "dry_run"))
 
 
-async def drawing(plan: Plan, catalogue: Catalogue, settings: Settings, form: Literal["mermaid", "text"]) -> str:
+async def drawing(
+    plan: Plan, catalogue: Catalogue, settings: Settings, form: Literal["mermaid", "text"]
+) -> str:
     """Draw a plan; see `Bridge.draw`.
 
     Raises:
@@ -80,7 +85,9 @@ async def _rehearse(plan: Plan, catalogue: Catalogue, settings: Settings, answer
     parts: JSONObject = {member.name: getattr(plan, member.name) for member in fields(plan)}
     offered: list[JSON] = [tools, latent, catalogue.missing]
     made = await workers.run(
-        _JOB, [parts, offered, settings.to_json(), answer], what=f"checking a plan of {len(plan.calls):,} calls"
+        _JOB,
+        [parts, offered, settings.to_json(), answer],
+        what=f"checking a plan of {len(plan.calls):,} calls",
     )
     found = cast("JSONObject", made)
     errors = found.get("errors")
@@ -95,10 +102,12 @@ def _answer_of(plan: Plan, catalogue: Catalogue, settings: Settings, answer: Ans
     return rehearsal.dry_run() if answer == "dry_run" else rehearsal.draw(answer)
 
 
-# -- in the worker process --------------------------------------------------------------------------------------------
+# -- in the worker process -------------------------------------------------------------------------
 
 
-def rehearsed(parts: dict[str, Any], offered: list[Any], settings: JSONObject, answer: Answer) -> JSONObject:
+def rehearsed(
+    parts: dict[str, Any], offered: list[Any], settings: JSONObject, answer: Answer
+) -> JSONObject:
     """Return `{"answer"}` about a plan, or its faults as `{"errors"}`."""
     parts["tools"] = tuple(parts["tools"])
     plan = Plan(**parts)

@@ -1,8 +1,10 @@
-"""The words after a server's command: which of them are executed, and which are arguments of a program.
+"""The words after a server's command: which of them are executed, and which are
+arguments of a program.
 
-An interpreter (`python x.py`) or a runner (`npx PACKAGE`) executes its operand. Two things depend on this: such a word
-is never taken for data, and what is shown of it is not hidden, except for the secret in it. The tables list options
-that have a known meaning. Behind any other option of an interpreter, every word counts as executed.
+An interpreter (`python x.py`) or a runner (`npx PACKAGE`) executes its operand. Two things depend
+on this: such a word is never taken for data, and what is shown of it is not hidden, except for the
+secret in it. The tables list options that have a known meaning. Behind any other option of an
+interpreter, every word counts as executed.
 """
 
 from __future__ import annotations
@@ -21,11 +23,12 @@ class Argument:
 
     Attributes:
         text: the word.
-        option: the option that the word is the value of (`--db-path`), or ""; for `--db-path=FILE` the part before `=`.
+        option: the option that the word is the value of (`--db-path`), or ""; for `--db-path=FILE`
+            the part before `=`.
         is_code: an interpreter or a runner executes the word, or takes it as an option of its own.
         is_inline: the word may be program text, as after `sh -c`.
-        follows: what the word is an argument of: the command itself, the package or module that it runs, its script
-            (the word before the first argument), or "" for none of these.
+        follows: what the word is an argument of: the command itself, the package or module that it
+            runs, its script (the word before the first argument), or "" for none of these.
     """
 
     text: str
@@ -46,8 +49,8 @@ class _Starter:
     """A program that executes its operand.
 
     Attributes:
-        operand: script: a file. program: a package or a program, which has arguments of its own. other: every word
-            counts as executed.
+        operand: script: a file. program: a package or a program, which has arguments of its own.
+            other: every word counts as executed.
         flags: its options without a value.
         valued: its options with a value in the next word.
         subcommands: the subcommands that execute the operand behind them.
@@ -72,34 +75,62 @@ _PROGRAM: Final = _Starter("program")
 _OTHER: Final = _Starter("other")
 _UNKNOWN: Final = _Starter("other")
 _SHELL: Final = _Starter("script", _words("-e -u -x -l --login --posix --norc --noprofile"))
-_NPX: Final = _Starter("program", _words("-y --yes -q --quiet --no --no-install --"), _words("-p --package"))
+_NPX: Final = _Starter(
+    "program", _words("-y --yes -q --quiet --no --no-install --"), _words("-p --package")
+)
 _UVX: Final = _Starter(
     "program",
-    _words("-q --quiet -v --verbose -n --no-cache --offline --isolated --frozen --locked --no-sync --no-project"),
-    _words("--directory --project --from --with --with-editable --with-requirements -p --python --extra --group"),
+    _words(
+        "-q --quiet -v --verbose -n --no-cache --offline --isolated --frozen "
+        "--locked --no-sync --no-project"
+    ),
+    _words(
+        "--directory --project --from --with --with-editable --with-requirements -p "
+        "--python --extra --group"
+    ),
 )
 _STARTERS: Final[dict[str, _Starter]] = {
     **dict.fromkeys(("sh", "bash", "dash", "zsh", "ksh", "fish", "ash"), _SHELL),
-    **dict.fromkeys(("rbash", "csh", "tcsh", "mksh", "pdksh", "yash", "elvish", "nu", "xonsh"), _SCRIPT),
+    **dict.fromkeys(
+        ("rbash", "csh", "tcsh", "mksh", "pdksh", "yash", "elvish", "nu", "xonsh"), _SCRIPT
+    ),
     **dict.fromkeys(("expect", "gjs", "hy", "raku", "racket", "wish", "qjs", "irb"), _SCRIPT),
-    **dict.fromkeys(("ruby", "perl", "php", "lua", "luajit", "tclsh", "rscript", "guile", "julia"), _SCRIPT),
+    **dict.fromkeys(
+        ("ruby", "perl", "php", "lua", "luajit", "tclsh", "rscript", "guile", "julia"), _SCRIPT
+    ),
     **dict.fromkeys(("elixir", "escript", "groovy", "osascript", "pwsh", "powershell"), _SCRIPT),
     **dict.fromkeys(("tsx", "ts-node", "esno", "zx", "babel-node", "ipython"), _SCRIPT),
     **dict.fromkeys(("npx", "bunx", "pnpx"), _NPX),
-    **dict.fromkeys(("pipx", "poetry", "hatch", "pdm"), replace(_PROGRAM, subcommands=_words("run"))),
-    **dict.fromkeys(("xargs", "find", "time", "timeout", "nice", "nohup", "env", "sudo", "doas", "setsid"), _OTHER),
-    **dict.fromkeys(("docker", "podman", "nerdctl", "ssh", "wsl", "nix", "direnv", "mise", "asdf"), _OTHER),
-    **dict.fromkeys(("cmd", "make", "awk", "gawk", "mawk", "nawk", "sed", "busybox", "java", "gdb"), _OTHER),
-    **dict.fromkeys(("stdbuf", "flock", "taskset", "unshare", "nsenter", "strace", "ltrace", "chroot"), _OTHER),
+    **dict.fromkeys(
+        ("pipx", "poetry", "hatch", "pdm"), replace(_PROGRAM, subcommands=_words("run"))
+    ),
+    **dict.fromkeys(
+        ("xargs", "find", "time", "timeout", "nice", "nohup", "env", "sudo", "doas", "setsid"),
+        _OTHER,
+    ),
+    **dict.fromkeys(
+        ("docker", "podman", "nerdctl", "ssh", "wsl", "nix", "direnv", "mise", "asdf"), _OTHER
+    ),
+    **dict.fromkeys(
+        ("cmd", "make", "awk", "gawk", "mawk", "nawk", "sed", "busybox", "java", "gdb"), _OTHER
+    ),
+    **dict.fromkeys(
+        ("stdbuf", "flock", "taskset", "unshare", "nsenter", "strace", "ltrace", "chroot"), _OTHER
+    ),
     **dict.fromkeys(("systemd-run", "bwrap", "firejail", "ionice", "chrt", "parallel"), _OTHER),
     "python": _Starter(
-        "script", _words("-u -B -E -I -O -OO -P -q -s -S -v -b -d -i -x"), _words("-W -X"), has_modules=True
+        "script",
+        _words("-u -B -E -I -O -OO -P -q -s -S -v -b -d -i -x"),
+        _words("-W -X"),
+        has_modules=True,
     ),
     **dict.fromkeys(("py", "pythonw"), _Starter("script", has_modules=True)),
     "pypy": _Starter("script", _words("-u -B -E -I -s -S"), has_modules=True),
     **dict.fromkeys(
         ("node", "nodejs"),
-        _Starter("script", _words("--no-warnings --no-deprecation --enable-source-maps --trace-warnings")),
+        _Starter(
+            "script", _words("--no-warnings --no-deprecation --enable-source-maps --trace-warnings")
+        ),
     ),
     "uvx": _UVX,
     "uv": replace(_UVX, subcommands=_words("run"), has_scripts=True),
@@ -111,10 +142,12 @@ _STARTERS: Final[dict[str, _Starter]] = {
 }
 
 _BUILD: Final = re.compile(r"(?<=[a-z])([-.]?\d.*|[-.](static|dbg|debug))$")
-"""The version of a program and what follows it, or the name of a build: `python3.13t`, `bash-static`."""
+"""The version of a program and what follows it, or the name of a build:
+`python3.13t`, `bash-static`."""
 
 _MODULE: Final = re.compile(r"-[BEIOPSbdiqsuvx]*m(.*)", re.DOTALL)
-"""Python's option `-m`, alone or after flags, with or without the module's name in the same word."""
+"""Python's option `-m`, alone or after flags, with or without the module's name in the same
+word."""
 
 _CALLS: Final = frozenset({"-c", "--call", "--shell-mode"})
 """Options with which a runner takes program text."""
@@ -129,7 +162,9 @@ _SCRIPT_FILE: Final = re.compile(r".+\.(py|pyw|js|mjs|cjs|ts|mts|sh|rb|pl|php)",
 
 
 def program_name(command: str) -> str:
-    """Return the name of a program without folder, version and `.exe`; of a package without scope and version."""
+    """Return the name of a program without folder, version and `.exe`; of a package without
+    scope and version.
+    """
     name = re.split(r"[/\\]", command)[-1].lower()
     name = re.sub(r"\.(exe|cmd|bat)$", "", name)
     name = name.partition("@")[0] or name
@@ -162,7 +197,9 @@ def read_arguments(command: str, words: Sequence[str]) -> list[Argument]:
 
 
 def names_starter(word: str) -> bool:
-    """Return whether a part of a word is the name of an interpreter, or of a program that starts others."""
+    """Return whether a part of a word is the name of an interpreter, or of a program
+    that starts others.
+    """
     if _SHELL_VARIABLE.search(word):
         return True
     return any(program_name(part) in _STARTERS for part in _BETWEEN.split(word))
@@ -175,7 +212,9 @@ def _starter(program: str) -> _Starter | None:
 
 
 def _unread(starter: _Starter, words: Sequence[str]) -> list[Argument]:
-    """Read the words of a program whose operand is not known. An interpreter may take any of them as program text."""
+    """Read the words of a program whose operand is not known. An interpreter may take any of them
+    as program text.
+    """
     if starter.operand == "program":
         return _executed(words, is_inline=not _CALLS.isdisjoint(words))
     if starter.operand == "script" or starter is _UNKNOWN:
@@ -194,7 +233,9 @@ def _starts_scripts(word: str) -> bool:
 
 
 def _operand(starter: _Starter, words: Sequence[str], position: int) -> int | None:
-    """Return the place of the operand; None behind an option whose meaning is not known, or if there is none."""
+    """Return the place of the operand; None behind an option whose meaning is not known, or
+    if there is none.
+    """
     if starter.operand == "other":
         return None
     subcommands = starter.subcommands
@@ -205,7 +246,9 @@ def _operand(starter: _Starter, words: Sequence[str], position: int) -> int | No
             return position if module.group(1) or position + 1 == len(words) else position + 1
         if word in starter.valued:
             position += 2
-        elif word in starter.flags or (starter.operand == "program" and word.startswith("--") and "=" in word):
+        elif word in starter.flags or (
+            starter.operand == "program" and word.startswith("--") and "=" in word
+        ):
             position += 1
         elif word.startswith("-") or (subcommands and word not in subcommands):
             return None
@@ -219,7 +262,9 @@ def _operand(starter: _Starter, words: Sequence[str], position: int) -> int | No
 
 def _operand_kind(starter: _Starter, words: Sequence[str], end: int) -> Follows:
     """Return what the operand is: `python -m` has a module, and `npx x.js` has a package."""
-    if starter.has_modules and any(_MODULE.fullmatch(word) for word in words[max(end - 1, 0) : end + 1]):
+    if starter.has_modules and any(
+        _MODULE.fullmatch(word) for word in words[max(end - 1, 0) : end + 1]
+    ):
         return "module"
     return "script" if starter.operand == "script" or starter.has_scripts else "package"
 

@@ -1,8 +1,8 @@
 """Configuration: the content of `ideabridge.json`.
 
-The settings of a project's file override the user's once a person has trusted the file (`trust.py`). All problems of a
-file are reported at once, each with its place. `docs/configuration.md` documents each key. Nothing here imports the MCP
-SDK.
+The settings of a project's file override the user's once a person has trusted the file
+(`trust.py`). All problems of a file are reported at once, each with its place.
+`docs/configuration.md` documents each key. Nothing here imports the MCP SDK.
 """
 
 from __future__ import annotations
@@ -24,7 +24,13 @@ import platformdirs
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic_core import ErrorDetails
 
-from ideabridge.bridge.minds.settings import SIGNING, ModelConfiguration, SamplingSettings, ShownSettings, as_object
+from ideabridge.bridge.minds.settings import (
+    SIGNING,
+    ModelConfiguration,
+    SamplingSettings,
+    ShownSettings,
+    as_object,
+)
 from ideabridge.bridge.modules.settings import (
     HINTS,
     SYNONYMS,
@@ -49,7 +55,15 @@ from ideabridge.bridge.trust import (
     read_trusted,
     was_trusted,
 )
-from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike, content_hash, decode, encode, normalise
+from ideabridge.tools.encoding import (
+    JSON,
+    JSONObject,
+    ObjectLike,
+    content_hash,
+    decode,
+    encode,
+    normalise,
+)
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.tool import Order
 
@@ -64,14 +78,16 @@ _TOP_HINTS: Final = {
 
 
 class ConfigurationError(IdeabridgeError):
-    """A configuration that cannot be read. The message has one line for each problem, with its place."""
+    """A configuration that cannot be read. The message has one line for each problem,
+    with its place.
+    """
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("\n".join(problems))
         self.problems = problems
 
 
-# -- the settings ------------------------------------------------------------------------------------------------------
+# -- the settings ----------------------------------------------------------------------------------
 
 
 class ApprovalRule(BaseModel):
@@ -80,16 +96,27 @@ class ApprovalRule(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     module: str | None = Field(
-        default=None, description='Modules: a name or a pattern with *, ? and [abc]; "": tools that are in no module.'
+        default=None,
+        description='Modules: a name or a pattern with *, ? and [abc]; "": tools that are in no module.',
     )
     tool: str | None = Field(default=None, min_length=1, description="Tools: a name or a pattern.")
-    read_only: bool | None = Field(default=None, description="Whether the tool says it is read-only.")
-    destructive: bool | None = Field(default=None, description="false: it is read-only, or says it destroys nothing.")
-    idempotent: bool | None = Field(default=None, description="true: it is read-only, or says it may be repeated.")
-    open_world: bool | None = Field(default=None, description="false: it says it stays in a closed world.")
+    read_only: bool | None = Field(
+        default=None, description="Whether the tool says it is read-only."
+    )
+    destructive: bool | None = Field(
+        default=None, description="false: it is read-only, or says it destroys nothing."
+    )
+    idempotent: bool | None = Field(
+        default=None, description="true: it is read-only, or says it may be repeated."
+    )
+    open_world: bool | None = Field(
+        default=None, description="false: it says it stays in a closed world."
+    )
     then: Literal["allow", "ask", "deny"] = Field(description="What happens to such a call.")
     why: str | None = Field(
-        default=None, max_length=500, description="The reason that is shown if the call asks or is refused."
+        default=None,
+        max_length=500,
+        description="The reason that is shown if the call asks or is refused.",
     )
 
 
@@ -99,13 +126,16 @@ class ApprovalRules(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     default: Literal["ask", "allow", "deny", "read_only"] = Field(
-        default="read_only", description="If no rule matches. read_only: read-only calls run, all others ask."
+        default="read_only",
+        description="If no rule matches. read_only: read-only calls run, all others ask.",
     )
-    rules: tuple[ApprovalRule, ...] = Field(default=(), max_length=1000, description="The first that matches decides.")
+    rules: tuple[ApprovalRule, ...] = Field(
+        default=(), max_length=1000, description="The first that matches decides."
+    )
     by: Literal["person"] | None = Field(
         default=None,
-        description="person: only a person decides, in a form or at a terminal. The assistant decides nothing, even if"
-        " its client shows no forms.",
+        description="person: only a person decides, in a form or at a terminal. The assistant decides "
+        "nothing, even if its client shows no forms.",
     )
     timeout_seconds: float | None = Field(
         default=None,
@@ -120,14 +150,27 @@ class Limits(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
-    parallel_calls: int = Field(default=16, ge=1, le=10_000, description="Calls of one run that run at once.")
+    parallel_calls: int = Field(
+        default=16, ge=1, le=10_000, description="Calls of one run that run at once."
+    )
     calls: int = Field(default=10_000, ge=1, le=1_000_000, description="Calls of one run.")
-    requests: int = Field(default=50, ge=1, le=100_000, description="Requests to a mind in one run.")
-    tokens: int | None = Field(default=None, ge=1, description="Tokens the minds of one run may use; null: any number.")
-    cost: float | None = Field(default=None, gt=0, description="US dollars the minds of one run may spend; null: any.")
-    wall_seconds: float = Field(default=3600, gt=0, le=30 * 86_400, description="Seconds one run may take.")
+    requests: int = Field(
+        default=50, ge=1, le=100_000, description="Requests to a mind in one run."
+    )
+    tokens: int | None = Field(
+        default=None, ge=1, description="Tokens the minds of one run may use; null: any number."
+    )
+    cost: float | None = Field(
+        default=None, gt=0, description="US dollars the minds of one run may spend; null: any."
+    )
+    wall_seconds: float = Field(
+        default=3600, gt=0, le=30 * 86_400, description="Seconds one run may take."
+    )
     result_bytes: int = Field(
-        default=8 * 1024 * 1024, ge=1024, le=512 * 1024 * 1024, description="Bytes of JSON one result may have."
+        default=8 * 1024 * 1024,
+        ge=1024,
+        le=512 * 1024 * 1024,
+        description="Bytes of JSON one result may have.",
     )
     run_bytes: int = Field(
         default=256 * 1024 * 1024,
@@ -143,32 +186,46 @@ class UsersSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     share: Literal["members", "admins"] = Field(
-        default="members", description="Who may publish ideas to others: every user, or admins alone."
+        default="members",
+        description="Who may publish ideas to others: every user, or admins alone.",
     )
     requests_per_minute: int = Field(
-        default=6000, ge=1, le=1_000_000, description="Requests over HTTP that one user may make in a minute."
+        default=6000,
+        ge=1,
+        le=1_000_000,
+        description="Requests over HTTP that one user may make in a minute.",
     )
-    runs: int = Field(default=64, ge=1, le=100_000, description="Runs of one user that may be at work at once.")
+    runs: int = Field(
+        default=64, ge=1, le=100_000, description="Runs of one user that may be at work at once."
+    )
     background: tuple[str, ...] = Field(
         default=(),
-        description="Users whose runs wait for a worker until no run of anybody else waits: for jobs, such as tests.",
+        description=(
+            "Users whose runs wait for a worker until no run of anybody else waits: "
+            "for jobs, such as tests."
+        ),
     )
 
 
 class RetentionSettings(BaseModel):
-    """The time for which a server keeps runs that have ended. It always keeps published and tagged runs."""
+    """The time for which a server keeps runs that have ended. It always keeps published
+    and tagged runs.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     days: float | None = Field(
-        default=180, ge=7, le=36_500, description="Days a run is kept after it ended; null: for ever."
+        default=180,
+        ge=7,
+        le=36_500,
+        description="Days a run is kept after it ended; null: for ever.",
     )
     runs: int | None = Field(
         default=100_000,
         ge=100,
         le=1_000_000_000,
-        description="Runs that are kept, rooms included. The oldest are deleted first, but none that ended within 7"
-        " days; null: any number.",
+        description="Runs that are kept, rooms included. The oldest are deleted first, but none that "
+        "ended within 7 days; null: any number.",
     )
 
 
@@ -179,22 +236,32 @@ class AuthSettings(BaseModel):
 
     issuer: str = Field(min_length=1, description="The provider's address: `iss` of its tokens.")
     audience: str = Field(
-        min_length=1, description="What `aud` of a token must contain: the name of this server at the provider."
+        min_length=1,
+        description="What `aud` of a token must contain: the name of this server at the provider.",
     )
     jwks_url: str | None = Field(
         default=None, description="Address of its keys; null: from its metadata (.well-known)."
     )
-    algorithms: tuple[Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA"], ...] = (
-        Field(default=("RS256", "PS256", "ES256", "EdDSA"), min_length=1, description="How tokens may be signed.")
+    algorithms: tuple[
+        Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA"],
+        ...,
+    ] = Field(
+        default=("RS256", "PS256", "ES256", "EdDSA"),
+        min_length=1,
+        description="How tokens may be signed.",
     )
     name_claim: str = Field(
         default="preferred_username",
         min_length=1,
-        description="The claim that a user's name is made from at the first request. `sub` identifies the user.",
+        description=(
+            "The claim that a user's name is made from at the first request. "
+            "`sub` identifies the user."
+        ),
     )
     scopes: tuple[str, ...] = Field(default=(), description="Scopes that a token must have.")
     resource: str | None = Field(
-        default=None, description="Address at which clients reach this server; null: `audience`, if it is an address."
+        default=None,
+        description="Address at which clients reach this server; null: `audience`, if it is an address.",
     )
 
     @field_validator("issuer", "jwks_url", "resource")
@@ -221,7 +288,8 @@ class Layer:
         keys: the top-level keys of the file.
         modules: the names of its modules.
         variables: the variables that `${NAME}` may name in the file; None: every variable.
-        digests: the SHA-256, in hex, that each tool file must have, by absolute path; None: tool files are not checked.
+        digests: the SHA-256, in hex, that each tool file must have, by absolute path; None: tool
+            files are not checked.
         replaced: the names of modules that replace one of the layer below.
         narrowed: one line for each setting that applies only in part.
         refused: one line for each setting that does not apply.
@@ -246,79 +314,96 @@ Approval = Literal["default", "allow_all"] | ApprovalRules
 
 
 class Configuration(BaseModel):
-    """The content of `ideabridge.json`. `load_configuration` makes the paths in `tools` and `store` absolute."""
+    """The content of `ideabridge.json`. `load_configuration` makes the paths in `tools` and
+    `store` absolute.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, populate_by_name=True)
 
-    schema_url: str | None = Field(default=None, alias="$schema", description="Address of this schema, for editors.")
+    schema_url: str | None = Field(
+        default=None, alias="$schema", description="Address of this schema, for editors."
+    )
     modules: dict[str, ModuleConfiguration] = Field(
         default_factory=dict[str, ModuleConfiguration],
         alias="mcpServers",
         description="The MCP servers behind ideabridge, by name: the same JSON every assistant uses.",
     )
-    tools: tuple[str, ...] = Field(default=(), description="Python files with tools; relative to this file.")
+    tools: tuple[str, ...] = Field(
+        default=(), description="Python files with tools; relative to this file."
+    )
     store: str | None = Field(
         default=None,
         min_length=1,
-        description="The SQLite file of ideas and runs, relative to this file; or a PostgreSQL database, as"
-        " postgresql://USER@HOST/DATABASE, whose password is in PGPASSWORD or ~/.pgpass.",
+        description="The SQLite file of ideas and runs, relative to this file; or a PostgreSQL database, "
+        "as postgresql://USER@HOST/DATABASE, whose password is in PGPASSWORD or ~/.pgpass.",
     )
     durability: Literal["normal", "full"] = Field(
-        default="normal", description="normal: safe against crashes of the process; full: against power loss too."
+        default="normal",
+        description="normal: safe against crashes of the process; full: against power loss too.",
     )
     approval: Approval = Field(
         default="default",
-        description="default: read-only calls run, all others ask. allow_all: nothing asks. Or rules. Calls of tools"
-        " that a program hands to its own Bridge do not ask, unless a rule or the `default` of rules says so.",
+        description="default: read-only calls run, all others ask. allow_all: nothing asks. Or rules. "
+        "Calls of tools that a program hands to its own Bridge do not ask, unless a rule or "
+        "the `default` of rules says so.",
     )
     order: Order = Field(
         default="effects",
-        description="Which calls wait for those listed before them. effects: within one module, a call that may change"
-        " something waits for all calls before it, and a read for the changes before it; all: every call for all"
-        " before it; none: no call.",
+        description="Which calls wait for those listed before them. effects: within one module, a call "
+        "that may change something waits for all calls before it, and a read for the changes "
+        "before it; all: every call for all before it; none: no call.",
     )
     limits: Limits = Field(default_factory=Limits, description="Bounds of one run.")
     sampling: SamplingSettings = Field(
-        default_factory=SamplingSettings, description="Preferences for the client's model, if it answers a run."
+        default_factory=SamplingSettings,
+        description="Preferences for the client's model, if it answers a run.",
     )
     model: str | ModelConfiguration | None = Field(
-        default=None, description="The model endpoint that answers `solve`: PROVIDER:MODEL, or an object."
+        default=None,
+        description="The model endpoint that answers `solve`: PROVIDER:MODEL, or an object.",
     )
     thought_process: bool = Field(
-        default=False, description="Whether minds write their reasoning before the calls, in `thought_process`."
+        default=False,
+        description="Whether minds write their reasoning before the calls, in `thought_process`.",
     )
     shown: ShownSettings = Field(
         default_factory=ShownSettings,
-        description="How much of the results of calls minds are shown whole. What the author of a context wrote is"
-        " always shown.",
+        description="How much of the results of calls minds are shown whole. What the author of a "
+        "context wrote is always shown.",
     )
     programs: bool = Field(
-        default=True, description="false: programs are offered to no mind, and refused wherever they are given."
+        default=True,
+        description="false: programs are offered to no mind, and refused wherever they are given.",
     )
     program_mind: Literal["caller", "model"] = Field(
         default="caller",
-        description="Who writes the program for a published run whose copied values are open. caller: the mind that saw"
-        " the run, which the answer asks. model: the configured model is asked, and is sent the run's results.",
+        description="Who writes the program for a published run whose copied values are open. caller: "
+        "the mind that saw the run, which the answer asks. model: the configured model is "
+        "asked, and is sent the run's results.",
     )
     own_tools: Literal["core", "all"] = Field(
         default="core",
-        description="Which tools of ideabridge itself hosts see. core: those that most tasks need; all: every tool with"
-        " every parameter. What is not listed answers all the same.",
+        description="Which tools of ideabridge itself hosts see. core: those that most tasks need; all: "
+        "every tool with every parameter. What is not listed answers all the same.",
     )
     schemas: Literal["auto", "plain", "as_sent"] = Field(
         default="auto",
-        description="In which form hosts see the schemas of exposed tools. plain: without $ref, and without"
-        " alternatives at the top, which many hosts and model APIs refuse; as_sent: as the module sends them; auto:"
-        " plain in hosts that are known to need it, else as_sent.",
+        description="In which form hosts see the schemas of exposed tools. plain: without $ref, "
+        "and without alternatives at the top, which many hosts and model APIs "
+        "refuse; as_sent: as the module sends them; auto: plain in hosts that are "
+        "known to need it, else as_sent.",
     )
     expose: tuple[Literal["modules", "tools"], ...] = Field(
         default=(),
-        description="modules: every module's tools are tools of this server as well; tools: those of the tool files.",
+        description=(
+            "modules: every module's tools are tools of this server as well; tools: "
+            "those of the tool files."
+        ),
     )
     sessions: bool = Field(
         default=True,
-        description="false: the results of direct calls of exposed tools and ideas are not stored, so such calls cannot"
-        " be published.",
+        description="false: the results of direct calls of exposed tools and ideas are not stored, so "
+        "such calls cannot be published.",
     )
     listed_ideas: int = Field(
         default=20,
@@ -326,32 +411,48 @@ class Configuration(BaseModel):
         le=10_000,
         description="How many published ideas hosts see as tools: the newest quarter, and the most used.",
     )
-    users: UsersSettings = Field(default_factory=UsersSettings, description="What named users of one server may do.")
+    users: UsersSettings = Field(
+        default_factory=UsersSettings, description="What named users of one server may do."
+    )
     retention: Literal[False] | RetentionSettings = Field(
         default_factory=RetentionSettings,
         description="When a server deletes old runs that are neither published nor tagged; false: never.",
     )
     auth: AuthSettings | None = Field(
-        default=None, description="The identity provider whose access tokens are accepted over HTTP; null: none."
+        default=None,
+        description="The identity provider whose access tokens are accepted over HTTP; null: none.",
     )
-    source: Path | None = Field(default=None, exclude=True, description="The file it was read from; the topmost one.")
+    source: Path | None = Field(
+        default=None, exclude=True, description="The file it was read from; the topmost one."
+    )
     project: Path = Field(default_factory=Path.cwd, exclude=True, description="The project folder.")
 
-    layers: tuple[Layer, ...] = Field(default=(), exclude=True, description="The files it came from, the lowest first.")
-    also: tuple[Approval, ...] = Field(default=(), exclude=True, description="Approvals that hold besides `approval`.")
+    layers: tuple[Layer, ...] = Field(
+        default=(), exclude=True, description="The files it came from, the lowest first."
+    )
+    also: tuple[Approval, ...] = Field(
+        default=(), exclude=True, description="Approvals that hold besides `approval`."
+    )
     embedded: Mapping[str, tuple[str, str]] = Field(
         default_factory=dict[str, tuple[str, str]],
         exclude=True,
-        description="The tools that a program hands to its Bridge: digest and code by name (see `embedded_tools`).",
+        description=(
+            "The tools that a program hands to its Bridge: digest and code by "
+            "name (see `embedded_tools`)."
+        ),
     )
     unexposed: frozenset[str] = Field(
         default=frozenset(), exclude=True, description="Modules that `expose` does not cover."
     )
-    untrusted: Untrusted | None = Field(default=None, exclude=True, description="A project file that is not used.")
+    untrusted: Untrusted | None = Field(
+        default=None, exclude=True, description="A project file that is not used."
+    )
 
     @property
     def approval_setting(self) -> str | JSONObject:
-        """The approvals in the form that a run stores. If there are several, the strictest decides on each call."""
+        """The approvals in the form that a run stores. If there are several, the strictest
+        decides on each call.
+        """
         parts: list[JSON] = []
         for approval in (*self.also, self.approval):
             part = self._approval_part(approval)
@@ -367,7 +468,11 @@ class Configuration(BaseModel):
             part: JSONObject = approval.model_dump(mode="json", exclude_none=True)
             says_default = "default" in approval.model_fields_set
             return part if says_default or not embedded else {**part, "embedded": embedded}
-        return {"default": "read_only", "embedded": embedded} if approval == "default" and embedded else approval
+        return (
+            {"default": "read_only", "embedded": embedded}
+            if approval == "default" and embedded
+            else approval
+        )
 
     @property
     def folder(self) -> Path:
@@ -391,7 +496,9 @@ class Configuration(BaseModel):
         for name in modules:
             if name not in self.modules:
                 there = ", ".join(self.modules) or "none"
-                raise ConfigurationError([f"module {name[:100]!r} is not configured; there are: {there}"])
+                raise ConfigurationError(
+                    [f"module {name[:100]!r} is not configured; there are: {there}"]
+                )
         here = {
             name: entry if name in modules else entry.model_copy(update={"disabled": True})
             for name, entry in self.modules.items()
@@ -414,8 +521,8 @@ class Configuration(BaseModel):
         return [line for layer in self.layers for line in layer.refused]
 
     def opened_by(self, *, needs_token: bool) -> str | None:
-        """Why a server over HTTP must not start with this configuration: a file that is not used would have let fewer
-        people in. None: it may start.
+        """Why a server over HTTP must not start with this configuration: a file that is not used
+        would have let fewer people in. None: it may start.
 
         Args:
             needs_token: whether the server lets in nobody without a token.
@@ -425,16 +532,17 @@ class Configuration(BaseModel):
             files.append(self.untrusted.file)
         if files and self.auth is None:
             return (
-                f"{files[0]}: auth is not used, because a project file cannot set it, so this server would let in"
-                f" others than the file says. Move auth into {user_file()}, or into a file outside the project that"
-                " --config names, or remove it"
+                f"{files[0]}: auth is not used, because a project file cannot set it, so this "
+                f"server would let in others than the file says. Move auth into {user_file()}, or "
+                "into a file outside the project that --config names, or remove it"
             )
         left = self.untrusted
         if left is not None and left.changed and "store" in left.keys and not needs_token:
             # The server has run with this store before. Its users would be unknown in another one.
             return (
-                f"{left.told()}. It names a store, which may have users, and without them this server would let"
-                " everybody in. Trust the file again, or name the store with --store"
+                f"{left.told()}. It names a store, which may have users, and without "
+                "them this server would let everybody in. Trust the file again, or "
+                "name the store with --store"
             )
         return None
 
@@ -451,7 +559,8 @@ _NOT_KEYS: Final = (
     "modules",
     "schema_url",
 )
-"""Fields of `Configuration` that are not keys of the file: where it came from, and names that are aliased."""
+"""Fields of `Configuration` that are not keys of the file: where it came from, and names
+that are aliased."""
 
 
 def _keys(model: type[BaseModel]) -> list[str]:
@@ -466,14 +575,22 @@ def _unknown(model: type[BaseModel], key: str) -> str:
         return f"unknown key. {_TOP_HINTS[key]}"
     keys = [*_keys(model), *(SYNONYMS if model is ModuleConfiguration else ())]
     near = difflib.get_close_matches(key, keys, n=1, cutoff=0.6)
-    return f"unknown key. {f'Did you mean {near[0]!r}?' if near else 'Known: ' + ', '.join(_keys(model))}"
+    return (
+        "unknown key. "
+        f"{f'Did you mean {near[0]!r}?' if near else 'Known: ' + ', '.join(_keys(model))}"
+    )
 
 
 _EITHER: Final[dict[str, tuple[type[BaseModel], tuple[JSON, ...], str]]] = {
-    "approval": (ApprovalRules, ("default", "allow_all"), "'default', 'allow_all' or an object of rules"),
+    "approval": (
+        ApprovalRules,
+        ("default", "allow_all"),
+        "'default', 'allow_all' or an object of rules",
+    ),
     "retention": (RetentionSettings, (False,), "false or an object"),
 }
-"""Keys that hold a plain value or an object, checked separately: pydantic would report the problems of both forms."""
+"""Keys that hold a plain value or an object, checked separately: pydantic would report the
+problems of both forms."""
 
 _PARTS: Final[dict[str, type[BaseModel]]] = {
     "limits": Limits,
@@ -524,7 +641,10 @@ def _problem(model: type[BaseModel], error: ErrorDetails) -> str:
     if kind == "missing":
         return "missing"
     if kind == "literal_error":
-        return f"expected {error.get('ctx', {}).get('expected', '')}, found {str(error['input'])[:40]!r}"
+        return (
+            f"expected {error.get('ctx', {}).get('expected', '')}, found "
+            f"{str(error['input'])[:40]!r}"
+        )
     if kind == "string_pattern_mismatch":
         return "text here cannot hold a NUL character"
     return re.sub(r"^(Value error, |(Input|String) (?=should))", "", error["msg"])
@@ -537,7 +657,9 @@ def _validate(model: type[BaseModel], raw: JSON, place: str, problems: list[str]
     except ValidationError as error:
         for detail in error.errors(include_url=False):
             where = ".".join(str(part) for part in (place, *detail["loc"]) if part != "")
-            problems.append(f"{where}: {_problem(model, detail)}" if where else _problem(model, detail))
+            problems.append(
+                f"{where}: {_problem(model, detail)}" if where else _problem(model, detail)
+            )
 
 
 def _check_modules(raw: JSON, problems: list[str]) -> JSONObject:
@@ -555,10 +677,17 @@ def _check_modules(raw: JSON, problems: list[str]) -> JSONObject:
             continue
         ours = adapt(entry)
         between = entry_problems(ours)
-        problems += [f"{place}.{key}: {text}" if key else f"{place}: {text}" for key, text in between]
+        problems += [
+            f"{place}.{key}: {text}" if key else f"{place}: {text}" for key, text in between
+        ]
         told = {f"{place}.{key}" for key, _ in between}
         found: list[str] = []
-        _validate(ModuleConfiguration, {key: value for key, value in ours.items() if key != "enabled"}, place, found)
+        _validate(
+            ModuleConfiguration,
+            {key: value for key, value in ours.items() if key != "enabled"},
+            place,
+            found,
+        )
         problems += [text for text in found if text.split(": ", 1)[0] not in told]
         adapted[name] = ours
     return adapted
@@ -572,7 +701,8 @@ def parse_configuration(
     Args:
         raw: the object.
         project: the project folder; None: the current one. Relative paths are relative to it.
-        source: the file it was read from; None: it was not read from a file. Relative paths are relative to its folder.
+        source: the file it was read from; None: it was not read from a file. Relative paths are
+            relative to its folder.
 
     Raises:
         ConfigurationError: it has problems, reported as `ideabridge.json: place: problem`.
@@ -596,11 +726,15 @@ def _parsed(raw: JSON, project: Path, source: Path | None) -> Configuration:
     if top.get("model") is not None:
         _validate(ModelConfiguration, as_object(top["model"]), "model", problems)
     apart = {*_NOT_KEYS, *_EITHER, "model", "mcpServers"}
-    _validate(Configuration, {key: value for key, value in top.items() if key not in apart}, "", problems)
+    _validate(
+        Configuration, {key: value for key, value in top.items() if key not in apart}, "", problems
+    )
     if problems:
         file = source.name if source is not None else FILE_NAME
         raise ConfigurationError([f"{file}: {problem}" for problem in problems])
-    parsed = Configuration.model_validate_json(encode({**top, "mcpServers": modules}), by_alias=True)
+    parsed = Configuration.model_validate_json(
+        encode({**top, "mcpServers": modules}), by_alias=True
+    )
     folder = (source.parent if source is not None else project).absolute()
     return parsed.model_copy(
         update={
@@ -614,20 +748,25 @@ def _parsed(raw: JSON, project: Path, source: Path | None) -> Configuration:
 
 
 def place_of(store: str, folder: Path) -> str:
-    """The absolute path of a store, relative to a folder; the address of a PostgreSQL database as it is."""
+    """The absolute path of a store, relative to a folder; the address of a PostgreSQL
+    database as it is.
+    """
     return store if is_address(store) else str(folder / Path(store).expanduser())
 
 
-def load_configuration(path: Path | str | None = None, *, project: Path | str | None = None) -> Configuration:
-    """Read the configuration of a program: from `path`, or else as `load_workspace` does from the project folder.
+def load_configuration(
+    path: Path | str | None = None, *, project: Path | str | None = None
+) -> Configuration:
+    """Read the configuration of a program: from `path`, or else as `load_workspace` does from the
+    project folder.
 
     Args:
         path: a file that must exist. It is trusted, and no other file is used.
         project: the project folder; None: the current one.
 
     Raises:
-        ConfigurationError: a file cannot be read, others may write it, it is not JSON (the message says where), or
-            has problems.
+        ConfigurationError: a file cannot be read, others may write it, it is not JSON (the message
+            says where), or has problems.
     """
     project = Path.cwd() if project is None else Path(project).absolute()
     if path is not None:
@@ -660,22 +799,26 @@ def user_configuration(project: Path) -> Configuration:
 
 
 Ask = Callable[[ProjectTrust, Configuration, Configuration], bool]
-"""Asks a person whether to trust a project file, given its trust, its content, and the user's configuration."""
+"""Asks a person whether to trust a project file, given its trust, its content, and the
+user's configuration."""
 
 
 def load_workspace(file: Path, *, project: Path, ask: Ask | None = None) -> Configuration:
-    """Read the user's configuration and, if a person has trusted exactly its content, the project file over it.
+    """Read the user's configuration and, if a person has trusted exactly its content, the
+    project file over it.
 
-    Without this trust the result is the user's configuration, and its `untrusted` describes the project file.
+    Without this trust the result is the user's configuration, and its `untrusted` describes
+    the project file.
 
     Args:
         file: the project file.
         project: the project folder, absolute.
-        ask: asks a person about a file that is not trusted; None: there is nobody to ask. If it returns True, the file
-            is used this time. The function that asks may store the trust.
+        ask: asks a person about a file that is not trusted; None: there is nobody to ask. If it
+            returns True, the file is used this time. The function that asks may store the trust.
 
     Raises:
-        ConfigurationError: as `load_configuration`; or a trusted file puts the store outside its folder.
+        ConfigurationError: as `load_configuration`; or a trusted file puts the store
+            outside its folder.
     """
     user = user_configuration(project)
     if is_user_file(file) or (file.name == FILE_NAME and not file.is_file()):
@@ -685,7 +828,9 @@ def load_workspace(file: Path, *, project: Path, ask: Ask | None = None) -> Conf
         parsed = _parsed(_read(file.absolute())[1], project, file.absolute())
         _, problem = read_trusted()
         (layer,) = parsed.layers
-        untrusted = Untrusted(file.absolute(), problem=problem, servers=layer.modules, keys=layer.keys)
+        untrusted = Untrusted(
+            file.absolute(), problem=problem, servers=layer.modules, keys=layer.keys
+        )
         return user.model_copy(update={"untrusted": untrusted})
     found, parsed = read_project_file(file, project)
     standing = project_trust(found)
@@ -714,7 +859,9 @@ def read_project_file(file: Path, project: Path) -> tuple[ProjectFile, Configura
 def _read(source: Path) -> tuple[bytes, JSON]:
     try:
         data = read_own(source)
-        return data, decode(data.removeprefix(codecs.BOM_UTF8), what=source.name, max_bytes=MAX_FILE_BYTES)
+        return data, decode(
+            data.removeprefix(codecs.BOM_UTF8), what=source.name, max_bytes=MAX_FILE_BYTES
+        )
     except OSError as error:
         raise ConfigurationError([f"{source}: cannot be read: {error.strerror or error}"]) from None
     except IdeabridgeError as error:
@@ -729,8 +876,8 @@ def _read_alone(source: Path, project: Path) -> Configuration:
 def lay_over(user: Configuration, project: Configuration, standing: ProjectTrust) -> Configuration:
     """Lay the settings of a trusted project file over the user's.
 
-    Modules merge by name, `tools` are joined, `limits` and `sampling` merge key by key, and other settings replace the
-    user's. The stricter one of both approvals decides on each call.
+    Modules merge by name, `tools` are joined, `limits` and `sampling` merge key by key, and other
+    settings replace the user's. The stricter one of both approvals decides on each call.
 
     Raises:
         ConfigurationError: the store is outside the project file's folder.
@@ -745,7 +892,9 @@ def lay_over(user: Configuration, project: Configuration, standing: ProjectTrust
             refused.append(f"{file.name}: {key} is not used: it belongs in your own configuration")
         elif key in _PARTS:
             part, below = getattr(project, key), getattr(user, key)
-            changes[key] = below.model_copy(update={one: getattr(part, one) for one in part.model_fields_set})
+            changes[key] = below.model_copy(
+                update={one: getattr(part, one) for one in part.model_fields_set}
+            )
         elif key not in ("$schema", "mcpServers", "tools"):
             changes[key] = getattr(project, key)
     if project.store is not None:
@@ -766,14 +915,23 @@ def lay_over(user: Configuration, project: Configuration, standing: ProjectTrust
         also.append(user.approval)
         if user.approval != "allow_all" and _allows(project.approval):
             narrowed.append(
-                "approval: allows calls that your own configuration may not allow; the stricter of both decides"
+                "approval: allows calls that your own configuration may not allow; the "
+                "stricter of both decides"
             )
     if replaced and isinstance(user.approval, ApprovalRules) and _allows(user.approval):
         also.append(_strict_on(replaced))
-        narrowed.append(f"approval: your rules do not allow calls of {', '.join(replaced)}, which are not your modules")
+        narrowed.append(
+            f"approval: your rules do not allow calls of {', '.join(replaced)}, "
+            "which are not your modules"
+        )
     digests = {path: standing.found.digest_of(path) for path in project.tools}
     layer = dataclasses.replace(
-        layer, variables=variables, digests=digests, replaced=replaced, narrowed=tuple(narrowed), refused=tuple(refused)
+        layer,
+        variables=variables,
+        digests=digests,
+        replaced=replaced,
+        narrowed=tuple(narrowed),
+        refused=tuple(refused),
     )
     return user.model_copy(
         update={
@@ -788,7 +946,9 @@ def lay_over(user: Configuration, project: Configuration, standing: ProjectTrust
 
 
 def _exposed(user: Configuration, project: Configuration, narrowed: list[str]) -> dict[str, Any]:
-    """Merge `expose`: a project adds only its own modules and tools, because direct calls run without a question."""
+    """Merge `expose`: a project adds only its own modules and tools, because direct calls run
+    without a question.
+    """
     expose, unexposed = set(project.expose), frozenset[str]()
     if "modules" in expose and "modules" not in user.expose:
         unexposed = frozenset(user.modules) - frozenset(project.modules)
@@ -804,19 +964,31 @@ def _inner_store(store: str, file: Path) -> str:
     folder = os.path.realpath(file.parent)
     if is_address(store):
         raise ConfigurationError(
-            [f"{file}: store: a project cannot name a server; its store is a file inside its folder {folder}"]
+            [
+                (
+                    f"{file}: store: a project cannot name a server; its store is a file "
+                    f"inside its folder {folder}"
+                )
+            ]
         )
     for path in (store, f"{store}-wal", f"{store}-shm", f"{store}-journal"):
         # SQLite follows links of its files beside the store.
         if not Path(os.path.realpath(path)).is_relative_to(folder):
             raise ConfigurationError(
-                [f"{file}: store: {path} leads out of the folder {folder}; the store of a project is inside its folder"]
+                [
+                    (
+                        f"{file}: store: {path} leads out of the folder {folder}; the store of a "
+                        "project is inside its folder"
+                    )
+                ]
             )
     return store
 
 
 def _model_refusal(model: str | ModelConfiguration, variables: Variables) -> str | None:
-    """Return why a project's model is not used: because of its key, or of the credentials for its address."""
+    """Return why a project's model is not used: because of its key, or of the credentials
+    for its address.
+    """
     if isinstance(model, str):
         return None
     if model.key_env is not None and model.key_env not in variables:
@@ -838,7 +1010,9 @@ def _allows(approval: Approval) -> bool:
 
 
 def _strict_on(modules: tuple[str, ...]) -> ApprovalRules:
-    """Return rules by which read-only calls of these modules run and others ask. They allow all other calls."""
+    """Return rules by which read-only calls of these modules run and others ask. They allow
+    all other calls.
+    """
     rules: list[ApprovalRule] = []
     for name in modules if len(modules) <= _MAX_STRICT else ("*",):
         pattern = name if name == "*" else glob.escape(name)
@@ -853,12 +1027,16 @@ def _strict_on(modules: tuple[str, ...]) -> ApprovalRules:
 def fingerprint(configuration: Configuration) -> str:
     """A SHA-256 over everything that changes how runs behave.
 
-    It covers the modules (see `module_fingerprint`), tool files, approval, order and limits. It covers the folder if a
-    program or a tool file runs in it. A run continues under another fingerprint only if what it has still to call is
-    unchanged; see `Binding`.
+    It covers the modules (see `module_fingerprint`), tool files, approval, order and limits. It
+    covers the folder if a program or a tool file runs in it. A run continues under another
+    fingerprint only if what it has still to call is unchanged; see `Binding`.
     """
-    modules: JSONObject = {name: module_fingerprint(configuration, name) for name in sorted(_enabled(configuration))}
-    here = bool(configuration.tools) or any(module.command for module in configuration.modules.values())
+    modules: JSONObject = {
+        name: module_fingerprint(configuration, name) for name in sorted(_enabled(configuration))
+    }
+    here = bool(configuration.tools) or any(
+        module.command for module in configuration.modules.values()
+    )
     return content_hash(
         {
             "modules": modules,
@@ -872,12 +1050,16 @@ def fingerprint(configuration: Configuration) -> str:
 
 
 def start_definitions(configuration: Configuration) -> dict[str, str]:
-    """A digest of how each module starts, by its name (see `module_fingerprint`), without disabled ones.
+    """A digest of how each module starts, by its name (see `module_fingerprint`),
+    without disabled ones.
 
-    The member "" stands for the Python tools: it covers the folder of the configuration if that names tool files,
-    because projects share a store, and a run that calls the tools of one must not continue in another.
+    The member "" stands for the Python tools: it covers the folder of the configuration if that
+    names tool files, because projects share a store, and a run that calls the tools of one must not
+    continue in another.
     """
-    definitions = {name: module_fingerprint(configuration, name) for name in _enabled(configuration)}
+    definitions = {
+        name: module_fingerprint(configuration, name) for name in _enabled(configuration)
+    }
     folder = str(configuration.folder.absolute()) if configuration.tools else None
     definitions[""] = content_hash({"folder": folder})
     return definitions
@@ -890,11 +1072,14 @@ def _enabled(configuration: Configuration) -> list[str]:
 def module_fingerprint(configuration: Configuration, name: str) -> str:
     """A SHA-256 over a module without its secrets.
 
-    It covers the name, command, arguments, address, the tools that are allowed and denied, the names of headers and
-    environment variables, and, for a program, the folder that it runs in.
+    It covers the name, command, arguments, address, the tools that are allowed and denied, the
+    names of headers and environment variables, and, for a program, the folder that it runs in.
     """
     module = configuration.modules[name]
-    identity = cast("JSONObject", module.model_dump(mode="json", include={"command", "args", "cwd", "allow", "deny"}))
+    identity = cast(
+        "JSONObject",
+        module.model_dump(mode="json", include={"command", "args", "cwd", "allow", "deny"}),
+    )
     identity["kind"] = module.kind
     identity["url"] = None if module.url is None else public_url(module.url)
     identity["headers"] = cast("list[JSON]", sorted(key.lower() for key in module.headers))

@@ -1,12 +1,14 @@
-"""Data files: the files named by a server's definition that a person may confirm as data of the server.
+"""Data files: the files named by a server's definition that a person may confirm as
+data of the server.
 
-Trust covers every file that a definition names. A server's own data changes with each use, so a person can say that a
-file is only data. The author of a project may want to pass off code as data. So a file can be confirmed only if every
-word that names it is in a place for data, its name has an extension that is not one of code or of a configuration, and
-it is, at each start, either absent or an ordinary file that cannot be executed. Everything else stays covered.
+Trust covers every file that a definition names. A server's own data changes with each use, so a
+person can say that a file is only data. The author of a project may want to pass off code as data.
+So a file can be confirmed only if every word that names it is in a place for data, its name has an
+extension that is not one of code or of a configuration, and it is, at each start, either absent or
+an ordinary file that cannot be executed. Everything else stays covered.
 
-A word without the name of an option is in such a place only behind a program or a script of the project: any other
-program may be an interpreter that executes it.
+A word without the name of an option is in such a place only behind a program or a script of the
+project: any other program may be an interpreter that executes it.
 
 Only the standard library is imported, as in `trust`.
 """
@@ -39,19 +41,125 @@ _NOT_DATA_NAME: Final = re.compile(
 """A part of a name that means code, a configuration, or a switch."""
 
 _DATA_SUFFIXES: Final = frozenset(
-    {".db", ".db3", ".sqlite", ".sqlite3", ".duckdb", ".jsonl", ".ndjson", ".csv", ".tsv", ".log", ".parquet"}
+    {
+        ".db",
+        ".db3",
+        ".sqlite",
+        ".sqlite3",
+        ".duckdb",
+        ".jsonl",
+        ".ndjson",
+        ".csv",
+        ".tsv",
+        ".log",
+        ".parquet",
+    }
 )
 """Extensions of data: such a file may also be an argument without the name of an option."""
 
 _CODE_SUFFIXES: Final = frozenset(
     {
-        *(".py", ".pyc", ".pyw", ".pyd", ".pyz", ".pth", ".ipynb", ".whl", ".egg", ".zip", ".js", ".mjs", ".cjs"),
-        *(".jsx", ".ts", ".mts", ".cts", ".tsx", ".node", ".wasm", ".sh", ".bash", ".zsh", ".fish", ".ksh", ".csh"),
-        *(".ps1", ".psm1", ".bat", ".cmd", ".com", ".exe", ".msi", ".vbs", ".rb", ".pl", ".pm", ".php", ".lua"),
-        *(".tcl", ".r", ".jl", ".so", ".dylib", ".dll", ".a", ".o", ".jar", ".war", ".class", ".groovy", ".kts"),
-        *(".scala", ".go", ".rs", ".c", ".cc", ".cpp", ".h", ".el", ".awk", ".sed", ".mk", ".gradle", ".sql"),
-        *(".toml", ".yaml", ".yml", ".ini", ".cfg", ".conf", ".config", ".properties", ".env", ".lock", ".rc"),
-        *(".service", ".desktop", ".plist", ".xml", ".html", ".htm", ".svg", ".j2", ".jinja", ".jinja2", ".tmpl"),
+        *(
+            ".py",
+            ".pyc",
+            ".pyw",
+            ".pyd",
+            ".pyz",
+            ".pth",
+            ".ipynb",
+            ".whl",
+            ".egg",
+            ".zip",
+            ".js",
+            ".mjs",
+            ".cjs",
+        ),
+        *(
+            ".jsx",
+            ".ts",
+            ".mts",
+            ".cts",
+            ".tsx",
+            ".node",
+            ".wasm",
+            ".sh",
+            ".bash",
+            ".zsh",
+            ".fish",
+            ".ksh",
+            ".csh",
+        ),
+        *(
+            ".ps1",
+            ".psm1",
+            ".bat",
+            ".cmd",
+            ".com",
+            ".exe",
+            ".msi",
+            ".vbs",
+            ".rb",
+            ".pl",
+            ".pm",
+            ".php",
+            ".lua",
+        ),
+        *(
+            ".tcl",
+            ".r",
+            ".jl",
+            ".so",
+            ".dylib",
+            ".dll",
+            ".a",
+            ".o",
+            ".jar",
+            ".war",
+            ".class",
+            ".groovy",
+            ".kts",
+        ),
+        *(
+            ".scala",
+            ".go",
+            ".rs",
+            ".c",
+            ".cc",
+            ".cpp",
+            ".h",
+            ".el",
+            ".awk",
+            ".sed",
+            ".mk",
+            ".gradle",
+            ".sql",
+        ),
+        *(
+            ".toml",
+            ".yaml",
+            ".yml",
+            ".ini",
+            ".cfg",
+            ".conf",
+            ".config",
+            ".properties",
+            ".env",
+            ".lock",
+            ".rc",
+        ),
+        *(
+            ".service",
+            ".desktop",
+            ".plist",
+            ".xml",
+            ".html",
+            ".htm",
+            ".svg",
+            ".j2",
+            ".jinja",
+            ".jinja2",
+            ".tmpl",
+        ),
         *(".template", ".tf", ".nix", ".pem", ".key", ".crt"),
     }
 )
@@ -65,15 +173,23 @@ _SETTINGS: Final = re.compile(
 _SHORT_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,60}")
 _ADDRESS: Final = re.compile(r"(?:sqlite3?|duckdb|file)(?:\+\w+)?:(.+)", re.IGNORECASE | re.DOTALL)
 _CAMEL: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
-_EXECUTABLE: Final = (b"#!", b"\x7fELF", b"MZ", b"PK\x03\x04", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
+_EXECUTABLE: Final = (
+    b"#!",
+    b"\x7fELF",
+    b"MZ",
+    b"PK\x03\x04",
+    b"\xcf\xfa\xed\xfe",
+    b"\xca\xfe\xba\xbe",
+)
 """What an executable file or an archive begins with."""
 
 
 def can_have_data(command: str, words: Sequence[str]) -> bool:
-    """Return whether a server can have data files: not if it executes program text, or words that nobody can read.
+    """Return whether a server can have data files: not if it executes program text, or words that
+    nobody can read.
 
-    The table of interpreters has not all of them. A name of one of them among the arguments of a program shows that the
-    program may start it.
+    The table of interpreters has not all of them. A name of one of them among the arguments of a
+    program shows that the program may start it.
     """
     for argument in read_arguments(command, words):
         if argument.is_inline or (not argument.is_code and names_starter(argument.text)):
@@ -82,9 +198,15 @@ def can_have_data(command: str, words: Sequence[str]) -> bool:
 
 
 def data_words(
-    command: str, words: Sequence[str], server: str, is_own_file: Callable[[str], bool], *, is_own_program: bool
+    command: str,
+    words: Sequence[str],
+    server: str,
+    is_own_file: Callable[[str], bool],
+    *,
+    is_own_program: bool,
 ) -> Iterator[tuple[int, str, str]]:
-    """Yield (number of the word, path, who names it) for each word after a command that may name a data file.
+    """Yield (number of the word, path, who names it) for each word after a command that may
+    name a data file.
 
     Args:
         command: the name of the command.
@@ -102,7 +224,11 @@ def data_words(
         value = _path(argument.value)
         if argument.is_code or value is None or (argument.follows == "script" and not is_script):
             continue
-        is_own = is_own_program if argument.follows == "command" else argument.follows == "script" and is_own_script
+        is_own = (
+            is_own_program
+            if argument.follows == "command"
+            else argument.follows == "script" and is_own_script
+        )
         if argument.option.startswith("--") and _names_data(argument.option):
             yield number, value, f"the option {argument.option} of {server}"
         elif is_own and Path(value).suffix.lower() in _DATA_SUFFIXES:
@@ -110,7 +236,9 @@ def data_words(
 
 
 def data_variables(environment: Mapping[str, str], server: str) -> Iterator[tuple[str, str, str]]:
-    """Yield (variable, path, who names it) for each variable of a server that may name a data file."""
+    """Yield (variable, path, who names it) for each variable of a server that may
+    name a data file.
+    """
     for name, text in environment.items():
         value = _path(text)
         if value is not None and _names_data(name):
@@ -135,23 +263,33 @@ def _path(value: str) -> str | None:
 def _is_data_path(path: Path) -> bool:
     """Return whether the extension of a file is not that of code or of a configuration."""
     suffix = path.suffix.lower()
-    return suffix not in ("", ".") and suffix not in _CODE_SUFFIXES and not _SETTINGS.fullmatch(path.name)
+    return (
+        suffix not in ("", ".")
+        and suffix not in _CODE_SUFFIXES
+        and not _SETTINGS.fullmatch(path.name)
+    )
 
 
 def is_in_project(path: Path, folder: Path) -> bool:
-    """Return whether a path, after links, is in a project's folder, and not where programs of others are installed."""
+    """Return whether a path, after links, is in a project's folder, and not where programs of
+    others are installed.
+    """
     real_folder = Path(os.path.realpath(folder))
     real = Path(os.path.realpath(path))
     if not real.is_relative_to(real_folder):
         return False
-    return not any(part.startswith(".") or part == "node_modules" for part in real.relative_to(real_folder).parts)
+    return not any(
+        part.startswith(".") or part == "node_modules"
+        for part in real.relative_to(real_folder).parts
+    )
 
 
 def may_be_data(path: Path, folder: Path) -> bool:
-    """Return whether a file inside a folder is absent, or an ordinary file without a way to execute it.
+    """Return whether a file inside a folder is absent, or an ordinary file without a
+    way to execute it.
 
-    False for a file in a hidden folder, behind a link, with another name for the same content, with the permission to
-    execute it, or with the first bytes of a program.
+    False for a file in a hidden folder, behind a link, with another name for the same content, with
+    the permission to execute it, or with the first bytes of a program.
     """
     real_folder = Path(os.path.realpath(folder))
     real = Path(os.path.realpath(path))

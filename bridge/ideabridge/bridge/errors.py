@@ -29,7 +29,8 @@ class InterruptedRunError(IdeabridgeError):
 
 
 class UnwrittenRunError(IdeabridgeError):
-    """Values of a run were requested before the journal contains the latest ones, which could still be lost.
+    """Values of a run were requested before the journal contains the latest ones, which
+    could still be lost.
     `await run.wait()` waits until it does.
     """
 
@@ -51,8 +52,8 @@ class RunFailedError(IdeabridgeError):
 
 
 class ForkError(IdeabridgeError):
-    """A fork is impossible: there is no such event, the run does not accept the input, or with it other calls would
-    have run before.
+    """A fork is impossible: there is no such event, the run does not accept the input, or with it
+    other calls would have run before.
     """
 
 
@@ -69,8 +70,8 @@ class SettledTurnError(IdeabridgeError):
 
 
 class RejectedSolutionError(IdeabridgeError):
-    """A solution is malformed. Nothing of it ran, and it can be sent again. The message lists every fault, and `errors`
-    has one entry `{"call", "place", "error"}` for each.
+    """A solution is malformed. Nothing of it ran, and it can be sent again. The message lists every
+    fault, and `errors` has one entry `{"call", "place", "error"}` for each.
     """
 
     def __init__(self, message: str, errors: list[dict[str, Any]] | None = None) -> None:
@@ -83,13 +84,16 @@ class CallError(IdeabridgeError):
 
     Attributes:
         run: the id of the session's run.
-        errors: `{"call", "place", "error": {"kind", "message"}}` of each call that failed, in listing order.
-        effects: `{"call", "place", "outcome"}` of each call that may nevertheless have changed something, because its
-            tool is not read-only. The outcome is `done`, `partly` (some items of `_each`), or `unknown` (it was
-            cancelled while it ran, or its process ended).
+        errors: `{"call", "place", "error": {"kind", "message"}}` of each call that failed,
+            in listing order.
+        effects: `{"call", "place", "outcome"}` of each call that may nevertheless have changed
+            something, because its tool is not read-only. The outcome is `done`, `partly` (some
+            items of `_each`), or `unknown` (it was cancelled while it ran, or its process ended).
     """
 
-    def __init__(self, message: str, run: str, errors: list[dict[str, Any]], effects: list[dict[str, Any]]) -> None:
+    def __init__(
+        self, message: str, run: str, errors: list[dict[str, Any]], effects: list[dict[str, Any]]
+    ) -> None:
         super().__init__(message)
         self.run = run
         self.errors = errors
@@ -105,8 +109,8 @@ class CallDeniedError(CallError):
 
 
 class UnknownOutcomeError(CallError):
-    """It is unknown whether the call took effect: its process or its module ended while it ran, or did not answer in
-    time.
+    """It is unknown whether the call took effect: its process or its module ended while it ran, or
+    did not answer in time.
     """
 
 
@@ -123,7 +127,9 @@ class NoAlternativeError(CallError):
 
 
 class SecretGivenError(IdeabridgeError):
-    """A task, a plan or a decision contains a secret of the configuration. Nothing of it was stored."""
+    """A task, a plan or a decision contains a secret of the configuration. Nothing
+    of it was stored.
+    """
 
 
 class DecisionError(IdeabridgeError):
@@ -139,7 +145,9 @@ class PublicationError(IdeabridgeError):
 
 
 class NoFinishedRunError(PublicationError):
-    """No run of an idea that has ended is in this store, so only the idea itself can become a tool."""
+    """No run of an idea that has ended is in this store, so only the idea itself can become a
+    tool.
+    """
 
 
 class NoPlanError(PublicationError):
@@ -151,8 +159,8 @@ class ProgramRefusedError(PublicationError):
 
 
 class ConstantsOpenError(ProgramRefusedError):
-    """A mind's program does what the run did, and has recorded values in its text. Its author says whether they are the
-    same for every input.
+    """A mind's program does what the run did, and has recorded values in its text. Its author says
+    whether they are the same for every input.
 
     Attributes:
         values: the values.
@@ -164,11 +172,15 @@ class ConstantsOpenError(ProgramRefusedError):
 
 
 class NeedsPersonError(PublicationError):
-    """A person has to agree, because others would see words that a mind wrote. Nothing was published."""
+    """A person has to agree, because others would see words that a mind wrote.
+    Nothing was published.
+    """
 
 
 class ModulesAwayError(PublicationError):
-    """Modules have not listed the tools that a publication needs. Nothing was published; try again later."""
+    """Modules have not listed the tools that a publication needs. Nothing was published;
+    try again later.
+    """
 
 
 class NameInUseError(PublicationError):
@@ -182,15 +194,17 @@ class NameInUseError(PublicationError):
     def __init__(self, ref: str, lines: list[str]) -> None:
         differences = "".join(f"\n{line}" for line in lines)
         super().__init__(
-            f"{ref} is published here, and the document would replace it. Look at the difference, and say that it may"
-            f" be replaced (--replace {ref}):{differences}"
+            f"{ref} is published here, and the document would replace it. Look at the difference, "
+            f"and say that it may be replaced (--replace {ref}):{differences}"
         )
         self.ref = ref
         self.lines = lines
 
 
 class MeantToolError(PublicationError):
-    """A published idea calls a tool that is gone, not available now, or changed. No other tool replaces it."""
+    """A published idea calls a tool that is gone, not available now, or changed. No other
+    tool replaces it.
+    """
 
 
 class UnknownPathError(IdeabridgeError):

@@ -1,10 +1,10 @@
 """What is shown of a server's definition: everything, except for its secrets, which become `•••`.
 
-A person decides by these texts whether to trust a command. So only the secret is hidden, and the name in front of it,
-the host of an address and `${VAR}` stay. A text with spaces, quotes or characters that a shell acts on is shown,
-because it may be a command; only a header and the password of an address are hidden whole. In what an interpreter
-executes, such as the text of `sh -c`, only a value in the form of a secret is hidden. In doubt, a word counts as
-executed.
+A person decides by these texts whether to trust a command. So only the secret is hidden, and the
+name in front of it, the host of an address and `${VAR}` stay. A text with spaces, quotes or
+characters that a shell acts on is shown, because it may be a command; only a header and the
+password of an address are hidden whole. In what an interpreter executes, such as the text of
+`sh -c`, only a value in the form of a secret is hidden. In doubt, a word counts as executed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ _PREFIXES: Final = (
 )
 _PREFIX: Final = re.compile(_PREFIXES)
 _TOKEN: Final = re.compile(
-    # Behind a slash only the certain kinds count, so that the name of a program cannot look like a token.
+    # Behind a slash only the certain kinds count, so that the name of a program cannot
+    # look like a token.
     r"(?<!\w\w)(?:"
     r"(?:gh[opsur]_|github_pat_|glpat-|xox[a-z]-)(?=[\w.-]{0,200}\d)[\w.-]{12,}"
     rf"|(?<![./\\])(?:{_PREFIXES})(?=[\w.=-]{{0,200}}\d)[\w.=-]{{12,}}"
@@ -39,7 +40,9 @@ _TOKEN: Final = re.compile(
 )
 """Tokens that their prefix shows."""
 
-_RANDOM: Final = re.compile(r"(?<![\w./\\@-])(?=(?:\w*\d){4})(?=(?:\w*[A-Za-z]){4})\w{24,}(?![\w./\\-])")
+_RANDOM: Final = re.compile(
+    r"(?<![\w./\\@-])(?=(?:\w*\d){4})(?=(?:\w*[A-Za-z]){4})\w{24,}(?![\w./\\-])"
+)
 _SEGMENT: Final = re.compile(
     # Possessive: a long part that is no secret must not be tried again at each of its characters.
     r"(?=(?:[\w:-]*\d){4})(?:\w*+:)?(?:\w{20,}+|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})[\w-]*+"
@@ -53,28 +56,40 @@ _CODE_URL: Final = re.compile(r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]*://[^\
 _OTHER_ENDS: Final = re.compile(r"https?|wss?|git.*|ssh.*|s?ftps?|file|docker|oci", re.IGNORECASE)
 """The schemes whose password ends at a slash. A password for a database may contain one."""
 
-_ACCOUNT: Final = re.compile(r"([\w.+-]+:)([^\s:@/\"'`]{4,})(@[A-Za-z][\w.-]*(?::\d+)?(?:/[\w.-]*)?)")
+_ACCOUNT: Final = re.compile(
+    r"([\w.+-]+:)([^\s:@/\"'`]{4,})(@[A-Za-z][\w.-]*(?::\d+)?(?:/[\w.-]*)?)"
+)
 """A user with a password and a host, as in an address without its scheme."""
 
 _PACKAGES: Final = re.compile(r"(npm|jsr|file|link|workspace|git\w*|docker|oci):", re.IGNORECASE)
-_CONNECTION: Final = re.compile(r"(?:\s*\w+\s*=\s*(?:'[\w.~+/=:@%#!*^?, -]*'|[\w.~+/=:@%#!*^?,-]+))+\s*")
+_CONNECTION: Final = re.compile(
+    r"(?:\s*\w+\s*=\s*(?:'[\w.~+/=:@%#!*^?, -]*'|[\w.~+/=:@%#!*^?,-]+))+\s*"
+)
 """The parameters of a connection to PostgreSQL. A shell only sets variables by such a text."""
 
 _PARAMETER: Final = re.compile(r"(\w+)(\s*=\s*)('?)([^\s']*|(?<=')[^']*)(?=\3)")
 _SCHEME: Final = re.compile(r"(bearer|basic|token|digest|apikey|bot)\s+", re.IGNORECASE)
-_AUTHORIZATION: Final = re.compile(r"(:\s*(?:bearer|basic|token)\s+)([^\s\"'`$();|&<>\\]+)", re.IGNORECASE)
+_AUTHORIZATION: Final = re.compile(
+    r"(:\s*(?:bearer|basic|token)\s+)([^\s\"'`$();|&<>\\]+)", re.IGNORECASE
+)
 _USER: Final = re.compile(
-    r"((?<![\w-])(?:-u|--user)[ =][\"']?[^\s:\"'`$();|&<>\\]+:)([^\s\"'`$();|&<>\\/][^\s\"'`$();|&<>\\]*)"
+    r"((?<![\w-])(?:-u|--user)[ "
+    r"=][\"']?[^\s:\"'`$();|&<>\\]+:)([^\s\"'`$();|&<>\\/][^\s\"'`$();|&<>\\]*)"
 )
 """The user of curl and wget, with a password."""
 
 _BEARER: Final = re.compile(r"(\b(?:bearer|basic)\s+)([\w.~+/-]{8,}=*)", re.IGNORECASE)
 _HEADER: Final = re.compile(r"([A-Za-z][\w-]*)(\s*:\s*)(.+)", re.DOTALL)
 _HEADER_IN_TEXT: Final = re.compile(
-    r"(?<![\w$-])([A-Za-z][\w-]*)(:\s*)(?!(?:bearer|basic|token)\s)([^\s\"'`$();|&<>\\/]+)", re.IGNORECASE
+    r"(?<![\w$-])([A-Za-z][\w-]*)(:\s*)(?!(?:bearer|basic|token)\s)([^\s\"'`$();|&<>\\/]+)",
+    re.IGNORECASE,
 )
-_ASSIGNMENT: Final = re.compile(r"(?<![\w$-])(-{0,2}[A-Za-z_][\w-]*)(=[\"']?)([^\s\"'`$();|&<>\\]+)")
-_OPTION: Final = re.compile(r"(?<![\w-])(--[A-Za-z][\w-]*)(\s+[\"']?)([^\s\"'`$();|&<>\\-][^\s\"'`$();|&<>\\]*)")
+_ASSIGNMENT: Final = re.compile(
+    r"(?<![\w$-])(-{0,2}[A-Za-z_][\w-]*)(=[\"']?)([^\s\"'`$();|&<>\\]+)"
+)
+_OPTION: Final = re.compile(
+    r"(?<![\w-])(--[A-Za-z][\w-]*)(\s+[\"']?)([^\s\"'`$();|&<>\\-][^\s\"'`$();|&<>\\]*)"
+)
 _MEMBER: Final = re.compile(
     r"(?<!\\)(?P<quote>\\*\")(?P<name>[^\"\\]+)(?P=quote)\s*:\s*"
     r"(?P<value>(?P=quote)(?:(?!(?P=quote))(?:\\.|[^\\]))*(?P=quote)|\[[^\[\]]*\])",
@@ -104,7 +119,21 @@ _INTERPRETER: Final = re.compile(
 """The name of an interpreter, also under the names that systems give to its versions."""
 
 _RUNNERS: Final = frozenset(
-    ("npx", "bunx", "pnpx", "pipx", "poetry", "hatch", "pdm", "uvx", "uv", "npm", "pnpm", "yarn", "bun")
+    (
+        "npx",
+        "bunx",
+        "pnpx",
+        "pipx",
+        "poetry",
+        "hatch",
+        "pdm",
+        "uvx",
+        "uv",
+        "npm",
+        "pnpm",
+        "yarn",
+        "bun",
+    )
 )
 _INLINE: Final = re.compile(r"-[A-Za-z]+|--eval|--print|--command|--call")
 """The options with which interpreters take program text."""
@@ -115,7 +144,9 @@ _LEAST_DIGITS: Final = 6
 _JSON_TOKEN: Final = re.compile(r"\"(?:[^\"\\]|\\.)*\"|-?\d[\d.eE+-]*|[{}\[\],:]", re.DOTALL)
 _PAIR_NAMES: Final = frozenset({"name", "key", "header", "variable"})
 _PAIR_VALUES: Final = frozenset({"value", "secret", "text"})
-_NO_SECRET: Final = re.compile(r"type|method|scheme|url|uri|host|file|path|user|args|name|enabled", re.IGNORECASE)
+_NO_SECRET: Final = re.compile(
+    r"type|method|scheme|url|uri|host|file|path|user|args|name|enabled", re.IGNORECASE
+)
 """Members that are shown even below a member with the name of a secret."""
 
 _TEXT: Final = re.compile(r"(\\*\")((?:[^\"\\]|\\[^\"])*)(\\*\")")
@@ -128,12 +159,17 @@ _FILE: Final = re.compile(
     r"[\w./\\-]+\.(py\w?|[cm]?[jt]sx?|sh|bash|rb|pl|php|so|dll|exe|bat|cmd|ps1|json|ya?ml|toml|pem|key|crt|env|txt)",
     re.IGNORECASE,
 )
-_BASE64: Final = re.compile(r"(?=[^0-9]*[0-9])(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])[A-Za-z0-9+/]{32,}={0,2}")
+_BASE64: Final = re.compile(
+    r"(?=[^0-9]*[0-9])(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])[A-Za-z0-9+/]{32,}={0,2}"
+)
 """A secret in base64, which may begin as a path does."""
 
-_COMMAND_NAME: Final = re.compile(r"command|cmd|exec|program|helper|script|askpass|preload|options|sock", re.IGNORECASE)
+_COMMAND_NAME: Final = re.compile(
+    r"command|cmd|exec|program|helper|script|askpass|preload|options|sock", re.IGNORECASE
+)
 _CODE_NAME: Final = re.compile(
-    r"PATH$|^(LD|DYLD|PYTHON|NODE|PERL|RUBY|BASH|GIT|SSH|JAVA|LUA|R)_?|^ENV$|EDITOR|PAGER|BROWSER|SHELL", re.IGNORECASE
+    r"PATH$|^(LD|DYLD|PYTHON|NODE|PERL|RUBY|BASH|GIT|SSH|JAVA|LUA|R)_?|^ENV$|EDITOR|PAGER|BROWSER|SHELL",
+    re.IGNORECASE,
 )
 """Variables that name code. A value of theirs is never hidden because it looks random."""
 
@@ -161,19 +197,25 @@ class HiddenText:
 
 
 def shown_definition(entry: JSONObject) -> JSONObject:
-    """Return the definition of a server, as a configuration or a host has it, without its secrets."""
+    """Return the definition of a server, as a configuration or a host has it,
+    without its secrets.
+    """
     return _Mask().entry(entry)
 
 
 def hidden_in(entry: JSONObject) -> list[HiddenText]:
-    """Return what `shown_definition` hides. `${VAR}` is no secret; the default in `${VAR:-default}` can be one."""
+    """Return what `shown_definition` hides. `${VAR}` is no secret; the default in
+    `${VAR:-default}` can be one.
+    """
     mask = _Mask()
     mask.entry(entry)
     return mask.hidden
 
 
 def shown_json(value: JSON) -> JSON:
-    """Return a JSON value without the secrets in it, for example another setting of a configuration."""
+    """Return a JSON value without the secrets in it, for example another setting of
+    a configuration.
+    """
     return _Mask().value("", value)
 
 
@@ -186,7 +228,9 @@ def shown_configuration(content: JSON) -> JSON:
         if key == "mcpServers" and isinstance(value, dict):
             servers: JSONObject = {}
             for name, entry in value.items():
-                servers[name] = shown_definition(entry) if isinstance(entry, dict) else shown_json(entry)
+                servers[name] = (
+                    shown_definition(entry) if isinstance(entry, dict) else shown_json(entry)
+                )
             shown[key] = servers
         else:
             shown[key] = _Mask().value(key, value)
@@ -234,7 +278,14 @@ class _Mask:
 
     def _object(self, name: str, members: JSONObject) -> JSONObject:
         shown: JSONObject = {}
-        names = [name, *(text for key, text in members.items() if key in _PAIR_NAMES and isinstance(text, str))]
+        names = [
+            name,
+            *(
+                text
+                for key, text in members.items()
+                if key in _PAIR_NAMES and isinstance(text, str)
+            ),
+        ]
         is_secret = any(is_secret_name(text) for text in names)
         for key, item in members.items():
             if is_secret and key in _PAIR_VALUES and isinstance(item, str):
@@ -243,7 +294,9 @@ class _Mask:
                 shown[key] = self.value(key, item)
         return shown
 
-    def _members(self, key: str, members: JSONObject, show: Callable[[str, str], str]) -> JSONObject:
+    def _members(
+        self, key: str, members: JSONObject, show: Callable[[str, str], str]
+    ) -> JSONObject:
         shown: JSONObject = {}
         for name, value in members.items():
             self._place = f"{key}.{name}"
@@ -258,7 +311,9 @@ class _Mask:
         for number, argument in enumerate(arguments):
             self._place = f"args.{number}"
             word = words[number]
-            shown.append(self._argument(argument) if isinstance(word, str) else self.value("", word))
+            shown.append(
+                self._argument(argument) if isinstance(word, str) else self.value("", word)
+            )
         return shown
 
     def _argument(self, argument: Argument) -> str:
@@ -288,7 +343,11 @@ class _Mask:
             return f"{name}={self._variable(name, rest)}"
         if _HEADER.fullmatch(text) and not _URL.match(text) and not _ACCOUNT.fullmatch(text):
             return self._header_line(text, is_option=False, is_inert=False)
-        return before + self._text(value, is_code=False) if _is_json(value) else self._text(text, is_code=False)
+        return (
+            before + self._text(value, is_code=False)
+            if _is_json(value)
+            else self._text(text, is_code=False)
+        )
 
     def _executed(self, text: str) -> str:
         """Show a word of a program that starts another one, such as `env`."""
@@ -327,7 +386,9 @@ class _Mask:
         return self._scheme(value, is_inert=True)
 
     def _header_line(self, line: str, *, is_option: bool, is_inert: bool) -> str:
-        """Show `NAME: VALUE`. As the value of an option, it is a header for certain, so any value is a secret."""
+        """Show `NAME: VALUE`. As the value of an option, it is a header for certain, so any
+        value is a secret.
+        """
         match = _HEADER.fullmatch(line)
         if match is None:
             return self._text(line, is_code=not is_inert)
@@ -365,8 +426,9 @@ class _Mask:
 
         Args:
             text: the secret.
-            is_inert: whether nothing can execute the text, so that all of it is hidden. Otherwise a text that may
-                be more than a word is shown. It still counts as hidden, so that no error shows it.
+            is_inert: whether nothing can execute the text, so that all of it is hidden. Otherwise a
+                text that may be more than a word is shown. It still counts as hidden, so that no
+                error shows it.
             is_code: whether the text is a part of what is executed.
         """
         if not is_inert and not _is_word(text, is_code=is_code):
@@ -404,9 +466,13 @@ class _Mask:
             text = _SINGLE.sub(self._single, text)
         # An unknown command may be an interpreter.
         is_argument = self._place.startswith("args.")
-        is_address = not is_code and _URL.fullmatch(text) is not None and (self._is_known or not is_argument)
+        is_address = (
+            not is_code and _URL.fullmatch(text) is not None and (self._is_known or not is_argument)
+        )
         url = _CODE_URL if is_code else _URL
-        text = url.sub(lambda match: self._address(match.group(), is_code=is_code, is_inert=is_address), text)
+        text = url.sub(
+            lambda match: self._address(match.group(), is_code=is_code, is_inert=is_address), text
+        )
 
         def hide_second(match: re.Match[str]) -> str:
             return match.group(1) + self._hide_again(match.group(2), is_code=is_code)
@@ -428,11 +494,13 @@ class _Mask:
         return text if MASK in text else self._hide(text, is_code=is_code)
 
     def _pair(self, match: re.Match[str], names: frozenset[str] | None, *, is_code: bool) -> str:
-        """Hide the value behind the name of a secret, unless the text may execute it: `TOKEN=x; $TOKEN`.
+        """Hide the value behind the name of a secret, unless the text may execute it:
+        `TOKEN=x; $TOKEN`.
 
         Args:
             match: a match of a name, what stands between, and the value.
-            names: the names that the text has more than once, so that it may read them. None: it may read any.
+            names: the names that the text has more than once, so that it may read them. None:
+                it may read any.
             is_code: whether the text is executed.
         """
         name, between, value = match.groups()
@@ -473,7 +541,9 @@ class _Mask:
 
     def _leaf(self, literal: str, leaf: _Leaf) -> str:
         if not literal.startswith('"'):
-            is_number = leaf.is_secret and len(literal) >= _LEAST_DIGITS and not leaf.key.endswith("tokens")
+            is_number = (
+                leaf.is_secret and len(literal) >= _LEAST_DIGITS and not leaf.key.endswith("tokens")
+            )
             return self._hide(literal) if is_number else literal
         value: str = json.loads(literal)
         if leaf.is_secret:
@@ -483,14 +553,18 @@ class _Mask:
         return literal if shown == value else json.dumps(shown, ensure_ascii=False)
 
     def _member(self, match: re.Match[str]) -> str:
-        """Hide the value of a member of JSON with the name of a secret, and the texts in its list."""
+        """Hide the value of a member of JSON with the name of a secret, and the
+        texts in its list.
+        """
         value = match["value"]
         before = match.group().removesuffix(value)
         if is_secret_name(match["name"]):
             return before + _TEXT.sub(self._json_text, value)
         # The value may be a list of objects, or a text of JSON.
         edge = 1 if value.startswith("[") else len(match["quote"])
-        return f"{before}{value[:edge]}{_MEMBER.sub(self._member, value[edge:-edge])}{value[-edge:]}"
+        return (
+            f"{before}{value[:edge]}{_MEMBER.sub(self._member, value[edge:-edge])}{value[-edge:]}"
+        )
 
     def _json_text(self, match: re.Match[str]) -> str:
         value = match.group(2)
@@ -525,7 +599,11 @@ class _Mask:
     def _parameter(self, match: re.Match[str], *, is_code: bool) -> str:
         before, name, value = match.groups()
         is_secret = is_secret_name(name) or name.lower() in _QUERY_NAMES or is_token(value)
-        shown = self._hide(value, is_code=is_code) if is_secret and not _PLAIN.fullmatch(value) else value
+        shown = (
+            self._hide(value, is_code=is_code)
+            if is_secret and not _PLAIN.fullmatch(value)
+            else value
+        )
         return f"{before}{name}={shown}"
 
 
@@ -598,7 +676,9 @@ def _json_leaves(text: str) -> list[_Leaf]:
 
 
 def _split_user(scheme: str, rest: str, *, is_code: bool) -> tuple[str, str, str]:
-    """Split what follows `://` into the user with the password, `@` or "", and the host with all behind it."""
+    """Split what follows `://` into the user with the password, `@` or "", and the host
+    with all behind it.
+    """
     user, at, place = rest.rpartition("@")
     name, _, password = user.partition(":")
     is_port = re.match(r"\d{0,5}[/?#]", password) is not None
@@ -612,8 +692,14 @@ def _split_user(scheme: str, rest: str, *, is_code: bool) -> tuple[str, str, str
 
 
 def _is_secret_option(option: str) -> bool:
-    """Return whether the value of an option is secret: `--token`, or `-token` as programs in Go have it."""
-    return _LONG_OPTION.fullmatch(option) is not None and is_secret_name(option) and not _SWITCH.match(option)
+    """Return whether the value of an option is secret: `--token`, or `-token` as
+    programs in Go have it.
+    """
+    return (
+        _LONG_OPTION.fullmatch(option) is not None
+        and is_secret_name(option)
+        and not _SWITCH.match(option)
+    )
 
 
 def _is_word(text: str, *, is_code: bool = False) -> bool:
@@ -637,7 +723,9 @@ def _read_names(text: str) -> frozenset[str] | None:
 
 
 def _read(command: str, words: Sequence[str]) -> list[Argument]:
-    """Read the words after a command. What stands behind an interpreter among them is read as its own words."""
+    """Read the words after a command. What stands behind an interpreter among them is read
+    as its own words.
+    """
     arguments: list[Argument] = []
     program = _interpreter(command) or command
     for _ in range(_MOST_INTERPRETERS):
@@ -652,7 +740,9 @@ def _read(command: str, words: Sequence[str]) -> list[Argument]:
 
 
 def _part(program: str, words: Sequence[str]) -> list[Argument]:
-    """Read the words of one program. A runner takes a word behind an unknown option for the name of a package."""
+    """Read the words of one program. A runner takes a word behind an unknown option for the
+    name of a package.
+    """
     arguments = read_arguments(program, words)
     if program_name(program) in _RUNNERS:
         return [replace(argument, is_inline=argument.is_code) for argument in arguments]
@@ -671,7 +761,11 @@ def _is_program_text(argument: Argument) -> bool:
     if argument.option in _HEADER_OPTIONS or _is_secret_option(argument.option):
         return False
     text = _VARIABLE.sub("", argument.text)
-    return _PROGRAM_TEXT.search(text) is not None and not _URL.fullmatch(text) and not _is_json(argument.value)
+    return (
+        _PROGRAM_TEXT.search(text) is not None
+        and not _URL.fullmatch(text)
+        and not _is_json(argument.value)
+    )
 
 
 def _inner_interpreter(arguments: Sequence[Argument]) -> int | None:
@@ -699,7 +793,9 @@ def _interpreter(word: str) -> str | None:
 
 
 def _is_shown(value: str) -> bool:
-    """Return whether a value is shown even under the name of a secret: a switch, a path or a file."""
+    """Return whether a value is shown even under the name of a secret: a switch, a
+    path or a file.
+    """
     if _BASE64.fullmatch(value):
         return False
     return any(pattern.fullmatch(value) is not None for pattern in (_PLAIN, _PATH, _FILE))
@@ -716,7 +812,9 @@ def _is_json(value: str) -> bool:
 
 
 def is_token(value: str) -> bool:
-    """Return whether a value looks random: at least 12 characters, with a letter and a digit, and not a path."""
+    """Return whether a value looks random: at least 12 characters, with a letter and a digit,
+    and not a path.
+    """
     return re.fullmatch(r"(?=\D*\d)(?=[^A-Za-z]*[A-Za-z])[\w.~+=-]{12,}", value) is not None
 
 
@@ -727,4 +825,7 @@ def _runs_text(entry: JSONObject) -> bool:
     if not isinstance(command, str) or not isinstance(words, list):
         return False
     arguments = _read(command, [word if isinstance(word, str) else "" for word in words])
-    return any(argument.is_inline and _SHELL_TEXT.search(argument.text) is not None for argument in arguments)
+    return any(
+        argument.is_inline and _SHELL_TEXT.search(argument.text) is not None
+        for argument in arguments
+    )

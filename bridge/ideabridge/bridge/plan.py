@@ -1,8 +1,8 @@
 """Plan: calls with references, a DAG by data flow.
 
-`read_plan` reads a plan that a caller passes. `rehearse` binds and checks a plan as its run would, without running it;
-the resulting `Rehearsal` makes the dry run and the drawings. A `WaitingPlan` is the plan of a lazy run as people see it
-before they decide on it.
+`read_plan` reads a plan that a caller passes. `rehearse` binds and checks a plan as its run would,
+without running it; the resulting `Rehearsal` makes the dry run and the drawings. A `WaitingPlan` is
+the plan of a lazy run as people see it before they decide on it.
 """
 
 from __future__ import annotations
@@ -63,21 +63,27 @@ class Plan:
     Attributes:
         calls: the calls, as listed.
         input: what `†input` reads; None: the plan takes no input.
-        instances: initial states by instance; a call without `_instance` runs once for each instance.
+        instances: initial states by instance; a call without `_instance` runs once
+            for each instance.
         output: a value with references; None: the answer is the state.
-        input_schema: JSON Schema of the input; None: it is inferred from the input when the plan becomes a tool.
+        input_schema: JSON Schema of the input; None: it is inferred from the input when the plan
+            becomes a tool.
         output_schema: JSON Schema of the output.
         name, description: those of the tool, if the plan is published.
-        tools: tools that the context defines with `tool` messages, as in the run from which the plan was lifted.
-        messages: the other messages of its context, such as texts, data and states, if its idea was written by hand.
+        tools: tools that the context defines with `tool` messages, as in the run from which the
+            plan was lifted.
+        messages: the other messages of its context, such as texts, data and states, if its idea was
+            written by hand.
         explained: what the plan does not know for certain; see `context/plan_literals.py`.
-        program: Python text in place of the calls and the output, which runs once for each instance; see
-            `programs/sandbox.py`.
-        names: the names of tools in a published program, see `ProgramNames.used_by`. Its `calls` are then the tools
-            that it may call, each as a call without parameters.
-        reached: the places `[line, column]` of the calls of a published program that recorded runs made; a call from
-            elsewhere asks before it changes something. None: no recording judged the program.
-        assumed: what the input of a published program does not know for certain, in the form of `Settled.assumed`.
+        program: Python text in place of the calls and the output, which runs once for each
+            instance; see `programs/sandbox.py`.
+        names: the names of tools in a published program, see `ProgramNames.used_by`. Its `calls`
+            are then the tools that it may call, each as a call without parameters.
+        reached: the places `[line, column]` of the calls of a published program that recorded
+            runs made; a call from elsewhere asks before it changes something. None: no recording
+            judged the program.
+        assumed: what the input of a published program does not know for certain, in the form of
+            `Settled.assumed`.
         state_schemas: the schema of the state, by instance, for those that have one.
     """
 
@@ -99,7 +105,9 @@ class Plan:
     state_schemas: dict[str, JSONObject] = field(default_factory=dict[str, JSONObject])
 
     def context(self) -> list[JSON]:
-        """The context messages of the plan: its tools, its own messages, its input, and a state for each instance."""
+        """The context messages of the plan: its tools, its own messages, its input, and a state
+        for each instance.
+        """
         messages: list[JSON] = [{"type": "tool", "tool": tool} for tool in self.tools]
         messages += self.messages
         if self.description:
@@ -109,7 +117,11 @@ class Plan:
             if self.input_schema is not None:
                 message["schema"] = self.input_schema
             messages.append(message)
-        written = {str(message.get("_instance")) for message in self.messages if message.get("type") == "state"}
+        written = {
+            str(message.get("_instance"))
+            for message in self.messages
+            if message.get("type") == "state"
+        }
         for instance, state in self.instances.items():
             if instance in written:
                 continue
@@ -122,14 +134,22 @@ class Plan:
     @property
     def title(self) -> str:
         """The name, or the names of the tools, on one line."""
-        names = dict.fromkeys(str(call.get("_tool")) for call in self.calls if isinstance(call, dict))
-        return self.name or " + ".join(names)[:200] or ("a program" if self.program is not None else "an empty plan")
+        names = dict.fromkeys(
+            str(call.get("_tool")) for call in self.calls if isinstance(call, dict)
+        )
+        return (
+            self.name
+            or " + ".join(names)[:200]
+            or ("a program" if self.program is not None else "an empty plan")
+        )
 
     @property
     def output_by_instance(self) -> bool:
-        """Return whether the output is a map by instance: there are instances, and a reference does not name one.
+        """Return whether the output is a map by instance: there are instances, and a reference
+        does not name one.
 
-        If all references of the output name their instance, or it has no references, it is one value.
+        If all references of the output name their instance, or it has no references,
+        it is one value.
         """
         holes: list[Hole] = []
         compile_value(self.output, holes, [])
@@ -152,19 +172,25 @@ class Plan:
                 raise PlanError(str(error)) from None
 
     def by_instance(self) -> Plan:
-        """The plan; of a program over instances the same as one call, which runs the program once for each instance,
-        with the input of all and its own state.
+        """The plan; of a program over instances the same as one call, which runs the program once
+        for each instance, with the input of all and its own state.
         """
         if self.program is None or not self.instances:
             return self
-        call: JSONObject = {"_tool": PROGRAM_STEP[1], "_module": PROGRAM_STEP[0], "program": escaped(self.program)}
+        call: JSONObject = {
+            "_tool": PROGRAM_STEP[1],
+            "_module": PROGRAM_STEP[0],
+            "program": escaped(self.program),
+        }
         if self.input is not None:
             call["input"] = f"{DAGGER}input"
         call["_imports"] = ["state"]
         return dataclasses.replace(self, calls=[call], output=f"{DAGGER}results.0", program=None)
 
     def expanded(self) -> tuple[list[JSON], list[JSON] | None]:
-        """The calls with one copy for every instance where none is named, and their places in the plan."""
+        """The calls with one copy for every instance where none is named, and their
+        places in the plan.
+        """
         return spread(self.calls, list(self.instances))
 
 
@@ -196,23 +222,31 @@ def read_plan(raw: ObjectLike | JSON) -> Plan:
     plan = normalise(raw, what="the plan")
     size = len(encode(plan))
     if size > MAX_BYTES:
-        raise LimitExceededError(f"the plan has {size:,} bytes of JSON; at most {MAX_BYTES:,} are taken")
+        raise LimitExceededError(
+            f"the plan has {size:,} bytes of JSON; at most {MAX_BYTES:,} are taken"
+        )
     if isinstance(plan, list):
         plan = dict[str, JSON](calls=plan)
     if not isinstance(plan, dict):
         raise PlanError(f'the plan: expected {{"calls": [...]}}, found {type(plan).__name__}')
     unknown = [key for key in plan if key not in _KEYS]
     if unknown:
-        raise PlanError(f"the plan: unknown key {quoted(unknown[0])}.{did_you_mean(unknown[0], _KEYS)}")
+        raise PlanError(
+            f"the plan: unknown key {quoted(unknown[0])}.{did_you_mean(unknown[0], _KEYS)}"
+        )
     program = _text(plan, "program")
     if program is not None:
         extra = [key for key in ("calls", "output") if plan.get(key) is not None]
         if extra:
-            raise PlanError(f"the plan: a program makes its own calls and output; leave {extra[0]} out")
+            raise PlanError(
+                f"the plan: a program makes its own calls and output; leave {extra[0]} out"
+            )
     elif "calls" not in plan:
         raise PlanError('the plan: "calls" is missing; expected an array of calls, or "program"')
     try:
-        solution, _ = read_solution({"calls": plan.get("calls") or [], "output": plan.get("output")})
+        solution, _ = read_solution(
+            {"calls": plan.get("calls") or [], "output": plan.get("output")}
+        )
     except IdeabridgeError as error:
         raise PlanError(f"the plan: {error}") from None
     calls = solution["calls"]
@@ -246,15 +280,17 @@ def read_plan(raw: ObjectLike | JSON) -> Plan:
 
 
 def _is_message(state: JSON) -> TypeGuard[JSONObject]:
-    """Return whether an instance is given as a message, `{"type": "state", "state": {...}, "schema"?: {...}}`."""
+    """Return whether an instance is given as a message, `{"type": "state", "state": {...},
+    "schema"?: {...}}`.
+    """
     if not isinstance(state, dict) or state.keys() - {"type", "state", "schema"}:
         return False
     return state.get("type") == "state" and isinstance(state.get("state"), dict)
 
 
 def with_defaults(arguments: JSONObject, schema: JSONObject | None) -> JSONObject:
-    """The arguments of a published idea with the `default` of each absent parameter that has one. Members of parameters
-    are not filled in. An absent parameter that is required stays absent.
+    """The arguments of a published idea with the `default` of each absent parameter that has one.
+    Members of parameters are not filled in. An absent parameter that is required stays absent.
 
     `schema` is the input schema; None: there are no parameters.
     """
@@ -263,7 +299,10 @@ def with_defaults(arguments: JSONObject, schema: JSONObject | None) -> JSONObjec
     defaults: JSONObject = {
         name: one["default"]
         for name, one in (properties.items() if isinstance(properties, dict) else ())
-        if name not in arguments and name not in needed and isinstance(one, dict) and "default" in one
+        if name not in arguments
+        and name not in needed
+        and isinstance(one, dict)
+        and "default" in one
     }
     return {**arguments, **defaults} if defaults else arguments
 
@@ -276,15 +315,18 @@ def read_published(
     *,
     name: str,
 ) -> Plan:
-    """Read the plan of a publication, with new input, in which defaults stand for absent parameters.
+    """Read the plan of a publication, with new input, in which defaults stand for
+    absent parameters.
 
-    The plan is `{"calls", "output", "instances"?, "output_schema"?, "tools"?, "context"?, "explained"?, "seen"?,
-    "watch"?, "decisions"?, "strict"?, "copied"?, "fixed"?, "lifting"?}`: `lifting` records how it was made, `context`
-    has messages of an idea that was written by hand, `copied` is the number of runs in which a mind copied values, and
-    `fixed` has members of the input that the caller does not pass. That of a program has `program`, `names` and
-    `reached`, see `Plan`, and no output; `recorded_defaults` names the members of its input whose defaults are values
-    of one recorded run and that its author does not call constant. A plan has an `output_schema` if the tool's schema
-    differs: with instances the tool returns a map of outputs.
+    The plan is `{"calls", "output", "instances"?, "output_schema"?, "tools"?, "context"?,
+    "explained"?, "seen"?, "watch"?, "decisions"?, "strict"?, "copied"?, "fixed"?,
+    "lifting"?}`: `lifting` records how it was made, `context` has messages of an idea that was
+    written by hand, `copied` is the number of runs in which a mind copied values, and `fixed` has
+    members of the input that the caller does not pass. That of a program has `program`, `names`
+    and `reached`, see `Plan`, and no output; `recorded_defaults` names the members of its input
+    whose defaults are values of one recorded run and that its author does not call constant. A
+    plan has an `output_schema` if the tool's schema differs: with instances the tool returns a
+    map of outputs.
     """
     calls, instances, own = plan.get("calls"), plan.get("instances"), plan.get("output_schema")
     states: dict[str, JSONObject] = {}
@@ -305,8 +347,12 @@ def read_published(
         input_schema=input_schema if takes_input else None,
         output_schema=own if isinstance(own, dict) else output_schema,
         name=name,
-        tools=tuple(one for one in tools if isinstance(one, dict)) if isinstance(tools, list) else (),
-        messages=tuple(one for one in context if isinstance(one, dict)) if isinstance(context, list) else (),
+        tools=tuple(one for one in tools if isinstance(one, dict))
+        if isinstance(tools, list)
+        else (),
+        messages=tuple(one for one in context if isinstance(one, dict))
+        if isinstance(context, list)
+        else (),
         explained=_explained(plan),
         program=program if isinstance(program, str) else None,
         names=names if isinstance(names, dict) else None,
@@ -319,7 +365,8 @@ def _reached(plan: JSONObject) -> list[JSON] | None:
     if "reached" not in plan:
         return None
     reached = plan["reached"]
-    # A document that says something else names no place, so every call that may change something asks.
+    # A document that says something else names no place, so every call that may change
+    # something asks.
     return reached if isinstance(reached, list) else []
 
 
@@ -327,8 +374,12 @@ NOT_GIVEN: Final = "it was not given: the recorded value was used"
 """Why a member of the input of a program is assumed that the caller does not pass."""
 
 
-def _kept_defaults(plan: JSONObject, arguments: JSONObject, schema: JSONObject | None) -> Iterator[JSONObject]:
-    """Yield an assumption for each recorded default of a program that the caller does not replace."""
+def _kept_defaults(
+    plan: JSONObject, arguments: JSONObject, schema: JSONObject | None
+) -> Iterator[JSONObject]:
+    """Yield an assumption for each recorded default of a program that the caller
+    does not replace.
+    """
     names = plan.get("recorded_defaults")
     defaults = with_defaults({}, schema)
     for name in names if isinstance(names, list) else []:
@@ -336,12 +387,22 @@ def _kept_defaults(plan: JSONObject, arguments: JSONObject, schema: JSONObject |
             continue
         assumed: JSONObject = {"at": f"input.{name}", "why": NOT_GIVEN}
         if name in defaults:
-            assumed |= {**shortened("taken", defaults[name]), "from": "the recorded run", "instead": []}
+            assumed |= {
+                **shortened("taken", defaults[name]),
+                "from": "the recorded run",
+                "instead": [],
+            }
         yield assumed
 
 
 def _explained(plan: JSONObject) -> JSONObject | None:
-    members = {"explained": "values", "seen": "seen", "watch": "watch", "decisions": "decisions", "strict": "strict"}
+    members = {
+        "explained": "values",
+        "seen": "seen",
+        "watch": "watch",
+        "decisions": "decisions",
+        "strict": "strict",
+    }
     found: JSONObject = {name: plan[key] for key, name in members.items() if plan.get(key)}
     return found or None
 
@@ -359,7 +420,9 @@ class Rehearsal:
     missing: tuple[str, ...] = ()
 
     def dry_run(self) -> JSONObject:
-        """The order of the calls, what runs in parallel, what each reads and writes; see `Bridge.dry_run`."""
+        """The order of the calls, what runs in parallel, what each reads and writes; see
+        `Bridge.dry_run`.
+        """
         return dry_run(self.graph, self.missing)
 
     def draw(self, form: str = "text") -> str:
@@ -374,7 +437,8 @@ class Rehearsal:
 
 
 def rehearse(plan: Plan, catalogue: Catalogue, settings: Settings) -> Rehearsal:
-    """Check a plan as its run would. If the plan has no input, references to one are reported, not refused.
+    """Check a plan as its run would. If the plan has no input, references to one are
+    reported, not refused.
 
     Raises:
         PlanError: the plan is malformed; `errors` has every fault with its call.
@@ -386,16 +450,22 @@ def rehearse(plan: Plan, catalogue: Catalogue, settings: Settings) -> Rehearsal:
         if needed:
             # The placeholder is of no type.
             blind = dataclasses.replace(settings, foresight=False)
-            graph, errors = _checked(dataclasses.replace(plan, input=_placeholder(needed)), catalogue, blind)
+            graph, errors = _checked(
+                dataclasses.replace(plan, input=_placeholder(needed)), catalogue, blind
+            )
             missing = tuple(dict.fromkeys(format_reference(one.full) for one in needed))
     if errors:
         raise PlanError(rejection(errors), [dict(error) for error in errors])
     return Rehearsal(graph, missing)
 
 
-def _checked(plan: Plan, catalogue: Catalogue, settings: Settings) -> tuple[Graph, list[JSONObject]]:
+def _checked(
+    plan: Plan, catalogue: Catalogue, settings: Settings
+) -> tuple[Graph, list[JSONObject]]:
     machine = Machine(catalogue)
-    machine.receive(RunStarted("plan", plan.context(), [], [], settings.to_json(), plan.output_schema))
+    machine.receive(
+        RunStarted("plan", plan.context(), [], [], settings.to_json(), plan.output_schema)
+    )
     calls, places = plan.expanded()
     errors = machine.check(calls, plan.output, places, explained=plan.explained)
     # Without a graph there are more calls than a run may list, which is an error.
@@ -408,7 +478,10 @@ def needed_inputs(plan: Plan) -> list[Reference]:
     compile_value([*plan.calls, _imported(plan), plan.output], holes, [])
     needed: list[Reference] = []
     for hole in holes:
-        reads = [[one for one in operands if one.kind == "input"] for operands in hole.expression.alternatives]
+        reads = [
+            [one for one in operands if one.kind == "input"]
+            for operands in hole.expression.alternatives
+        ]
         if all(reads):
             needed.extend(one for one in reads[0] if one.path)
     return needed
@@ -418,7 +491,9 @@ def _imported(plan: Plan) -> list[JSON]:
     """The references of `_imports` that are written without a dagger."""
     listed = [call.get("_imports") for call in plan.calls if isinstance(call, dict)]
     names = [name for names in listed if isinstance(names, list) for name in names]
-    return [DAGGER + name for name in names if isinstance(name, str) and not name.startswith(DAGGER)]
+    return [
+        DAGGER + name for name in names if isinstance(name, str) and not name.startswith(DAGGER)
+    ]
 
 
 def _placeholder(needed: list[Reference]) -> JSONObject:
@@ -433,7 +508,8 @@ def _placeholder(needed: list[Reference]) -> JSONObject:
 
 
 SHOWN: Final = 200
-"""The most calls of a plan over instances for which every instance is drawn; otherwise one is drawn for all."""
+"""The most calls of a plan over instances for which every instance is drawn; otherwise one
+is drawn for all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -442,8 +518,8 @@ class WaitingPlan(Rehearsal):
 
     Attributes:
         question: the question; `Run.decide` takes its `approval`.
-        instances: the number of instances of the run, for each of which the calls are made; 0: it has none. Of many
-            calls, the dry run and the drawings show those of one instance.
+        instances: the number of instances of the run, for each of which the calls are made; 0: it
+            has none. Of many calls, the dry run and the drawings show those of one instance.
     """
 
     question: Question = field(kw_only=True)

@@ -1,9 +1,10 @@
 """Reading: work that reads much of the store, done where it holds up nobody and can be stopped.
 
-What takes longer with the journals that it reads (a fork, a check of a published plan, a page of a run) is done in a
-worker process: it has a deadline, bounded memory and a connection that only reads the store, and a cancelled request
-kills it. Over small journals a thread does it, which is faster than a process starts. A store in memory, which no other
-process can read, is always read in a thread.
+What takes longer with the journals that it reads (a fork, a check of a published plan, a page
+of a run) is done in a worker process: it has a deadline, bounded memory and a connection that
+only reads the store, and a cancelled request kills it. Over small journals a thread does it,
+which is faster than a process starts. A store in memory, which no other process can read, is
+always read in a thread.
 """
 
 from __future__ import annotations
@@ -64,14 +65,17 @@ def are_small(store: Store, runs: Sequence[str]) -> bool:
     return all(store.runs.is_small(run, most_events, most_bytes) for run in runs)
 
 
-# -- in the worker process --------------------------------------------------------------------------------------------
+# -- in the worker process -------------------------------------------------------------------------
 
 
 def read(place: str, reader: JSONObject, *arguments: JSON) -> JSON:
-    """Return what the function at MODULE:FUNCTION returns. It has a connection of its own, by `Store.reader`."""
+    """Return what the function at MODULE:FUNCTION returns. It has a connection of its own, by
+    `Store.reader`.
+    """
     module, _, name = place.partition(":")
     work = getattr(import_module(module), name)
-    # What it makes is in use until it answers: looking for garbage among it takes a fifth of the time, and finds none.
+    # What it makes is in use until it answers: looking for garbage among it takes a fifth of the
+    # time, and finds none.
     gc.disable()
     try:
         with Store.open_for_reading(reader) as store:

@@ -1,9 +1,9 @@
 """Screen: keeps the secrets of the configuration out of journals, and so out of ideas.
 
-Modules receive their secrets when they start, so nobody needs to write one into a task, a call or an answer. Texts of
-people and minds that contain a secret are refused, and nothing of them is stored. Messages of activities, what programs
-print and raise, the reason why a run ended, and malformed answers are stored without their secrets. `Executor` removes
-the secrets of results.
+Modules receive their secrets when they start, so nobody needs to write one into a task, a call or
+an answer. Texts of people and minds that contain a secret are refused, and nothing of them is
+stored. Messages of activities, what programs print and raise, the reason why a run ended, and
+malformed answers are stored without their secrets. `Executor` removes the secrets of results.
 """
 
 from __future__ import annotations
@@ -45,9 +45,14 @@ class Screen:
         return self._secrets.mask(text)
 
     def faults(self, event: Event) -> list[JSONObject]:
-        """Return `{"call", "error"}` for every secret in what a person or a mind wrote of an event."""
+        """Return `{"call", "error"}` for every secret in what a person or a mind
+        wrote of an event.
+        """
         places = self._secrets.places(_written(event))
-        return [{"call": None, "error": {"kind": "structural", "message": _message(*place)}} for place in places]
+        return [
+            {"call": None, "error": {"kind": "structural", "message": _message(*place)}}
+            for place in places
+        ]
 
     def check(self, written: JSONObject) -> None:
         """Refuse members that contain a secret.
@@ -62,7 +67,8 @@ class Screen:
         """Return the events in the form in which they may be journaled.
 
         Raises:
-            SecretGivenError: a person or a mind has written a secret; the message names the place and the secret.
+            SecretGivenError: a person or a mind has written a secret; the message names the place
+                and the secret.
         """
         return [self._admitted(event) for event in taken]
 
@@ -80,7 +86,9 @@ class Screen:
         elif isinstance(event, events.QuestionAsked):
             schema = self._secrets.redact(event.schema)
             message = str(self._secrets.redact(event.message))
-            return replace(event, message=message, schema=schema if isinstance(schema, dict) else {})
+            return replace(
+                event, message=message, schema=schema if isinstance(schema, dict) else {}
+            )
         elif isinstance(event, events.RunEnded):
             # Not refused, because a run must end when somebody ends it.
             reason = self._secrets.redact(event.reason)
@@ -101,6 +109,6 @@ def _written(event: Event) -> JSONObject:
 
 def _message(place: str, name: str) -> str:
     return (
-        f"{place}: holds the secret {name} of the configuration. Nothing of it was stored; send it again without the"
-        " secret. Modules receive their secrets when they start"
+        f"{place}: holds the secret {name} of the configuration. Nothing of it was stored; send "
+        "it again without the secret. Modules receive their secrets when they start"
     )

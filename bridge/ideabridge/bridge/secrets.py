@@ -1,12 +1,13 @@
 """Secrets: values that are never shown or stored.
 
-The configured values of headers, of the environment and of `${VAR}`, and the credentials in an address, are secrets.
-Values under 6 characters and words such as `production` are not, because hiding them would garble messages. The same
-holds for numbers, plain paths and addresses without credentials, unless their name is that of a secret (`TOKEN`).
+The configured values of headers, of the environment and of `${VAR}`, and the credentials in an
+address, are secrets. Values under 6 characters and words such as `production` are not, because
+hiding them would garble messages. The same holds for numbers, plain paths and addresses without
+credentials, unless their name is that of a secret (`TOKEN`).
 
-`mask` removes all of these values from errors and logs. A secret is certain if its place or its name says so. Results
-are data that a plan continues with, so `redact` removes only certain secrets, and only these are refused in tasks and
-calls (`places`).
+`mask` removes all of these values from errors and logs. A secret is certain if its place or its
+name says so. Results are data that a plan continues with, so `redact` removes only certain secrets,
+and only these are refused in tasks and calls (`places`).
 
 Keys and sign-ins may be in the keyring of the system.
 """
@@ -33,13 +34,17 @@ from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import printable
 
 MIN_LENGTH: Final = 6
-"""The least number of characters of a secret. Shorter values occur in ordinary text, which masking would garble."""
+"""The least number of characters of a secret. Shorter values occur in ordinary text, which
+masking would garble."""
 
 _LEAST_BASE64: Final = 7
-"""The least number of characters of base64. A random text of seven equals a given one once in 4 * 10^12 times."""
+"""The least number of characters of base64. A random text of seven equals a given one once in
+4 * 10^12 times."""
 
 _HALF: Final = re.compile("[\ud800-\udfff]")
-_WRAPPED: Final = re.compile(r"\r?\n(?:(?<=[A-Za-z0-9+/]{40}\n)|(?<=[A-Za-z0-9+/]{40}\r\n))(?=[A-Za-z0-9+/])")
+_WRAPPED: Final = re.compile(
+    r"\r?\n(?:(?<=[A-Za-z0-9+/]{40}\n)|(?<=[A-Za-z0-9+/]{40}\r\n))(?=[A-Za-z0-9+/])"
+)
 """A line end within base64: `base64` and MIME write lines of 76 characters, PEM of 64."""
 _PERCENT: Final = re.compile(rb"%[0-9A-Fa-f]{2}")
 _Kind: TypeAlias = Literal["any", "certain", "leaking"]
@@ -48,14 +53,18 @@ _SECRET_NAME: Final = re.compile(
     r"token|secret|passw|pwd|passphrase|api[-_]?key|access[-_]?key|(^|[-_])key($|[-_])|credential|auth|bearer|cookie|session|private|signature|dsn|(^|[-_])pat($|[-_])|(^|[-_])(pass|pw|pin|jwt|creds?)$",
     re.IGNORECASE,
 )
-_ABOUT_SECRETS: Final = re.compile(r"[-_](mode|type|method|scheme|provider|algorithm|backend)$", re.IGNORECASE)
+_ABOUT_SECRETS: Final = re.compile(
+    r"[-_](mode|type|method|scheme|provider|algorithm|backend)$", re.IGNORECASE
+)
 """The end of a name that is about secrets but is not that of a secret: `AUTH_TYPE`."""
 _WORD: Final = re.compile(
     r"enabled|disabled|development|production|staging|testing|default|verbose|warning|application/json|utf-?8",
     re.IGNORECASE,
 )
 """Words that are never secrets: a task that contains one must not be refused."""
-_HARMLESS: Final = re.compile(r"[-+]?[\d.,:_]+|[a-z]{2}_[A-Z]{2}(\.[\w-]+)?|[A-Za-z]+/[A-Za-z_]+", re.IGNORECASE)
+_HARMLESS: Final = re.compile(
+    r"[-+]?[\d.,:_]+|[a-z]{2}_[A-Z]{2}(\.[\w-]+)?|[A-Za-z]+/[A-Za-z_]+", re.IGNORECASE
+)
 _PATH: Final = re.compile(r"(~|\.{1,2})?[/\\]\S*|[A-Za-z]:[/\\].*")
 HARMLESS_HEADERS: Final = frozenset(
     {"accept", "content-type", "user-agent", "accept-language", "host", "mcp-protocol-version"}
@@ -85,7 +94,9 @@ _LOCK: Final = RLock()
 
 
 class Secrets:
-    """Collects secret values, and replaces them by `[secret:NAME]`, also in their encoded forms (`forms_of`)."""
+    """Collects secret values, and replaces them by `[secret:NAME]`, also in their encoded
+    forms (`forms_of`).
+    """
 
     def __init__(self) -> None:
         with _LOCK:
@@ -103,10 +114,15 @@ class Secrets:
         Args:
             name: the name in `[secret:NAME]`, which replaces it.
             value: the secret. It is not hidden if it has under 6 characters.
-            certain: True if its place (a header, credentials) makes it a secret, regardless of its name or form.
+            certain: True if its place (a header, credentials) makes it a secret, regardless of
+                its name or form.
         """
         certain = certain or is_secret_name(name)
-        if len(value) < MIN_LENGTH or _WORD.fullmatch(value) or (not certain and _is_harmless(value)):
+        if (
+            len(value) < MIN_LENGTH
+            or _WORD.fullmatch(value)
+            or (not certain and _is_harmless(value))
+        ):
             return
         for form in forms_of(value):
             self._forms["any"].setdefault(form, name)
@@ -126,7 +142,9 @@ class Secrets:
             self.add_url(name, value)
 
     def add_header(self, name: str, value: str) -> None:
-        """Hide the value of a header; if it has a scheme such as `Bearer abc`, also hide the second word alone."""
+        """Hide the value of a header; if it has a scheme such as `Bearer abc`, also hide the
+        second word alone.
+        """
         if name.lower() in HARMLESS_HEADERS:
             return
         self.add(name, value, certain=True)
@@ -135,7 +153,9 @@ class Secrets:
             self.add(name, rest.strip(), certain=True)
 
     def add_url(self, name: str, url: str) -> None:
-        """Hide the credentials in an address: user and password before `@`, and parameters with names of secrets."""
+        """Hide the credentials in an address: user and password before `@`, and parameters with
+        names of secrets.
+        """
         try:
             parts = urlsplit(url)
             user, password = unquote(parts.username or ""), unquote(parts.password or "")
@@ -153,26 +173,32 @@ class Secrets:
 
     @property
     def count(self) -> int:
-        """Return the number of texts that are hidden. None is ever taken away, so the same number hides the same."""
+        """Return the number of texts that are hidden. None is ever taken away, so the same number
+        hides the same.
+        """
         return len(self._forms["any"])
 
     def found_in(self, text: str) -> list[str]:
-        """Return the names of the secrets in a text that must not be exported: certain ones, and those that look like
-        tokens. A plain word of an environment does not count.
+        """Return the names of the secrets in a text that must not be exported: certain ones, and
+        those that look like tokens. A plain word of an environment does not count.
         """
         finder = self._finder("leaking")
-        return [] if finder is None else list(dict.fromkeys(name for _, _, name in finder.spans(text)))
+        return (
+            [] if finder is None else list(dict.fromkeys(name for _, _, name in finder.spans(text)))
+        )
 
     def mask(self, text: str) -> str:
-        """Replace every secret in a text by `[secret:NAME]` (longest first), and bearer tokens by `[secret]`."""
+        """Replace every secret in a text by `[secret:NAME]` (longest first), and bearer
+        tokens by `[secret]`.
+        """
         finder = self._finder("any")
         if finder is not None:
             text = finder.replaced(text)
         return _BEARER.sub(lambda match: f"{match.group(1)} [secret]", text)
 
     def mask_start(self, text: str, limit: int) -> str:
-        """Mask the first `limit` characters of a text that may be long. A secret that they cut is masked whole: half of
-        it would not be recognised.
+        """Mask the first `limit` characters of a text that may be long. A secret that they cut is
+        masked whole: half of it would not be recognised.
         """
         text = text[: limit + self._longest]
         finder = self._finder("any")
@@ -184,13 +210,16 @@ class Secrets:
         return self.mask(text[:end])
 
     def redact(self, value: JSON) -> JSON:
-        """Return a value without its certain secrets. Without any, which is usual, this costs one search."""
+        """Return a value without its certain secrets. Without any, which is usual, this
+        costs one search.
+        """
         finder = self._finder_in(value)
         return value if finder is None else _redacted(value, finder)
 
     def places(self, value: JSON) -> list[tuple[str, str]]:
-        """Return (path, name) of every certain secret in a value, for example `("calls.0.text", "API_TOKEN")`. A secret
-        in a key has the path of its object. Without any secret this costs one search.
+        """Return (path, name) of every certain secret in a value, for example
+        `("calls.0.text", "API_TOKEN")`. A secret in a key has the path of its object. Without any
+        secret this costs one search.
         """
         finder = self._finder_in(value)
         return [] if finder is None else list(dict.fromkeys(_found(value, "", finder)))
@@ -208,9 +237,11 @@ class Secrets:
 
 
 def forms_of(value: str) -> list[str]:
-    """Return the forms in which a secret can occur: plain, in hex and base64, and as JSON, HTML and addresses write it.
+    """Return the forms in which a secret can occur: plain, in hex and base64, and as JSON, HTML and
+    addresses write it.
 
-    In the base64 of a longer text, only some characters depend on the secret alone. The forms contain these.
+    In the base64 of a longer text, only some characters depend on the secret alone. The
+    forms contain these.
     """
     data = value.encode("utf-8", "surrogatepass")
     escaped = json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]
@@ -229,7 +260,8 @@ def forms_of(value: str) -> list[str]:
     ]
     for before in range(3):
         text = base64.b64encode(bytes(before) + data).decode()
-        # Four characters encode three bytes. The characters that also encode a neighbouring byte are left out.
+        # Four characters encode three bytes. The characters that also encode a neighbouring
+        # byte are left out.
         first = -(-8 * before // 6)
         inner = text[first : 8 * (before + len(data)) // 6]
         if len(inner) >= _LEAST_BASE64:
@@ -253,16 +285,22 @@ class _Finder:
         self._names = names
         self._text = AhoCorasick(self._forms)
         # A value is searched as JSON, which escapes quotes, backslashes and line ends.
-        self._json = BytesAhoCorasick([json.dumps(form, ensure_ascii=False)[1:-1].encode() for form in self._forms])
+        self._json = BytesAhoCorasick(
+            [json.dumps(form, ensure_ascii=False)[1:-1].encode() for form in self._forms]
+        )
         self._plain = BytesAhoCorasick([form.encode() for form in self._forms])
         self._is_escaped = is_escaped
         self._percent: dict[str, re.Pattern[str]] = {}
 
     def is_in(self, data: bytes) -> bool:
-        """Return whether a value, given as JSON, may contain a secret. Then each of its texts is searched."""
+        """Return whether a value, given as JSON, may contain a secret. Then each of its
+        texts is searched.
+        """
         if self._json.find_matches_as_indexes(data):
             return True
-        if rb"\n" in data and self._json.find_matches_as_indexes(data.replace(rb"\r\n", b"").replace(rb"\n", b"")):
+        if rb"\n" in data and self._json.find_matches_as_indexes(
+            data.replace(rb"\r\n", b"").replace(rb"\n", b"")
+        ):
             # This may be base64 with line ends.
             return True
         if _PERCENT.search(data) is None:
@@ -297,7 +335,9 @@ class _Finder:
         return apart
 
     def _unwrapped_spans(self, text: str) -> list[tuple[int, int, str]]:
-        """Search a text without the line ends within base64, and return the places in the original text."""
+        """Search a text without the line ends within base64, and return the places in
+        the original text.
+        """
         # The start of each piece in the text without line ends, and in the original text.
         starts, places = [0], [0]
         pieces: list[str] = []
@@ -307,10 +347,14 @@ class _Finder:
             places.append(match.end())
         pieces.append(text[places[-1] :])
         found: list[tuple[int, int, str]] = []
-        for number, start, end in self._text.find_matches_as_indexes("".join(pieces), overlapping=True):
+        for number, start, end in self._text.find_matches_as_indexes(
+            "".join(pieces), overlapping=True
+        ):
             first, last = bisect_right(starts, start) - 1, bisect_right(starts, end - 1) - 1
             name = self._names[self._forms[number]]
-            found.append((places[first] + start - starts[first], places[last] + end - starts[last], name))
+            found.append(
+                (places[first] + start - starts[first], places[last] + end - starts[last], name)
+            )
         return found
 
     def replaced(self, text: str) -> str:
@@ -324,7 +368,9 @@ class _Finder:
 
 
 def _unquoted(data: bytes) -> bytes:
-    """Decode percent-encoding, by the fast decoder of quoted-printable, which has the same form with `=`."""
+    """Decode percent-encoding, by the fast decoder of quoted-printable, which has the
+    same form with `=`.
+    """
     return binascii.a2b_qp(data.replace(b"=", b"=3D").replace(b"%", b"="))
 
 
@@ -347,7 +393,8 @@ def everywhere_masked(text: str) -> str:
 
 
 def clean_record(record: logging.LogRecord) -> bool:
-    """Remove secrets and terminal control characters from a log record: from its message, traceback and stack.
+    """Remove secrets and terminal control characters from a log record: from its message,
+    traceback and stack.
 
     Returns True, so a handler can use it as a filter.
     """
@@ -385,8 +432,8 @@ class _CleanRecords:
 
 
 def clean_logs() -> None:
-    """Remove secrets from all later log records of this process, at every level, including those of the SDK, of HTTP
-    libraries and of asyncio.
+    """Remove secrets from all later log records of this process, at every level, including those of
+    the SDK, of HTTP libraries and of asyncio.
     """
     make = logging.getLogRecordFactory()
     if not isinstance(make, _CleanRecords):
@@ -421,11 +468,14 @@ class KeyringError(IdeabridgeError):
 
 
 class NoKeyringError(IdeabridgeError):
-    """There is no keyring: the package `keyring` is not installed, or has no backend on this system."""
+    """There is no keyring: the package `keyring` is not installed, or has no backend
+    on this system.
+    """
 
 
 class Keyring:
-    """The keyring of the system, with what is stored there for ideabridge. The package `keyring` reads and writes it.
+    """The keyring of the system, with what is stored there for ideabridge. The package `keyring`
+    reads and writes it.
 
     Every method raises `NoKeyringError` if there is none, and `KeyringError` if it fails.
     """

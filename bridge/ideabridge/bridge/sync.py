@@ -1,4 +1,5 @@
-"""The bridge for scripts, without `async`: an event loop runs in a thread, and each call waits for its result.
+"""The bridge for scripts, without `async`: an event loop runs in a thread, and each call waits
+for its result.
 
 from ideabridge.bridge.sync import Bridge
 
@@ -14,7 +15,19 @@ from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, S
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial, wraps
 from pathlib import Path
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeAlias, TypedDict, TypeVar, Unpack, cast, overload
+from typing import (
+    Any,
+    Concatenate,
+    Generic,
+    ParamSpec,
+    Self,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    cast,
+    overload,
+)
 
 from anyio import to_thread
 from anyio.from_thread import BlockingPortal, start_blocking_portal
@@ -82,8 +95,12 @@ class _Blocking(Generic[A]):
         return self._portal
 
 
-def _blocking(method: Callable[Concatenate[A, P], Awaitable[T] | T]) -> Callable[Concatenate[_Blocking[A], P], T]:
-    """Return a method with the same parameters that waits for the result of `method` on the underlying object."""
+def _blocking(
+    method: Callable[Concatenate[A, P], Awaitable[T] | T],
+) -> Callable[Concatenate[_Blocking[A], P], T]:
+    """Return a method with the same parameters that waits for the result of `method` on the
+    underlying object.
+    """
 
     @wraps(method)
     def call(self: _Blocking[A], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -93,7 +110,9 @@ def _blocking(method: Callable[Concatenate[A, P], Awaitable[T] | T]) -> Callable
 
 
 class Session(_Blocking[AsyncSession]):
-    """The methods of `ideabridge.bridge.Session`, without `async`. `Bridge.session` opens a session."""
+    """The methods of `ideabridge.bridge.Session`, without `async`. `Bridge.session`
+    opens a session.
+    """
 
     value = _blocking(AsyncSession.value)
     run = _blocking(AsyncSession.run)
@@ -113,10 +132,11 @@ class Session(_Blocking[AsyncSession]):
 
 
 class Bridge(_Blocking[AsyncBridge]):
-    """The methods of `ideabridge.bridge.Bridge`, without `async`. Methods that start a run return its result.
+    """The methods of `ideabridge.bridge.Bridge`, without `async`. Methods that start a run
+    return its result.
 
-    `approver` may also be a plain function, which runs in another thread. Without an approver, a run that asks raises
-    `RunFailedError`, and stays in the store until somebody decides.
+    `approver` may also be a plain function, which runs in another thread. Without an approver, a
+    run that asks raises `RunFailedError`, and stays in the store until somebody decides.
     """
 
     dry_run = _blocking(AsyncBridge.dry_run)
@@ -137,7 +157,14 @@ class Bridge(_Blocking[AsyncBridge]):
         check_approver(approver)
         decide = None if approver is None else _awaitable(approver)
         super().__init__(
-            AsyncBridge(configuration, toolbox=toolbox, store=store, handlers=handlers, mind=mind, approver=decide)
+            AsyncBridge(
+                configuration,
+                toolbox=toolbox,
+                store=store,
+                handlers=handlers,
+                mind=mind,
+                approver=decide,
+            )
         )
 
     def __enter__(self) -> Self:
@@ -156,12 +183,18 @@ class Bridge(_Blocking[AsyncBridge]):
         return self.portal.call(self.underlying.offer.settled).tools
 
     @overload
-    def run_plan(self, plan: PlanLike, *, output: type[T], input: ObjectLike | None = None) -> T: ...
+    def run_plan(
+        self, plan: PlanLike, *, output: type[T], input: ObjectLike | None = None
+    ) -> T: ...
     @overload
-    def run_plan(self, plan: PlanLike | None = None, *, output: object = None, **parts: Unpack[_PlanParts]) -> Any: ...
-    def run_plan(self, plan: PlanLike | None = None, *, output: Any = None, **parts: Unpack[_PlanParts]) -> Any:
-        """Run a plan, and return its result. With `plan`, `output` is the type of the result; with `calls`, it is the
-        output of the plan.
+    def run_plan(
+        self, plan: PlanLike | None = None, *, output: object = None, **parts: Unpack[_PlanParts]
+    ) -> Any: ...
+    def run_plan(
+        self, plan: PlanLike | None = None, *, output: Any = None, **parts: Unpack[_PlanParts]
+    ) -> Any:
+        """Run a plan, and return its result. With `plan`, `output` is the type of the result; with
+        `calls`, it is the output of the plan.
         """
         if plan is None:
             return self._result(partial(self.underlying.run_plan, output=output, **parts))
@@ -169,22 +202,42 @@ class Bridge(_Blocking[AsyncBridge]):
         return self._result(partial(self.underlying.run_plan, plan, **parts), output)
 
     @overload
-    def solve(self, task: str | None = None, *, output: type[T], **options: Unpack[_SolveOptions]) -> T: ...
-    @overload
-    def solve(self, task: str | None = None, *, output: None = None, **options: Unpack[_SolveOptions]) -> Any: ...
     def solve(
-        self, task: str | None = None, *, output: type[Any] | None = None, **options: Unpack[_SolveOptions]
+        self, task: str | None = None, *, output: type[T], **options: Unpack[_SolveOptions]
+    ) -> T: ...
+    @overload
+    def solve(
+        self, task: str | None = None, *, output: None = None, **options: Unpack[_SolveOptions]
+    ) -> Any: ...
+    def solve(
+        self,
+        task: str | None = None,
+        *,
+        output: type[Any] | None = None,
+        **options: Unpack[_SolveOptions],
     ) -> Any:
-        """Let the bridge's mind solve a task, and return the result. `output` is the type of the result."""
+        """Let the bridge's mind solve a task, and return the result. `output` is the
+        type of the result.
+        """
         return self._result(partial(self.underlying.solve, task, output=output, **options), output)
 
     @overload
     def call_idea(
-        self, name: str, arguments: ObjectLike | None = None, *, output: type[T], version: int | None = None
+        self,
+        name: str,
+        arguments: ObjectLike | None = None,
+        *,
+        output: type[T],
+        version: int | None = None,
     ) -> T: ...
     @overload
     def call_idea(
-        self, name: str, arguments: ObjectLike | None = None, *, output: None = None, version: int | None = None
+        self,
+        name: str,
+        arguments: ObjectLike | None = None,
+        *,
+        output: None = None,
+        version: int | None = None,
     ) -> Any: ...
     def call_idea(
         self,
@@ -194,9 +247,13 @@ class Bridge(_Blocking[AsyncBridge]):
         output: type[Any] | None = None,
         version: int | None = None,
     ) -> Any:
-        """Call a published idea, and return its output; see `ideabridge.bridge.Bridge.call_idea`."""
+        """Call a published idea, and return its output; see
+        `ideabridge.bridge.Bridge.call_idea`.
+        """
         check_type("output", output)
-        replay = self.portal.call(partial(self.underlying.start_idea, name, arguments, version=version))
+        replay = self.portal.call(
+            partial(self.underlying.start_idea, name, arguments, version=version)
+        )
         if replay.run is not None:
             return self._result_of(replay.run, output)
         return replay.output if output is None else typed(replay.output, output)
@@ -204,39 +261,65 @@ class Bridge(_Blocking[AsyncBridge]):
     @overload
     def call(self, call: ObjectLike, *, output: type[T], **options: Unpack[_CallOptions]) -> T: ...
     @overload
-    def call(self, call: ObjectLike, *, output: None = None, **options: Unpack[_CallOptions]) -> Any: ...
-    def call(self, call: ObjectLike, *, output: type[Any] | None = None, **options: Unpack[_CallOptions]) -> Any:
+    def call(
+        self, call: ObjectLike, *, output: None = None, **options: Unpack[_CallOptions]
+    ) -> Any: ...
+    def call(
+        self, call: ObjectLike, *, output: type[Any] | None = None, **options: Unpack[_CallOptions]
+    ) -> Any:
         """Make one call, and return its value; see `ideabridge.bridge.Bridge.call`."""
         return self.portal.call(partial(self.underlying.call, call, output=output, **options))
 
     @overload
-    def all(self, calls: Sequence[ObjectLike], *, output: type[T], **options: Unpack[_CallOptions]) -> list[T]: ...
+    def all(
+        self, calls: Sequence[ObjectLike], *, output: type[T], **options: Unpack[_CallOptions]
+    ) -> list[T]: ...
     @overload
     def all(
         self, calls: Sequence[ObjectLike], *, output: None = None, **options: Unpack[_CallOptions]
     ) -> list[Any]: ...
     def all(
-        self, calls: Sequence[ObjectLike], *, output: type[Any] | None = None, **options: Unpack[_CallOptions]
+        self,
+        calls: Sequence[ObjectLike],
+        *,
+        output: type[Any] | None = None,
+        **options: Unpack[_CallOptions],
     ) -> list[Any]:
         """Make calls concurrently, all or nothing; see `ideabridge.bridge.Bridge.all`."""
         return self.portal.call(partial(self.underlying.all, calls, output=output, **options))
 
     @overload
-    def any(self, calls: Sequence[ObjectLike], *, output: type[T], **options: Unpack[_CallOptions]) -> T: ...
-    @overload
-    def any(self, calls: Sequence[ObjectLike], *, output: None = None, **options: Unpack[_CallOptions]) -> Any: ...
     def any(
-        self, calls: Sequence[ObjectLike], *, output: type[Any] | None = None, **options: Unpack[_CallOptions]
+        self, calls: Sequence[ObjectLike], *, output: type[T], **options: Unpack[_CallOptions]
+    ) -> T: ...
+    @overload
+    def any(
+        self, calls: Sequence[ObjectLike], *, output: None = None, **options: Unpack[_CallOptions]
+    ) -> Any: ...
+    def any(
+        self,
+        calls: Sequence[ObjectLike],
+        *,
+        output: type[Any] | None = None,
+        **options: Unpack[_CallOptions],
     ) -> Any:
         """Return the value of the first call that succeeds; see `ideabridge.bridge.Bridge.any`."""
         return self.portal.call(partial(self.underlying.any, calls, output=output, **options))
 
     @overload
-    def race(self, calls: Sequence[ObjectLike], *, output: type[T], **options: Unpack[_CallOptions]) -> T: ...
-    @overload
-    def race(self, calls: Sequence[ObjectLike], *, output: None = None, **options: Unpack[_CallOptions]) -> Any: ...
     def race(
-        self, calls: Sequence[ObjectLike], *, output: type[Any] | None = None, **options: Unpack[_CallOptions]
+        self, calls: Sequence[ObjectLike], *, output: type[T], **options: Unpack[_CallOptions]
+    ) -> T: ...
+    @overload
+    def race(
+        self, calls: Sequence[ObjectLike], *, output: None = None, **options: Unpack[_CallOptions]
+    ) -> Any: ...
+    def race(
+        self,
+        calls: Sequence[ObjectLike],
+        *,
+        output: type[Any] | None = None,
+        **options: Unpack[_CallOptions],
     ) -> Any:
         """Return the value of the first call that ends; see `ideabridge.bridge.Bridge.race`."""
         return self.portal.call(partial(self.underlying.race, calls, output=output, **options))
@@ -257,7 +340,9 @@ class Bridge(_Blocking[AsyncBridge]):
         return self._result_of(self.portal.call(start), output)
 
     def _result_of(self, run: Run, output: type[T] | None = None) -> Any:
-        result = self.portal.call(run.result) if output is None else self.portal.call(run.result, output)
+        result = (
+            self.portal.call(run.result) if output is None else self.portal.call(run.result, output)
+        )
         # The caller gets nothing but the result, so this is logged.
         for line in assumption_lines(run.assumed):
             logger.warning("run %s assumed: %s", run.id, line)
@@ -267,7 +352,9 @@ class Bridge(_Blocking[AsyncBridge]):
 
 
 @contextmanager
-def _session(opened: AbstractContextManager[AsyncSession], portal: BlockingPortal) -> Generator[Session]:
+def _session(
+    opened: AbstractContextManager[AsyncSession], portal: BlockingPortal
+) -> Generator[Session]:
     with opened as session:
         yield Session(session, portal)
 

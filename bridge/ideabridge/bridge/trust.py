@@ -1,12 +1,13 @@
 """Trust: which project files a person has trusted, by their content.
 
-A project file (`ideabridge.json` in a folder) can start commands and import Python files, so it is used only after a
-person has trusted exactly this content. `trust.json` in the user's configuration folder stores what is trusted: for
-each project file the SHA-256 of the file and of every file that it names, the files that the person confirmed as data
-(`data_files`), and the environment variables it may name.
+A project file (`ideabridge.json` in a folder) can start commands and import Python files, so it
+is used only after a person has trusted exactly this content. `trust.json` in the user's
+configuration folder stores what is trusted: for each project file the SHA-256 of the file and of
+every file that it names, the files that the person confirmed as data (`data_files`), and the
+environment variables it may name.
 
-The completion of the shell reads trust at each key, so this module imports only the standard library, platformdirs, and
-small modules.
+The completion of the shell reads trust at each key, so this module imports only the standard
+library, platformdirs, and small modules.
 """
 
 from __future__ import annotations
@@ -30,7 +31,13 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import platformdirs
 
 from ideabridge.bridge.command_line import program_name
-from ideabridge.bridge.data_files import can_have_data, data_variables, data_words, is_in_project, may_be_data
+from ideabridge.bridge.data_files import (
+    can_have_data,
+    data_variables,
+    data_words,
+    is_in_project,
+    may_be_data,
+)
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import visible
 
@@ -44,14 +51,52 @@ MAX_FILE_BYTES: Final = 4 * 1024 * 1024
 MAX_NAMED_FILES: Final = 1000
 MAX_NAMED_BYTES: Final = 256 * 1024 * 1024
 MAX_NAMES: Final = 10_000
-"""The most possible paths of files that are looked up: each word in each folder that it may be relative to."""
+"""The most possible paths of files that are looked up: each word in each folder that it may
+be relative to."""
 
 HARMLESS: Final = frozenset(
     {
-        *("HOME", "LOGNAME", "USER", "USERNAME", "USERPROFILE", "HOMEDRIVE", "HOMEPATH", "SHELL", "HOSTNAME"),
-        *("PATH", "PATHEXT", "PWD", "TMPDIR", "TEMP", "TMP", "TZ", "TERM", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE"),
-        *("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME"),
-        *("APPDATA", "LOCALAPPDATA", "PROGRAMDATA", "PROGRAMFILES", "SYSTEMDRIVE", "SYSTEMROOT", "WINDIR"),
+        *(
+            "HOME",
+            "LOGNAME",
+            "USER",
+            "USERNAME",
+            "USERPROFILE",
+            "HOMEDRIVE",
+            "HOMEPATH",
+            "SHELL",
+            "HOSTNAME",
+        ),
+        *(
+            "PATH",
+            "PATHEXT",
+            "PWD",
+            "TMPDIR",
+            "TEMP",
+            "TMP",
+            "TZ",
+            "TERM",
+            "LANG",
+            "LANGUAGE",
+            "LC_ALL",
+            "LC_CTYPE",
+        ),
+        *(
+            "XDG_CACHE_HOME",
+            "XDG_CONFIG_HOME",
+            "XDG_DATA_HOME",
+            "XDG_RUNTIME_DIR",
+            "XDG_STATE_HOME",
+        ),
+        *(
+            "APPDATA",
+            "LOCALAPPDATA",
+            "PROGRAMDATA",
+            "PROGRAMFILES",
+            "SYSTEMDRIVE",
+            "SYSTEMROOT",
+            "WINDIR",
+        ),
     }
 )
 """Variables without secrets. A project file may name them without permission."""
@@ -60,10 +105,12 @@ _VARIABLE: Final = re.compile(r"\$?\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^{}]*))?\}
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PLAIN_NAME: Final = re.compile(r"[\w.@/:-]+")
 _BETWEEN: Final = re.compile(r"[\s:;,=&|()<>'\"`]+")
-"""Separates names of files within a word: in a shell command, in a list of folders, in an address."""
+"""Separates names of files within a word: in a shell command, in a list of folders, in an
+address."""
 
 _MODULE: Final = re.compile(r"-[A-Za-z]*?m(.*)", re.DOTALL)
-"""Python's option `-m`, alone or after other letters, with or without the module's name in the same word."""
+"""Python's option `-m`, alone or after other letters, with or without the module's name
+in the same word."""
 
 _MOST_PROGRAM_NAMES: Final = 20
 """The most names of a server's command, after links, for which its arguments are read."""
@@ -83,14 +130,15 @@ class TrustError(IdeabridgeError):
     """A file cannot be trusted as it is, or trust cannot be stored. The message says why."""
 
 
-# -- reading files ----------------------------------------------------------------------------------------------------
+# -- reading files ---------------------------------------------------------------------------------
 
 
 def read_own(path: Path, max_bytes: int = MAX_FILE_BYTES) -> bytes:
     """Read a file that no other user can have written.
 
     Raises:
-        TrustError: others may write it, its owner is neither the user nor root, or it is larger than `max_bytes`.
+        TrustError: others may write it, its owner is neither the user nor root, or it is larger
+            than `max_bytes`.
         OSError: it cannot be read.
     """
     data = read_own_beginning(path, max_bytes + 1)
@@ -102,7 +150,8 @@ def read_own(path: Path, max_bytes: int = MAX_FILE_BYTES) -> bytes:
 def read_plain(path: Path, max_bytes: int) -> bytes:
     """Read a regular file, or what a link to one leads to, whoever wrote it.
 
-    A cloned folder may have a link to a device there, which never ends, or a pipe, for which a reader waits.
+    A cloned folder may have a link to a device there, which never ends, or a pipe, for which
+    a reader waits.
 
     Raises:
         TrustError: it is no regular file, or is larger than `max_bytes`.
@@ -119,7 +168,9 @@ def read_plain(path: Path, max_bytes: int) -> bytes:
 
 
 def read_own_beginning(path: Path, size: int) -> bytes:
-    """Read up to `size` bytes of a file that no other user can have written; raises as `read_own`, but for its size."""
+    """Read up to `size` bytes of a file that no other user can have written; raises as `read_own`,
+    but for its size.
+    """
     with _opened(path) as (file, about):
         problem = _unsafe(about, path) if stat.S_ISREG(about.st_mode) else None
         if problem is not None:
@@ -128,8 +179,9 @@ def read_own_beginning(path: Path, size: int) -> bytes:
 
 
 def link_out(path: Path, folder: Path) -> Path | None:
-    """The first link on the way from a folder to a path in it that leads out of the folder; None if none does, or if
-    the path is elsewhere. Who made the folder, for example a repository, has chosen such a link.
+    """The first link on the way from a folder to a path in it that leads out of the folder; None if
+    none does, or if the path is elsewhere. Who made the folder, for example a repository, has
+    chosen such a link.
     """
     base = Path(os.path.normpath(folder.absolute()))
     place = Path(os.path.normpath(path.absolute()))
@@ -145,7 +197,8 @@ def link_out(path: Path, folder: Path) -> Path | None:
 
 
 def write_own(path: Path, text: str, mode: int = 0o600) -> None:
-    """Replace a file in one step: readers, and a system that fails, see either the old content or all of `text`.
+    """Replace a file in one step: readers, and a system that fails, see either the old content
+    or all of `text`.
 
     Raises:
         OSError: it cannot be written.
@@ -173,8 +226,11 @@ def _opened(path: Path) -> Generator[tuple[BufferedReader, os.stat_result]]:
     Raises:
         OSError: it cannot be opened, or is a folder.
     """
-    # Opening a pipe that has no writer must not block; a pipe with a writer (`<(...)`) is read to its end.
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
+    # Opening a pipe that has no writer must not block; a pipe with a writer (`<(...)`) is
+    # read to its end.
+    descriptor = os.open(
+        path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+    )
     try:
         about = os.fstat(descriptor)
         if stat.S_ISDIR(about.st_mode):
@@ -188,17 +244,22 @@ def _opened(path: Path) -> Generator[tuple[BufferedReader, os.stat_result]]:
 
 
 def _unsafe(about: os.stat_result, path: Path) -> str | None:
-    """Return how another user could have written a file; None if nobody could, or the system has no such modes."""
+    """Return how another user could have written a file; None if nobody could, or the system
+    has no such modes.
+    """
     if sys.platform == "win32":
         return None
     if about.st_mode & stat.S_IWOTH:
         return f"every user of this machine may write it; run: chmod o-w {shlex.quote(str(path))}"
     if about.st_uid not in (os.geteuid(), 0):
-        return f"its owner is user {about.st_uid}, neither you ({os.geteuid()}) nor root; copy it or change its owner"
+        return (
+            f"its owner is user {about.st_uid}, neither you ({os.geteuid()}) nor root; "
+            "copy it or change its owner"
+        )
     return None
 
 
-# -- what a project file names ----------------------------------------------------------------------------------------
+# -- what a project file names ---------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,8 +282,9 @@ class ProjectFile:
     Attributes:
         file: the absolute path.
         data: the bytes, from which everything is parsed.
-        digests: the SHA-256, in hex, of the file and of every file that it names, except for those in `data_files`, by
-            path: relative with `/` for files in its folder, absolute for others (only tool files).
+        digests: the SHA-256, in hex, of the file and of every file that it names, except for those
+            in `data_files`, by path: relative with `/` for files in its folder, absolute for others
+            (only tool files).
         data_files: the files that a person may confirm as data, by path.
         left: how many bytes trust may cover of these.
     """
@@ -240,7 +302,8 @@ class ProjectFile:
         """Return the digests of all files that trust covers.
 
         Args:
-            confirmed: the paths of data files that it does not cover, because a person confirmed them as data.
+            confirmed: the paths of data files that it does not cover, because a person
+                confirmed them as data.
         """
         digests = dict(self.digests)
         left = self.left
@@ -252,7 +315,9 @@ class ProjectFile:
         return digests
 
     def _content(self, path: str, left: int) -> tuple[str, int] | None:
-        """Return the digest and the size of a data file, which is unreadable if it is larger than `left` bytes."""
+        """Return the digest and the size of a data file, which is unreadable if it is larger
+        than `left` bytes.
+        """
         content = self._read.get(path, (_UNREADABLE, 0))
         # A digest is computed once: what a person is shown and what is stored is the same.
         if content is not None and content[0] == _UNREADABLE:
@@ -260,23 +325,28 @@ class ProjectFile:
         return (_UNREADABLE, content[1]) if content is not None and content[1] > left else content
 
     def hash(self, confirmed: Collection[str] = ()) -> str:
-        """Return the SHA-256, in hex, over all that a person trusts: the covered files, and which files are data."""
+        """Return the SHA-256, in hex, over all that a person trusts: the covered files, and which
+        files are data.
+        """
         covered = sorted(self.covered(confirmed).items())
         trusted = {"files": covered, "data": sorted(confirmed)} if confirmed else covered
         return hashlib.sha256(json.dumps(trusted).encode()).hexdigest()
 
     def digest_of(self, path: str) -> str:
-        """Return the digest of a tool file; "" if the file did not exist when the project file was read."""
+        """Return the digest of a tool file; "" if the file did not exist when the
+        project file was read.
+        """
         return self.digests.get(_shown(Path(path), self.file.parent), "")
 
 
 def project_file(file: Path, data: bytes, content: JSON) -> ProjectFile:
     """Compute the digests of a project file and of the files that it names.
 
-    These are all files in `tools`, in any folder, and the following ones inside the project's folder:
+    These are all files in `tools`, in any folder, and the following ones inside the
+    project's folder:
 
-    - files in a server's `command`, `args` (also `--flag=FILE`, `-m MODULE` and within a shell command) or `env`,
-      relative to the folder or to the server's `cwd`;
+    - files in a server's `command`, `args` (also `--flag=FILE`, `-m MODULE` and within a shell
+      command) or `env`, relative to the folder or to the server's `cwd`;
     - the files that Python and Node start in a folder that is named there;
     - the files that `command` and MODULE mean in the server's own PATH and PYTHONPATH.
 
@@ -298,7 +368,10 @@ def project_file(file: Path, data: bytes, content: JSON) -> ProjectFile:
     code = {file}
     for number, mention in enumerate(_named(content, folder)):
         if number > MAX_NAMES:
-            raise TrustError(f"{file}: has more than {MAX_NAMES:,} words that may name files; nobody can look at these")
+            raise TrustError(
+                f"{file}: has more than {MAX_NAMES:,} words that may name files; "
+                "nobody can look at these"
+            )
         path = mention.path
         if mention.data_of is None:
             code.add(path)
@@ -317,7 +390,11 @@ def project_file(file: Path, data: bytes, content: JSON) -> ProjectFile:
         raise too_many
     for path, anywhere in named.items():
         # Most words are not files, so the cheapest test comes first.
-        if path in data_files or not os.path.lexists(path) or not (anywhere or _is_inside(path, folder)):
+        if (
+            path in data_files
+            or not os.path.lexists(path)
+            or not (anywhere or _is_inside(path, folder))
+        ):
             continue
         found = _digest(path, left)
         if found is None:
@@ -330,8 +407,12 @@ def project_file(file: Path, data: bytes, content: JSON) -> ProjectFile:
     return ProjectFile(file, data, digests, by_name, left)
 
 
-def _data_files(named: Mapping[Path, list[str]], code: Collection[Path], folder: Path) -> dict[Path, DataFile]:
-    """Return the files that may be data: those that nothing names in another way, under any of their paths."""
+def _data_files(
+    named: Mapping[Path, list[str]], code: Collection[Path], folder: Path
+) -> dict[Path, DataFile]:
+    """Return the files that may be data: those that nothing names in another way, under any
+    of their paths.
+    """
     if not named:
         return {}
     # Some file systems do not distinguish case.
@@ -378,7 +459,10 @@ def _named_by(server: str, entry: JSONObject, folder: Path) -> Iterator[_Mention
     environment: JSONObject = configured if isinstance(configured, dict) else {}
     commands = _texts([entry.get("command")])
     arguments = _texts(entry.get("args"))
-    programs = [*commands, *(f"{at}/{command}" for at in _listed(environment, "PATH") for command in commands)]
+    programs = [
+        *commands,
+        *(f"{at}/{command}" for at in _listed(environment, "PATH") for command in commands),
+    ]
     code = [*programs, *_modules(arguments, environment)]
     for word in (*commands, *arguments):
         # Names by which Python and Node find files.
@@ -392,13 +476,23 @@ def _named_by(server: str, entry: JSONObject, folder: Path) -> Iterator[_Mention
     names = _program_names(programs, folder)
     filled = [_filled(word) for word in arguments]
     readable = len(names) <= _MOST_PROGRAM_NAMES
-    if readable and all(can_have_data(name, words) for name in names for words in (arguments, filled)):
+    if readable and all(
+        can_have_data(name, words) for name in names for words in (arguments, filled)
+    ):
         bases = [folder, *own]
-        is_own_program = any(os.sep in command and _is_own_file(command, bases) for command in commands)
-        data_of_words = _data_arguments(
-            names, arguments, server, lambda text: _is_own_file(text, bases), is_own_program=is_own_program
+        is_own_program = any(
+            os.sep in command and _is_own_file(command, bases) for command in commands
         )
-        data_of_variables = {name: (path, place) for name, path, place in data_variables(variables, server)}
+        data_of_words = _data_arguments(
+            names,
+            arguments,
+            server,
+            lambda text: _is_own_file(text, bases),
+            is_own_program=is_own_program,
+        )
+        data_of_variables = {
+            name: (path, place) for name, path, place in data_variables(variables, server)
+        }
     values: list[tuple[str, tuple[str, str] | None]] = [(word, None) for word in commands]
     values += [(word, data_of_words.get(number)) for number, word in enumerate(arguments)]
     values += [(text, data_of_variables.get(name)) for name, text in variables.items()]
@@ -424,23 +518,41 @@ def _modules(arguments: list[str], environment: JSONObject) -> Iterator[str]:
     """Yield the files that Python may execute for `-m MODULE`."""
     for number, word in enumerate(arguments):
         option = _MODULE.fullmatch(word)
-        for name in (option.group(1), *arguments[number + 1 : number + 2]) if option is not None else ():
+        for name in (
+            (option.group(1), *arguments[number + 1 : number + 2]) if option is not None else ()
+        ):
             inner = name.replace(".", "/")
             for at in (".", *_listed(environment, "PYTHONPATH")):
-                yield from (f"{at}/{inner}.py", f"{at}/{inner}/__main__.py", f"{at}/{inner}/__init__.py")
+                yield from (
+                    f"{at}/{inner}.py",
+                    f"{at}/{inner}/__main__.py",
+                    f"{at}/{inner}/__init__.py",
+                )
 
 
 def _program_names(programs: list[str], folder: Path) -> list[str]:
-    """Return the names of a server's command. A link may have another name than the interpreter that it leads to."""
+    """Return the names of a server's command. A link may have another name than the interpreter
+    that it leads to.
+    """
     paths = [*programs, *(os.path.realpath(folder / _filled(program)) for program in programs)]
     return list(dict.fromkeys(map(program_name, paths)))
 
 
 def _data_arguments(
-    names: list[str], arguments: list[str], server: str, is_own_file: Callable[[str], bool], *, is_own_program: bool
+    names: list[str],
+    arguments: list[str],
+    server: str,
+    is_own_file: Callable[[str], bool],
+    *,
+    is_own_program: bool,
 ) -> dict[int, tuple[str, str]]:
-    """Return (path, who names it) of each argument that may name data, by its number: with each name of the command."""
-    readings = [list(data_words(name, arguments, server, is_own_file, is_own_program=is_own_program)) for name in names]
+    """Return (path, who names it) of each argument that may name data, by its number: with each
+    name of the command.
+    """
+    readings = [
+        list(data_words(name, arguments, server, is_own_file, is_own_program=is_own_program))
+        for name in names
+    ]
     return {
         number: (path, place)
         for number, path, place in (readings[0] if readings else ())
@@ -459,12 +571,18 @@ def _is_own_file(text: str, bases: list[Path]) -> bool:
     if "$" in text or text.startswith("~"):
         return False
     paths = [base / text for base in bases]
-    return any(path.is_file() for path in paths) and all(is_in_project(path, bases[0]) for path in paths)
+    return any(path.is_file() for path in paths) and all(
+        is_in_project(path, bases[0]) for path in paths
+    )
 
 
 def _listed(environment: JSONObject, name: str) -> list[str]:
     """Return the folders in a variable that an entry sets, such as PATH."""
-    return [folder or "." for text in _texts([environment.get(name)]) for folder in text.split(os.pathsep)]
+    return [
+        folder or "."
+        for text in _texts([environment.get(name)])
+        for folder in text.split(os.pathsep)
+    ]
 
 
 def _texts(value: JSON) -> list[str]:
@@ -480,7 +598,9 @@ def _texts(value: JSON) -> list[str]:
 
 
 def _filled(text: str) -> str:
-    """Fill in the harmless variables and `~` of a path, as the start of a server does. `$${` stands for `${`."""
+    """Fill in the harmless variables and `~` of a path, as the start of a server does. `$${`
+    stands for `${`.
+    """
 
     def value(match: re.Match[str]) -> str:
         if match.group().startswith("$$"):
@@ -518,7 +638,7 @@ def _digest(path: Path, most: int) -> tuple[str, int] | None:
         return None
 
 
-# -- what was trusted -------------------------------------------------------------------------------------------------
+# -- what was trusted ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -526,7 +646,8 @@ class Trusted:
     """What a person has trusted of one project file.
 
     Attributes:
-        digests: of all covered files, see `ProjectFile.covered`; empty: the person allowed only variables.
+        digests: of all covered files, see `ProjectFile.covered`; empty: the person allowed
+            only variables.
         data: the paths of the files that the person confirmed as data.
         variables: the environment variables that the file may name.
         at: the time, in seconds since 1970.
@@ -544,7 +665,9 @@ def trust_path() -> Path:
 
 
 def read_trusted() -> tuple[dict[str, Trusted], str | None]:
-    """Return what is trusted, by the path of the project file, and the problem of `trust.json` if it cannot be used."""
+    """Return what is trusted, by the path of the project file, and the problem of `trust.json` if
+    it cannot be used.
+    """
     path = trust_path()
     try:
         data = read_own(path, 4 * MAX_FILE_BYTES)
@@ -558,9 +681,17 @@ def read_trusted() -> tuple[dict[str, Trusted], str | None]:
         held = cast("dict[str, Any]", json.loads(data))
         if held["version"] != 1:
             raise ValueError("version")
-        return {str(key): _from_json(one) for key, one in cast("dict[str, Any]", held["files"]).items()}, None
+        return {
+            str(key): _from_json(one) for key, one in cast("dict[str, Any]", held["files"]).items()
+        }, None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return {}, f"{path}: is not what ideabridge wrote there, so it trusts nothing; remove it, and trust files again"
+        return (
+            {},
+            (
+                f"{path}: is not what ideabridge wrote there, so it trusts nothing; remove "
+                "it, and trust files again"
+            ),
+        )
 
 
 def _from_json(value: Any) -> Trusted:
@@ -571,25 +702,38 @@ def _from_json(value: Any) -> Trusted:
 
 
 def _key(file: Path) -> str:
-    """Return the path with the links of its folder resolved. If the file itself is a link, the link is kept."""
+    """Return the path with the links of its folder resolved. If the file itself is a link,
+    the link is kept.
+    """
     return str(Path(os.path.realpath(file.parent)) / file.name)
 
 
 def is_project_file(file: Path, folder: Path) -> bool:
-    """Return whether a configuration file, or the target that it links to, is inside a project folder.
+    """Return whether a configuration file, or the target that it links to, is inside a
+    project folder.
 
-    A folder that contains the home folder is not a project, and the user's configuration folder is not part of one.
+    A folder that contains the home folder is not a project, and the user's configuration folder is
+    not part of one.
     """
     home = os.path.realpath(os.path.expanduser("~"))  # noqa: PTH111 - Path.home raises where there is none
     if Path(home).is_relative_to(os.path.realpath(folder)):
         return False
-    return _is_inside(file, folder) and not _is_inside(file, platformdirs.user_config_path("ideabridge"))
+    return _is_inside(file, folder) and not _is_inside(
+        file, platformdirs.user_config_path("ideabridge")
+    )
 
 
 def repository_of(folder: Path) -> Path | None:
     """Return the root of the working copy that contains a folder, or None."""
     real = Path(os.path.realpath(folder))
-    return next((one for one in (real, *real.parents) if any(os.path.lexists(one / kept) for kept in _KEPT)), None)
+    return next(
+        (
+            one
+            for one in (real, *real.parents)
+            if any(os.path.lexists(one / kept) for kept in _KEPT)
+        ),
+        None,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -616,7 +760,9 @@ class ProjectTrust:
     @property
     def data(self) -> frozenset[str]:
         """The paths of the files that the person confirmed as data, and that can still be data."""
-        return frozenset() if self.before is None else self.before.data & self.found.data_files.keys()
+        return (
+            frozenset() if self.before is None else self.before.data & self.found.data_files.keys()
+        )
 
     @property
     def _covered(self) -> dict[str, str]:
@@ -625,11 +771,14 @@ class ProjectTrust:
     @property
     def variables(self) -> Variables:
         """The variables that the file may name."""
-        return Variables(self.found.file, self.before.variables if self.before is not None else frozenset())
+        return Variables(
+            self.found.file, self.before.variables if self.before is not None else frozenset()
+        )
 
     @property
     def changed(self) -> list[tuple[str, str]]:
-        """Each file that differs from what was trusted, as (path, `changed`, `new`, `gone` or `not data`).
+        """Each file that differs from what was trusted, as (path, `changed`, `new`, `gone`
+        or `not data`).
 
         `not data`: it was confirmed as data, and may be code by now.
         """
@@ -640,7 +789,9 @@ class ProjectTrust:
         for path in self.before.data - self.data:
             before[path] = _NOT_DATA
             now[path] = ""
-        paths = sorted(before.keys() | now.keys(), key=lambda path: (path != self.found.file.name, path))
+        paths = sorted(
+            before.keys() | now.keys(), key=lambda path: (path != self.found.file.name, path)
+        )
         found: list[tuple[str, str]] = []
         for path in paths:
             if before.get(path) != now.get(path):
@@ -672,13 +823,17 @@ def is_trusted(file: Path) -> bool:
 
 
 def was_trusted(file: Path) -> bool:
-    """Return whether a person has ever trusted a project file. If not, the files that it names need not be read."""
+    """Return whether a person has ever trusted a project file. If not, the files that it names
+    need not be read.
+    """
     before = read_trusted()[0].get(_key(file.absolute()))
     return before is not None and bool(before.digests)
 
 
 def may_be_trusted(file: Path) -> bool:
-    """Return whether a program may trust a project file after changing it: it is trusted now, or does not exist."""
+    """Return whether a program may trust a project file after changing it: it is trusted now, or
+    does not exist.
+    """
     try:
         return not os.path.lexists(file) or is_trusted(file)
     except (TrustError, OSError):
@@ -701,14 +856,16 @@ def look_at(file: Path) -> ProjectFile:
 
 
 def keep_trusted(found: ProjectFile, confirmed: Collection[str] = ()) -> None:
-    """Store that a person trusts exactly this content. The variables that the file may name stay the same.
+    """Store that a person trusts exactly this content. The variables that the file may
+    name stay the same.
 
     Args:
         found: the content.
         confirmed: the paths of the data files that the person confirmed as data.
 
     Raises:
-        TrustError: one of these cannot be data, another file is too large, or trust cannot be stored.
+        TrustError: one of these cannot be data, another file is too large, or trust
+            cannot be stored.
     """
     data = frozenset(confirmed)
     for path in sorted(data - found.data_files.keys()):
@@ -716,13 +873,21 @@ def keep_trusted(found: ProjectFile, confirmed: Collection[str] = ()) -> None:
     covered = found.covered(data)
     for path in sorted(found.data_files.keys() & covered.keys()):
         if covered[path] == _UNREADABLE:
-            raise TrustError(f"{path} cannot be read or is too large, so trust covers it only if it is data")
-    _change(found.file, lambda one: Trusted(covered, one.variables if one else frozenset(), data, time.time()))
+            raise TrustError(
+                f"{path} cannot be read or is too large, so trust covers it only if it is data"
+            )
+    _change(
+        found.file,
+        lambda one: Trusted(covered, one.variables if one else frozenset(), data, time.time()),
+    )
 
 
 def _why_not_data(found: ProjectFile) -> str:
     possible = ", ".join(found.data_files) or "none"
-    return f"it may be code or a configuration, or no server names it as data. Files that can be data: {possible}"
+    return (
+        "it may be code or a configuration, or no server names it as data. Files "
+        f"that can be data: {possible}"
+    )
 
 
 def trust_file(file: Path) -> None:
@@ -812,7 +977,7 @@ def _locked(path: Path) -> Generator[None]:
         os.close(descriptor)
 
 
-# -- variables and messages -------------------------------------------------------------------------------------------
+# -- variables and messages ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -837,7 +1002,8 @@ class Variables:
         it = "it" if len(names) == 1 else "them"
         command = trust_command(self.file, *words, anywhere=True)
         return (
-            f"{variables_text(names)} {are} not allowed in {self.file}; to allow {it} from the next start on: {command}"
+            f"{variables_text(names)} {are} not allowed in {self.file}; to allow {it} from the "
+            f"next start on: {command}"
         )
 
 
@@ -866,7 +1032,9 @@ def trust_command(file: Path, *words: str, anywhere: bool = False) -> str:
 
 
 def _quoted(word: str) -> str:
-    """Quote a word for a shell, in one line and without hidden characters. bash and zsh read the escapes."""
+    """Quote a word for a shell, in one line and without hidden characters. bash and zsh
+    read the escapes.
+    """
     if visible(word) == word:
         return shlex.quote(word)
     found = list[str]()
@@ -887,7 +1055,8 @@ class Untrusted:
 
     Attributes:
         file: the project file.
-        changed: the paths of the files that differ from what was trusted; empty: nothing was trusted.
+        changed: the paths of the files that differ from what was trusted; empty:
+            nothing was trusted.
         problem: the problem of `trust.json`, or None.
         servers: the names of the servers in the file.
         keys: the top-level keys of the file.
@@ -908,27 +1077,40 @@ class Untrusted:
         why = "nobody has trusted it"
         if self.changed:
             more = f" and {len(self.changed) - 3} more" if len(self.changed) > 3 else ""
-            # Files may have any name: `visible` removes line ends, so a name cannot look like a line of ideabridge.
+            # Files may have any name: `visible` removes line ends, so a name cannot look like a
+            # line of ideabridge.
             why = f"{visible(', '.join(self.changed[:3]))}{more} changed since it was trusted"
         problem = f"{self.problem}\n" if self.problem else ""
         command = trust_command(self.file, anywhere=anywhere)
-        return f"{problem}{visible(str(self.file))} is not used: {why}. To look at it and trust it: {command}"
+        return (
+            f"{problem}{visible(str(self.file))} is not used: {why}. To look at "
+            f"it and trust it: {command}"
+        )
 
     def told_to_hosts(self) -> str:
-        """Tell a model what is missing, and what the user can do. The text contains nothing from the file but the
-        number of its servers: nobody has looked at the names yet, and a name can be a sentence.
+        """Tell a model what is missing, and what the user can do. The text contains nothing from
+        the file but the number of its servers: nobody has looked at the names yet, and a name
+        can be a sentence.
         """
         command = trust_command(self.file, anywhere=True)
         # A truncated command would name another folder.
-        shown = f"`{command}` in a terminal" if len(command) <= 400 else "`ideabridge trust`, in the project's folder"
+        shown = (
+            f"`{command}` in a terminal"
+            if len(command) <= 400
+            else "`ideabridge trust`, in the project's folder"
+        )
         why = "is not trusted and not used"
         if self.changed:
-            why = "has changed since the user trusted it, or a file that it names has, and is not used"
+            why = (
+                "has changed since the user trusted it, or a file that it "
+                "names has, and is not used"
+            )
         if self.problem:
             why = "is not used, because the file that says what the user trusts cannot be used"
         count = len(self.servers)
         servers = f"its {count} server{'' if count == 1 else 's'} and " if count else ""
         return (
-            f"The project's ideabridge.json {why}, so {servers}its tools are missing. Only the user decides about that:"
-            f" with {shown}. Then this server must be restarted: it reads the file at its start."
+            f"The project's ideabridge.json {why}, so {servers}its tools are missing. Only the "
+            f"user decides about that: with {shown}. Then this server must be restarted: it "
+            "reads the file at its start."
         )

@@ -1,8 +1,8 @@
 """Announcements: notifying clients when tools, resources and prompts change.
 
-With protocol 2026-07-28 they go over the subscription bus to clients that listen. With 2025-11-25 and earlier they go
-to every session that has completed the handshake. Changes by other processes are reported by the store, or found by
-polling it.
+With protocol 2026-07-28 they go over the subscription bus to clients that listen. With 2025-11-25
+and earlier they go to every session that has completed the handshake. Changes by other processes
+are reported by the store, or found by polling it.
 """
 
 from __future__ import annotations
@@ -65,7 +65,9 @@ class _Session:
 
 
 class _Listening:
-    """The SDK's handler of `subscriptions/listen` for the clients of one caller, and the resources of each client."""
+    """The SDK's handler of `subscriptions/listen` for the clients of one caller, and the resources
+    of each client.
+    """
 
     def __init__(self) -> None:
         self.bus = InMemorySubscriptionBus()
@@ -81,13 +83,14 @@ class Announcements:
         self._quotas = quotas
         self._catalogue = catalogue
         self._offerings = offerings
-        # The resources of modules that clients subscribed to, and what modules reported since the last look.
+        # The resources of modules that clients subscribed to, and what modules reported
+        # since the last look.
         self._watched: dict[str, Module] = {}
         self._events: dict[tuple[str, ServerEvent], None] = {}
         # By caller, because callers see different ideas.
         self._listening: dict[str, _Listening] = {}
-        # By session id; "" is the client on stdio. The SDK does not report every session that ends, so the number is
-        # limited, and the oldest are removed.
+        # By session id; "" is the client on stdio. The SDK does not report every session that ends,
+        # so the number is limited, and the oldest are removed.
         self._sessions: OrderedDict[str, _Session] = OrderedDict()
         self._versions: dict[_Watched, int] = {}
         self._seen = bridge.store.publications.catalogue_version()
@@ -98,7 +101,7 @@ class Announcements:
         self._other_tools = False
         offerings.arrived = self._arrived
 
-    # -- who listens -------------------------------------------------------------------------------------------
+    # -- who listens -------------------------------------------------------------------------------
 
     async def connected(self, context: Context, _params: types.NotificationParams | None) -> None:
         """A client of the handshake era is ready (`notifications/initialized`)."""
@@ -111,12 +114,16 @@ class Announcements:
         if self._sessions.pop(session_id, None) is not None:
             self.poke()
 
-    async def subscribe(self, context: Context, params: types.SubscribeRequestParams) -> types.EmptyResult:
+    async def subscribe(
+        self, context: Context, params: types.SubscribeRequestParams
+    ) -> types.EmptyResult:
         """A client of the handshake era subscribes to a resource."""
         caller, uri = caller_of(context), str(params.uri)
         client = self._sessions.setdefault(session_id(context), _Session(context.session, caller))
         if len(client.uris) >= _MOST_URIS and uri not in client.uris:
-            raise MCPError(types.INVALID_PARAMS, f"one session may subscribe to {_MOST_URIS:,} resources")
+            raise MCPError(
+                types.INVALID_PARAMS, f"one session may subscribe to {_MOST_URIS:,} resources"
+            )
         _expect_uris([uri])
         if client.caller == caller:
             client.uris.add(uri)
@@ -128,7 +135,9 @@ class Announcements:
                 raise
         return types.EmptyResult()
 
-    async def unsubscribe(self, context: Context, params: types.UnsubscribeRequestParams) -> types.EmptyResult:
+    async def unsubscribe(
+        self, context: Context, params: types.UnsubscribeRequestParams
+    ) -> types.EmptyResult:
         """A client of the handshake era ends a subscription."""
         client = self._sessions.get(session_id(context))
         if client is not None and client.caller == caller_of(context):
@@ -174,7 +183,10 @@ class Announcements:
         """What clients subscribed to."""
         wanted = {(client.caller, uri) for client in self._sessions.values() for uri in client.uris}
         return wanted | {
-            (caller, uri) for caller, one in self._listening.items() for uris in one.clients for uri in uris
+            (caller, uri)
+            for caller, one in self._listening.items()
+            for uris in one.clients
+            for uri in uris
         }
 
     def _version(self, watched: _Watched) -> int:
@@ -186,7 +198,7 @@ class Announcements:
             return self._bridge.store.publications.get(name, caller=caller).version
         return 0
 
-    # -- what changed ------------------------------------------------------------------------------------------
+    # -- what changed ------------------------------------------------------------------------------
 
     def poke(self) -> None:
         """Look for changes now instead of at the next poll."""
@@ -223,7 +235,8 @@ class Announcements:
                 await self._look(poked=poked)
                 reported = ""
             except StoreError as error:
-                # The store is busy, full or missing. The next poll finds the same change, and often the same error.
+                # The store is busy, full or missing. The next poll finds the same change, and often
+                # the same error.
                 if str(error) != reported:
                     reported = str(error)
                     logger.warning("looking for changes: %s", error)
@@ -239,7 +252,9 @@ class Announcements:
         self._catalogue.refresh()
         exposed = self._catalogue.exposed_definitions()
         hints = self._catalogue.listed_hints()
-        other = self._other_tools or any(self._hints.get(name, now) != now for name, now in hints.items())
+        other = self._other_tools or any(
+            self._hints.get(name, now) != now for name, now in hints.items()
+        )
         self._hints = hints
         if published or other or exposed != self._exposed:
             self._exposed = exposed
@@ -253,7 +268,9 @@ class Announcements:
             await self._announce(PromptsListChanged(), ServerSession.send_prompt_list_changed)
         if published:
             await self._announce_updates()
-        updated = {(event.uri, module) for module, event in reported if isinstance(event, ResourceUpdated)}
+        updated = {
+            (event.uri, module) for module, event in reported if isinstance(event, ResourceUpdated)
+        }
         if updated or self._watched:
             wanted = self._wanted()
             for uri, module in sorted(updated):
@@ -262,7 +279,9 @@ class Announcements:
             for uri in [uri for uri in self._watched if uri not in uris]:
                 await self._watched.pop(uri).unwatch(uri)
 
-    async def _announce(self, event: ServerEvent, send: Callable[[ServerSession], Awaitable[None]]) -> None:
+    async def _announce(
+        self, event: ServerEvent, send: Callable[[ServerSession], Awaitable[None]]
+    ) -> None:
         for one in list(self._listening.values()):
             await one.bus.publish(event)
         await _send_all(self._sessions.values(), send)
@@ -279,8 +298,8 @@ class Announcements:
             await self._announce_update(watched)
 
     async def _announce_change(self, uri: str, module: str) -> None:
-        """Announce a change of a module's resource to who subscribed to it, or to a resource that it is part of. What
-        belongs to another module is left out.
+        """Announce a change of a module's resource to who subscribed to it, or to a resource that
+        it is part of. What belongs to another module is left out.
         """
 
         def is_changed(named: str) -> bool:
@@ -300,7 +319,9 @@ class Announcements:
         caller, uri = watched
         if caller in self._listening:
             await self._listening[caller].bus.publish(ResourceUpdated(uri=uri))
-        subscribers = [one for one in self._sessions.values() if one.caller == caller and uri in one.uris]
+        subscribers = [
+            one for one in self._sessions.values() if one.caller == caller and uri in one.uris
+        ]
         await _send_all(subscribers, partial(ServerSession.send_resource_updated, uri=uri))
 
 
@@ -314,13 +335,20 @@ def is_within(uri: str, whole: str) -> bool:
 def _expect_uris(uris: list[str]) -> None:
     """Refuse too many or too long URIs, because each is stored."""
     if len(uris) > _MOST_URIS:
-        raise MCPError(types.INVALID_PARAMS, f"{len(uris):,} resources; one listener may name {_MOST_URIS:,}")
+        raise MCPError(
+            types.INVALID_PARAMS, f"{len(uris):,} resources; one listener may name {_MOST_URIS:,}"
+        )
     for uri in uris:
         if len(uri) > _LONGEST_URI:
-            raise MCPError(types.INVALID_PARAMS, f"uri: {len(uri):,} characters; at most {_LONGEST_URI:,} are taken")
+            raise MCPError(
+                types.INVALID_PARAMS,
+                f"uri: {len(uri):,} characters; at most {_LONGEST_URI:,} are taken",
+            )
 
 
-async def _send_all(clients: Iterable[_Session], send: Callable[[ServerSession], Awaitable[None]]) -> None:
+async def _send_all(
+    clients: Iterable[_Session], send: Callable[[ServerSession], Awaitable[None]]
+) -> None:
     async def send_one(session: ServerSession) -> None:
         # A client that does not read must not delay the others.
         with anyio.move_on_after(_SEND_SECONDS):

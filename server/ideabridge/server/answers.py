@@ -1,7 +1,8 @@
-"""Results of tool calls: their structured content, their text, and the schemas that describe them to hosts.
+"""Results of tool calls: their structured content, their text, and the schemas that
+describe them to hosts.
 
-Some hosts show only the text of a result, so the text contains everything necessary. A result is built in its wire
-form, a plain object, which the SDK validates against the protocol version.
+Some hosts show only the text of a result, so the text contains everything necessary. A result is
+built in its wire form, a plain object, which the SDK validates against the protocol version.
 """
 
 from __future__ import annotations
@@ -30,44 +31,57 @@ MAX_DIRECT: Final = 900_000
 """Bytes of JSON of the content of a direct call's result, and as many of its structured content."""
 
 STRUCTURED_META: Final = "ideabridge/structured"
-"""Where the structured content of an error stands in `_meta` if the output schema of its tool refuses it."""
+"""Where the structured content of an error stands in `_meta` if the output schema of its
+tool refuses it."""
 
 _IN_A_RUN: Final = (
-    "Call the tool within run_plan with an _outputPath: the result is kept there, and check_run gives the parts you"
-    " need by path."
+    "Call the tool within run_plan with an _outputPath: the result is kept there, and check_run "
+    "gives the parts you need by path."
 )
 _ENVELOPE: Final = 1000
 """Bytes of a result besides its values and blocks."""
 
 _TEXT_VALUE: Final = 16_000
 _TEXT_ERRORS: Final = 16_000
-"""Characters of errors in the text of an answer; the others are counted, and stand in the structured content."""
+"""Characters of errors in the text of an answer; the others are counted, and stand in the
+structured content."""
 
 
 def answer(structured: JSONObject, text: str, blocks: Sequence[JSONObject] = ()) -> ToolAnswer:
-    """A result with structured content, text, and the content blocks that its values have (`Blocks.place`)."""
+    """A result with structured content, text, and the content blocks that its values have
+    (`Blocks.place`).
+    """
     content = [{"type": "text", "text": text}, *blocks]
     return {"content": content, "structuredContent": structured, "resultType": "complete"}
 
 
 def refusal(text: str, structured: JSONObject | None = None) -> ToolAnswer:
     """A tool error with a text."""
-    result: ToolAnswer = {"content": [{"type": "text", "text": text}], "isError": True, "resultType": "complete"}
+    result: ToolAnswer = {
+        "content": [{"type": "text", "text": text}],
+        "isError": True,
+        "resultType": "complete",
+    }
     return result if structured is None else {**result, "structuredContent": structured}
 
 
 async def without_misfit(result: ToolAnswer, definition: JSONObject) -> ToolAnswer:
-    """Return an error without structured content that the output schema of its tool refuses; that stands in `_meta`.
+    """Return an error without structured content that the output schema of its tool refuses; that
+    stands in `_meta`.
 
-    The protocol frees errors from the output schema, but clients that use the TypeScript SDK check them, too: they
-    throw the whole answer away, and nobody sees its text.
+    The protocol frees errors from the output schema, but clients that use the TypeScript SDK check
+    them, too: they throw the whole answer away, and nobody sees its text.
 
     Args:
         result: the answer of a tool; one that is no error is returned as it is.
         definition: the tool as the client knows it.
     """
     schema = definition.get("outputSchema")
-    if not result.get("isError") or "structuredContent" not in result or not isinstance(schema, dict):
+    if (
+        not result.get("isError")
+        or "structuredContent" not in result
+        or not isinstance(schema, dict)
+    ):
         return result
     structured = cast("JSON", result["structuredContent"])
     try:
@@ -79,27 +93,36 @@ async def without_misfit(result: ToolAnswer, definition: JSONObject) -> ToolAnsw
     return result
 
 
-async def value_answer(value: JSON, *, wrapped: bool, schema: JSONObject | None = None) -> ToolAnswer:
+async def value_answer(
+    value: JSON, *, wrapped: bool, schema: JSONObject | None = None
+) -> ToolAnswer:
     """The result of a tool that returned `value`, or an error if the value is too large.
 
     Args:
         value: the value.
-        wrapped: the output schema is that of `{"result": value}`, because the protocol requires an object.
-        schema: what clients check the value against. If a placeholder does not satisfy it, the structured content has
-            the blocks, too.
+        wrapped: the output schema is that of `{"result": value}`, because the protocol
+            requires an object.
+        schema: what clients check the value against. If a placeholder does not satisfy it, the
+            structured content has the blocks, too.
     """
     shown, blocks = _without_blocks(value)
     checked = shown
     if schema is not None and blocks and not await _satisfies(shown, schema):
         checked = value
-    structured: JSONObject = checked if not wrapped and isinstance(checked, dict) else {"result": checked}
+    structured: JSONObject = (
+        checked if not wrapped and isinstance(checked, dict) else {"result": checked}
+    )
     return bounded(answer(structured, _text_of(shown), blocks))
 
 
 def text_answer(value: JSON) -> ToolAnswer:
-    """The result of a tool without an output schema: text and content blocks, or an error if the value is too large."""
+    """The result of a tool without an output schema: text and content blocks, or an error if the
+    value is too large.
+    """
     shown, blocks = _without_blocks(value)
-    return bounded({"content": [{"type": "text", "text": _text_of(shown)}, *blocks], "resultType": "complete"})
+    return bounded(
+        {"content": [{"type": "text", "text": _text_of(shown)}, *blocks], "resultType": "complete"}
+    )
 
 
 def _without_blocks(value: JSON) -> tuple[JSON, list[JSONObject]]:
@@ -126,14 +149,17 @@ def _text_of(value: JSON) -> str:
 
 
 def bounded(result: ToolAnswer) -> ToolAnswer:
-    """`result` as it is, or an error if its content or its structured content has more than `MAX_DIRECT` bytes."""
+    """`result` as it is, or an error if its content or its structured content has more than
+    `MAX_DIRECT` bytes.
+    """
     content = dict(result)
     parts = {"structured content": content.pop("structuredContent", None), "content": content}
     for what, part in parts.items():
         size = size_of(part)
         if size > MAX_DIRECT:
             return refusal(
-                f"the {what} of the result has {size:,} bytes; at most {MAX_DIRECT:,} fit into one answer. {_IN_A_RUN}"
+                f"the {what} of the result has {size:,} bytes; at most {MAX_DIRECT:,} fit "
+                f"into one answer. {_IN_A_RUN}"
             )
     return result
 
@@ -156,7 +182,9 @@ def fitting(value: JSON, reference: str, left: int) -> JSON:
         narrower = f"{reference}.0 to {reference}.{len(value) - 1}"
     else:
         narrower = "a smaller part: a plan's call can cut it"
-    shown["note"] = f"too large for one answer ({size:,} bytes; at most {MAX_RESULT:,}); ask for {narrower}"
+    shown["note"] = (
+        f"too large for one answer ({size:,} bytes; at most {MAX_RESULT:,}); ask for {narrower}"
+    )
     return shown
 
 
@@ -170,11 +198,12 @@ def fitting_list(values: list[JSON], most: int) -> list[JSON]:
     return values
 
 
-# -- runs --------------------------------------------------------------------------------------------------------
+# -- runs ------------------------------------------------------------------------------------------
 
 
 VALUES: Final = ("output", "state", "results", "read")
-"""The members of an answer about a run that have values. Its errors may have what tools sent, too."""
+"""The members of an answer about a run that have values. Its errors may have what
+tools sent, too."""
 
 _HINTS: Final = {
     "running": 'It continues; check_run {{"run": "{}"}} gives the rest.',
@@ -212,7 +241,10 @@ def run_text(result: dict[str, Any]) -> str:
         if "more_assumed" in result:
             lines.append(f"- and {result['more_assumed']} more")
     if result.get("approved"):
-        lines += ["assumed, and approved:", *(f"- {line}" for line in assumption_lines(result["approved"]))]
+        lines += [
+            "assumed, and approved:",
+            *(f"- {line}" for line in assumption_lines(result["approved"])),
+        ]
         if "more_approved" in result:
             lines.append(f"- and {result['more_approved']} more")
     for key in ("missing", "saved", "decided", "grants", "notes", "progress"):
@@ -223,7 +255,9 @@ def run_text(result: dict[str, Any]) -> str:
         lines.append(f"waiting for a decision or an answer; {result.get('decides')}:")
         lines.extend(f"- {_approval_line(one)}" for one in approvals)
         if result.get("more_approvals"):
-            lines.append(f"- ... and {result['more_approvals']} more, which are shown once these are decided")
+            lines.append(
+                f"- ... and {result['more_approvals']} more, which are shown once these are decided"
+            )
     for request in result.get("requests", []):
         lines.extend(_request_lines(request, result.get("turn")))
     return "\n".join(lines)
@@ -256,15 +290,25 @@ def error_line(error: JSON) -> str:
 
 
 def _approval_line(approval: dict[str, Any]) -> str:
-    choices, question, plan = approval.get("choices"), approval.get("question"), approval.get("plan")
+    choices, question, plan = (
+        approval.get("choices"),
+        approval.get("question"),
+        approval.get("plan"),
+    )
     takes = f" ({', '.join(choices)})" if choices is not None else ""
     head = f"{approval['approval']}{takes}"
     if question is not None:
         # As JSON, so that no line of it looks like a line of ideabridge.
         text = readable_json(question.get("message"), compact=True)
-        return f"{head}: module {question.get('module')} asks: {text} (value fits {_short(question.get('schema'))})"
+        return (
+            f"{head}: module {question.get('module')} asks: {text} (value fits "
+            f"{_short(question.get('schema'))})"
+        )
     if plan is not None:
-        return f"{approval['approval']}: a plan, because {approval.get('why')}\n{_short(plan.get('drawing'))}"
+        return (
+            f"{approval['approval']}: a plan, "
+            f"because {approval.get('why')}\n{_short(plan.get('drawing'))}"
+        )
     return f"{head}: {_short(approval.get('call'))} because {approval.get('why')}"
 
 
@@ -283,56 +327,123 @@ def _request_lines(request: dict[str, Any], turn: int | None) -> list[str]:
 def _short(value: JSON) -> str:
     if not isinstance(value, str):
         return shortened(value, _TEXT_VALUE)
-    return value if len(value) <= _TEXT_VALUE else f"{value[:_TEXT_VALUE]}... ({len(value):,} characters)"
+    return (
+        value
+        if len(value) <= _TEXT_VALUE
+        else f"{value[:_TEXT_VALUE]}... ({len(value):,} characters)"
+    )
 
 
-# -- schemas for hosts -----------------------------------------------------------------------------------------------
+# -- schemas for hosts -----------------------------------------------------------------------------
 #
-# Hosts and model APIs refuse some forms of JSON Schema. They get schemas in a form that all accept; calls are checked
-# against the exact schema.
+# Hosts and model APIs refuse some forms of JSON Schema. They get schemas in a form that all accept;
+# calls are checked against the exact schema.
 
-PLAIN_HOSTS: Final = ("claude", "codex", "copilot", "cursor", "gemini", "opencode", "visual studio", "windsurf", "zed")
+PLAIN_HOSTS: Final = (
+    "claude",
+    "codex",
+    "copilot",
+    "cursor",
+    "gemini",
+    "opencode",
+    "visual studio",
+    "windsurf",
+    "zed",
+)
 """Parts of the names by which hosts introduce themselves whose model APIs refuse some schemas."""
 
 STRUCTURED_HOSTS: Final = ("codex",)
-"""Parts of the names by which hosts introduce themselves whose models see structured content alone, if there is any."""
+"""Parts of the names by which hosts introduce themselves whose models see structured content alone,
+if there is any."""
 
-_COMBINING: Final = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "enum", "const", "dependentSchemas")
-"""Keywords that model APIs refuse at the top of a tool's parameters, together with the host's whole request."""
+_COMBINING: Final = (
+    "allOf",
+    "anyOf",
+    "oneOf",
+    "not",
+    "if",
+    "then",
+    "else",
+    "enum",
+    "const",
+    "dependentSchemas",
+)
+"""Keywords that model APIs refuse at the top of a tool's parameters, together with the
+host's whole request."""
 
 _WAYS: Final = 6
 
 _SHOWN_BYTES: Final = 128 * 1024
 _LEFT_OUT: Final = (
-    f"its schema has more than {_SHOWN_BYTES:,} bytes and is not shown; an error message states what was expected"
+    f"its schema has more than {_SHOWN_BYTES:,} bytes and is not shown; an error message "
+    "states what was expected"
 )
 
-_FLAGS: Final = ("additionalItems", "additionalProperties", "unevaluatedItems", "unevaluatedProperties")
+_FLAGS: Final = (
+    "additionalItems",
+    "additionalProperties",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+)
 """Keywords that may be true or false instead of a schema."""
 
 _OF_ARRAYS: Final = (
-    *("items", "prefixItems", "additionalItems", "unevaluatedItems", "minItems", "maxItems", "uniqueItems"),
+    *(
+        "items",
+        "prefixItems",
+        "additionalItems",
+        "unevaluatedItems",
+        "minItems",
+        "maxItems",
+        "uniqueItems",
+    ),
     *("contains", "minContains", "maxContains"),
 )
 _NAMES: Final = frozenset({"$schema", "$id", "$anchor", "$dynamicAnchor", "$recursiveAnchor"})
-_ESCAPE: Final = r"\\(?:[dDwWsSbBtnrfv0^$\\.*+?()\[\]{}|/]|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|[pP]\{[\w=]+\})"
+_ESCAPE: Final = (
+    r"\\(?:[dDwWsSbBtnrfv0^$\\.*+?()\[\]{}|/]|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|[pP]\{[\w=]+\})"
+)
 _CLASS: Final = rf"\[\^?(?:[^\\\]]|{_ESCAPE}|\\-)*+\]"
 _TIMES: Final = r"(?:[*+?]|\{\d+(?:,\d*)?\})?+\??+"
 _GROUP: Final = r"\((?:\?(?::|=|!|<=|<!|<[A-Za-z_]\w*>)|(?!\?))"
-_ECMA: Final = re.compile(rf"(?:(?:{_CLASS}|{_ESCAPE}|[^\\()\[\]{{}}*+?|]|\)){_TIMES}|\||{_GROUP})*+")
-"""Patterns that are certainly ones of JavaScript too, with its `u` flag, if they are patterns at all."""
+_ECMA: Final = re.compile(
+    rf"(?:(?:{_CLASS}|{_ESCAPE}|[^\\()\[\]{{}}*+?|]|\)){_TIMES}|\||{_GROUP})*+"
+)
+"""Patterns that are certainly ones of JavaScript too, with its `u` flag, if they are
+patterns at all."""
 
-_OF_OBJECTS: Final = ("properties", "patternProperties", "additionalProperties", "unevaluatedProperties")
-_NOTES: Final = ("title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly")
+_OF_OBJECTS: Final = (
+    "properties",
+    "patternProperties",
+    "additionalProperties",
+    "unevaluatedProperties",
+)
+_NOTES: Final = (
+    "title",
+    "description",
+    "default",
+    "examples",
+    "deprecated",
+    "readOnly",
+    "writeOnly",
+)
 
 
 def showable(schema: JSONObject) -> JSONObject:
-    """The schema of an object for a list of tools; one that is too large is replaced by that of any object."""
-    return schema if len(encode(schema)) <= _SHOWN_BYTES else {"type": "object", "description": _LEFT_OUT}
+    """The schema of an object for a list of tools; one that is too large is replaced by
+    that of any object.
+    """
+    return (
+        schema
+        if len(encode(schema)) <= _SHOWN_BYTES
+        else {"type": "object", "description": _LEFT_OUT}
+    )
 
 
 def object_output(schema: JSONObject | None) -> tuple[JSONObject | None, bool]:
-    """(the output schema as the protocol requires it, whether values are wrapped as `{"result": value}`)."""
+    """(the output schema as the protocol requires it, whether values are wrapped as
+    `{"result": value}`).
+    """
     if schema is None:
         return None, False
     plain = _plain(schema)
@@ -348,7 +459,8 @@ def object_output(schema: JSONObject | None) -> tuple[JSONObject | None, bool]:
 
 
 def object_input(schema: JSONObject | None) -> JSONObject:
-    """An input schema for hosts: an object without `$ref` and without combining keywords at its top.
+    """An input schema for hosts: an object without `$ref` and without combining
+    keywords at its top.
 
     Properties of alternatives are merged; the description states which of them belong together.
     """
@@ -359,7 +471,9 @@ def object_input(schema: JSONObject | None) -> JSONObject:
     left_out = {*_COMBINING, "unevaluatedProperties"}
     merged: JSONObject = {key: value for key, value in plain.items() if key not in left_out}
     merged["type"] = "object"
-    merged["properties"] = {name: one[0] if len(one) == 1 else {"anyOf": one} for name, one in properties.items()}
+    merged["properties"] = {
+        name: one[0] if len(one) == 1 else {"anyOf": one} for name, one in properties.items()
+    }
     merged["required"] = list[JSON](required)
     if not required:
         del merged["required"]
@@ -376,15 +490,16 @@ def object_input(schema: JSONObject | None) -> JSONObject:
 def _plain(schema: JSONObject) -> JSONObject:
     """The same schema without `$ref` and without the forms that hosts refuse.
 
-    - `true` and `false` as the schema of a property or an item: hosts on the TypeScript SDK refuse the whole list of
-      tools for one of them.
+    - `true` and `false` as the schema of a property or an item: hosts on the TypeScript SDK refuse
+      the whole list of tools for one of them.
     - An array without `items`: OpenAI, Gemini and VS Code refuse it.
     - A list of types that contains `array`: hosts split it, and lose or misplace `items`.
-    - Names of schemas and `$schema`: a validator of hosts that knows an `$id` already, or does not know the draft,
-      refuses the whole list. Nothing refers to them any more.
-    - Patterns that JavaScript does not have, and values that `enum` lists twice, for the same reason.
-    - An object without properties: pydantic-ai describes it to OpenAI's models as empty. The parameters as a whole are
-      not changed, because a tool without parameters has this schema.
+    - Names of schemas and `$schema`: a validator of hosts that knows an `$id` already, or does not
+      know the draft, refuses the whole list. Nothing refers to them any more.
+    - Patterns that JavaScript does not have, and values that `enum` lists twice, for
+      the same reason.
+    - An object without properties: pydantic-ai describes it to OpenAI's models as empty. The
+      parameters as a whole are not changed, because a tool without parameters has this schema.
     """
     written = inline_refs(schema)
     plain = _part(written)
@@ -400,7 +515,9 @@ def _part(schema: JSON) -> JSON:
     if not isinstance(schema, dict):
         return schema
     changed = map_children(schema, _part)
-    changed |= {keyword: schema[keyword] for keyword in _FLAGS if isinstance(schema.get(keyword), bool)}
+    changed |= {
+        keyword: schema[keyword] for keyword in _FLAGS if isinstance(schema.get(keyword), bool)
+    }
     for keyword in _NAMES.intersection(changed):
         del changed[keyword]
     _without_odd_patterns(changed)
@@ -410,9 +527,15 @@ def _part(schema: JSON) -> JSON:
     types = changed.get("type")
     if types in ("array", ["array"]):
         changed |= {"type": "array", "items": changed.get("items", {})}
-    elif types == "object" and not any(keyword in changed for keyword in (*_OF_OBJECTS, *_COMBINING)):
+    elif types == "object" and not any(
+        keyword in changed for keyword in (*_OF_OBJECTS, *_COMBINING)
+    ):
         changed["additionalProperties"] = True
-    elif isinstance(types, list) and "array" in types and not any(keyword in changed for keyword in _COMBINING):
+    elif (
+        isinstance(types, list)
+        and "array" in types
+        and not any(keyword in changed for keyword in _COMBINING)
+    ):
         return _split(changed, types)
     return changed
 
@@ -423,7 +546,9 @@ def _without_odd_patterns(schema: JSONObject) -> None:
     if isinstance(pattern, str) and not _ECMA.fullmatch(pattern):
         del schema["pattern"]
     if isinstance(named, dict) and not all(map(_ECMA.fullmatch, named)):
-        schema["patternProperties"] = {name: part for name, part in named.items() if _ECMA.fullmatch(name)}
+        schema["patternProperties"] = {
+            name: part for name, part in named.items() if _ECMA.fullmatch(name)
+        }
         for keyword in ("additionalProperties", "unevaluatedProperties"):
             schema.pop(keyword, None)
 
@@ -436,12 +561,16 @@ def _split(schema: JSONObject, types: list[JSON]) -> JSONObject:
     changed: JSONObject = {}
     for keyword, value in schema.items():
         if keyword != "type":
-            (array if keyword in _OF_ARRAYS else changed if keyword in _NOTES else rest)[keyword] = value
+            (array if keyword in _OF_ARRAYS else changed if keyword in _NOTES else rest)[
+                keyword
+            ] = value
     return {**changed, "anyOf": [array, rest]}
 
 
 def _parts(schema: JSON) -> tuple[dict[str, list[JSON]], list[str], list[str]]:
-    """The properties of a schema and its branches, the required ones, and the alternatives in words."""
+    """The properties of a schema and its branches, the required ones, and the
+    alternatives in words.
+    """
     properties: dict[str, list[JSON]] = {}
     required: list[str] = []
     ways: list[str] = []
@@ -465,8 +594,13 @@ def _parts(schema: JSON) -> tuple[dict[str, list[JSON]], list[str], list[str]]:
             required += [name for _, names, _ in branches for name in names if name not in required]
             ways += [way for _, _, more in branches for way in more]
         elif keyword in ("anyOf", "oneOf"):
-            always = [name for name in branches[0][1] if all(name in names for _, names, _ in branches)]
-            rest = [[name for name in names if name not in (*always, *required)] for _, names, _ in branches]
+            always = [
+                name for name in branches[0][1] if all(name in names for _, names, _ in branches)
+            ]
+            rest = [
+                [name for name in names if name not in (*always, *required)]
+                for _, names, _ in branches
+            ]
             required += [name for name in always if name not in required]
             if all(rest):
                 ways += list(dict.fromkeys(" with ".join(names) for names in rest))[:_WAYS]

@@ -1,12 +1,12 @@
 """What the answer of a published idea rests on: its assumptions.
 
-Hosts show a model the text of a result, its structured content, or both. So both have the assumptions, as lines of at
-most `TEXT_BYTES`, and `_meta` has them whole, with the notes, which only `_meta` has. An answer without assumptions and
-notes is not changed.
+Hosts show a model the text of a result, its structured content, or both. So both have the
+assumptions, as lines of at most `TEXT_BYTES`, and `_meta` has them whole, with the notes, which
+only `_meta` has. An answer without assumptions and notes is not changed.
 
-The structured content has the lines in its member `assumed`, which the output schema declares as optional. An output
-that could not have it is wrapped as `{"result": output}`: one that is no object, one that has a member of this name,
-and one whose schema could refuse one more member.
+The structured content has the lines in its member `assumed`, which the output schema declares as
+optional. An output that could not have it is wrapped as `{"result": output}`: one that is no
+object, one that has a member of this name, and one whose schema could refuse one more member.
 """
 
 from __future__ import annotations
@@ -36,7 +36,16 @@ _META_BYTES: Final = 32_000
 """Bytes of JSON of the assumptions, and of the notes, in `_meta`."""
 
 _EXTENSIBLE: Final = frozenset(
-    {"type", "properties", "required", "additionalProperties", "minProperties", "title", "description", "default"}
+    {
+        "type",
+        "properties",
+        "required",
+        "additionalProperties",
+        "minProperties",
+        "title",
+        "description",
+        "default",
+    }
     | {"examples", "deprecated", "$schema", "$id", "$comment", "$defs", "definitions"}
 )
 """The keywords at the top of a schema that cannot refuse one more declared member."""
@@ -62,27 +71,37 @@ class Doubtful(Protocol):
 
 
 def may_assume(publication: Publication) -> bool:
-    """Return whether an answer of a publication can rest on assumptions: its plan has explained values or watches what
-    it reads, its program has recorded defaults, or it can call an idea, whose assumptions become its own.
+    """Return whether an answer of a publication can rest on assumptions: its plan has explained
+    values or watches what it reads, its program has recorded defaults, or it can call an idea,
+    whose assumptions become its own.
     """
     plan, guide = publication.plan or {}, publication.guide or {}
     modules = [one.get("_module") for one in calls_in(plan) if isinstance(one, dict)]
     modules += [module for module, _ in tools_of(guide)]
     named = any(isinstance(one, str) and one.startswith(IDEA) for one in modules)
     return publication.answer != "recorded" and (
-        named or any(plan.get(key) for key in ("explained", "seen", "decisions", "recorded_defaults"))
+        named
+        or any(plan.get(key) for key in ("explained", "seen", "decisions", "recorded_defaults"))
     )
 
 
 def reporting_output(publication: Publication) -> tuple[JSONObject | None, bool]:
-    """(the output schema of a publication for hosts, whether values are wrapped as `{"result": value}`)."""
+    """(the output schema of a publication for hosts, whether values are wrapped as
+    `{"result": value}`).
+    """
     output, wrapped = object_output(publication.output_schema)
     if output is None or not may_assume(publication):
         return output, wrapped
-    recorded = publication.recorded.get("output") if isinstance(publication.recorded, dict) else None
+    recorded = (
+        publication.recorded.get("output") if isinstance(publication.recorded, dict) else None
+    )
     if not wrapped and not _is_extensible(output, recorded):
         # Already an object, and the only member of another one.
-        whole: JSONObject = {"type": "object", "properties": {"result": output}, "required": ["result"]}
+        whole: JSONObject = {
+            "type": "object",
+            "properties": {"result": output},
+            "required": ["result"],
+        }
         output, wrapped = {**whole, "additionalProperties": False}, True
     own = output.get("properties")
     properties: JSONObject = dict(own) if isinstance(own, dict) else {}
@@ -105,12 +124,17 @@ def _is_extensible(schema: JSONObject, recorded: JSON) -> bool:
 
 
 def with_report(result: ToolAnswer, run: Doubtful) -> ToolAnswer:
-    """Add what a run assumed to its result, also what somebody approved: to the text, the structured content (unless it
-    is an error, which has another one) and `_meta`, which also gets the notes.
+    """Add what a run assumed to its result, also what somebody approved: to the text, the
+    structured content (unless it is an error, which has another one) and `_meta`, which also
+    gets the notes.
     """
     meta: dict[str, Any] = {
         f"ideabridge/{name}": fitting_list([*listed], _META_BYTES)
-        for name, listed in (("assumed", run.assumed), ("approved", run.approved), ("notes", run.noted))
+        for name, listed in (
+            ("assumed", run.assumed),
+            ("approved", run.approved),
+            ("notes", run.noted),
+        )
         if listed
     }
     if not meta:

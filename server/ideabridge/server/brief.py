@@ -1,7 +1,8 @@
-"""Answers about runs as a model reads them: without what it knows already, and with previews of what is long.
+"""Answers about runs as a model reads them: without what it knows already, and with previews
+of what is long.
 
-Each token of an answer costs the host's model context. The journal has everything, and `check_run` with paths returns
-it whole.
+Each token of an answer costs the host's model context. The journal has everything, and `check_run`
+with paths returns it whole.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def shorten_answer(run: Run, result: dict[str, Any], *, is_next_turn: bool = Fal
         _keep_last_values(run, result)
 
 
-# -- plans without an output -----------------------------------------------------------------------------------------
+# -- plans without an output -----------------------------------------------------------------------
 
 
 def _keep_last_values(run: Run, result: dict[str, Any]) -> None:
@@ -91,8 +92,8 @@ def _keep_last_values(run: Run, result: dict[str, Any]) -> None:
     places = ", ".join("†" + ".".join(str(key) for key in path) for path in removed[:_NAMED])
     more = f" and {len(removed) - _NAMED} more" if len(removed) > _NAMED else ""
     note = (
-        "the plan has no output, so this is what none of its calls reads; check_run with paths gives the rest:"
-        f" {places}{more}"
+        "the plan has no output, so this is what none of its calls reads; check_run with paths "
+        f"gives the rest: {places}{more}"
     )
     result["notes"] = [*result.get("notes", []), note]
 
@@ -104,7 +105,9 @@ def _reads(progress: Progress) -> Iterator[Path]:
 
 
 def _remove(values: JSONObject, path: Path) -> bool:
-    """Remove the value at a path, and the objects that hold nothing else; false if there is none."""
+    """Remove the value at a path, and the objects that hold nothing else; false if there is
+    none.
+    """
     *above, last = path
     held: JSON = values
     for key in above:
@@ -117,11 +120,12 @@ def _remove(values: JSONObject, path: Path) -> bool:
     return True
 
 
-# -- approvals -------------------------------------------------------------------------------------------------------
+# -- approvals -------------------------------------------------------------------------------------
 
 
 def preview_approvals(run: Run, approvals: list[JSONObject]) -> list[JSON]:
-    """Approvals with previews of long parameters: a person sees all of them in a form and at a terminal.
+    """Approvals with previews of long parameters: a person sees all of them in a form
+    and at a terminal.
 
     Args:
         run: the run.
@@ -149,7 +153,7 @@ def _shown(value: JSON, written: JSON) -> JSON:
     return shown
 
 
-# -- Requests --------------------------------------------------------------------------------------------------------
+# -- Requests --------------------------------------------------------------------------------------
 
 _TOOLS: Final = 30
 """The most tools of a Request that are described; search_tools finds the others."""
@@ -166,8 +170,9 @@ _CALLS: Final[JSONObject] = {
     "items": {"type": "object", "properties": {"_tool": {"type": "string"}}, "required": ["_tool"]},
 }
 _HOW: Final = (
-    'A call: {"_tool": "git_log", "repo_path": ".", "_outputPath": "log"}; where needed with _each (array or reference:'
-    ' one call per "†item"), _outputMethod (set, merge, push), _module, _id, _after ([_ids]). Tools:'
+    'A call: {"_tool": "git_log", "repo_path": ".", "_outputPath": "log"}; where needed with '
+    '_each (array or reference: one call per "†item"), _outputMethod (set, merge, push), '
+    "_module, _id, _after ([_ids]). Tools:"
 )
 
 
@@ -192,7 +197,8 @@ NOTHING: Final = Known()
 def brief_requests(
     run: Run, entries: list[JSONObject], tools: list[Tool], search: ToolSearch, known: Known
 ) -> list[JSONObject]:
-    """The Requests of an answer with signatures of the tools in place of the whole schema, which grows with each tool.
+    """The Requests of an answer with signatures of the tools in place of the whole schema, which
+    grows with each tool.
 
     Args:
         run: the run.
@@ -201,7 +207,9 @@ def brief_requests(
         search: an index of these.
         known: what is not repeated.
     """
-    asking = {one.runner.request.id: one for one in run.open_requests() if one.runner.request is not None}
+    asking = {
+        one.runner.request.id: one for one in run.open_requests() if one.runner.request is not None
+    }
     shown: list[JSONObject] = []
     for entry in entries:
         found: JSONObject | None = None
@@ -221,16 +229,24 @@ def _without_sent(entry: JSONObject, sent: Sequence[JSON]) -> JSONObject:
     messages = entry["context"]
     context = [one for one in messages if one not in texts] if isinstance(messages, list) else []
     instructions = (
-        f"{entry['instructions']}\nWhat your call has given is left out of the context (its input is read as"
+        f"{entry['instructions']}\nWhat your call has given is left out of the "
+        "context (its input is read as"
         " †input.KEY); check_run shows all of it."
     )
     return {**entry, "instructions": instructions, "context": list[JSON](context)}
 
 
 def _changed(
-    entry: JSONObject, answered: str, before: Request, run: Run | None, tools: list[Tool], search: ToolSearch
+    entry: JSONObject,
+    answered: str,
+    before: Request,
+    run: Run | None,
+    tools: list[Tool],
+    search: ToolSearch,
 ) -> JSONObject | None:
-    """A Request without what the host knows from the turn before; None if that had another output or lost tools."""
+    """A Request without what the host knows from the turn before; None if that had another
+    output or lost tools.
+    """
     messages, schema = entry["context"], entry["schema"]
     if not isinstance(messages, list) or not isinstance(schema, dict):
         return None
@@ -243,11 +259,20 @@ def _changed(
         if had - {tool.key for tool in offered}:
             return None
         new = _lines(run, tools, search, [tool for tool in offered if tool.key not in had])
-    context = [changed for message in messages if (changed := _difference(message, before.texts)) is not None]
-    instructions = "Write the next solution, as in the turn before; check_run shows its schema and tools again."
+    context = [
+        changed
+        for message in messages
+        if (changed := _difference(message, before.texts)) is not None
+    ]
+    instructions = (
+        "Write the next solution, as in the turn before; check_run shows "
+        "its schema and tools again."
+    )
     known = len(messages) - len(context)
     if known:
-        instructions += f" {known} messages of the context are those of the turn before, and left out here."
+        instructions += (
+            f" {known} messages of the context are those of the turn before, and left out here."
+        )
     if "run" in entry:
         instructions += f" It is answered to run {answered}, turn {entry['turn']}."
     if new:
@@ -261,8 +286,8 @@ _SINCE: Final = "; what is new since the turn before"
 
 
 def _difference(message: JSON, before: Sequence[JSONObject]) -> JSON:
-    """A message without the lines of the turn before; None if it is the same. States have a line for each member, and
-    the text about calls has one for each call.
+    """A message without the lines of the turn before; None if it is the same. States have a line
+    for each member, and the text about calls has one for each call.
     """
     if message in before or not isinstance(message, dict):
         return None if message in before else message
@@ -270,7 +295,9 @@ def _difference(message: JSON, before: Sequence[JSONObject]) -> JSON:
     is_state = title.startswith(_STATE)
     if not is_state and not title.startswith(CALLS):
         return message
-    earlier = next((str(one["content"]) for one in before if _is_same_kind(title, str(one["content"]))), None)
+    earlier = next(
+        (str(one["content"]) for one in before if _is_same_kind(title, str(one["content"]))), None
+    )
     if earlier is None:
         return message
     parts = _entries(lines)
@@ -288,11 +315,15 @@ def _difference(message: JSON, before: Sequence[JSONObject]) -> JSON:
 
 def _is_same_kind(title: str, earlier: str) -> bool:
     """Whether a text of the turn before is about the same state, or about calls as well."""
-    return earlier.startswith(CALLS) if title.startswith(CALLS) else earlier.startswith(f"{title}\n")
+    return (
+        earlier.startswith(CALLS) if title.startswith(CALLS) else earlier.startswith(f"{title}\n")
+    )
 
 
 def _entries(lines: Sequence[str]) -> list[str]:
-    """The lines of a text, each with the lines that belong to it, which are indented by two spaces."""
+    """The lines of a text, each with the lines that belong to it, which are indented by two
+    spaces.
+    """
     entries: list[str] = []
     for line in lines:
         if line.startswith("  ") and entries:
@@ -318,7 +349,9 @@ def _brief(entry: JSONObject, run: Run | None, known: list[Tool], search: ToolSe
     if run is None or not isinstance(schema, dict):
         return entry
     lines = _lines(run, known, search, run.machine.offer.current.tools)
-    instructions = "\n".join([f"{entry['instructions']} {_HOW}", *lines]) if lines else entry["instructions"]
+    instructions = (
+        "\n".join([f"{entry['instructions']} {_HOW}", *lines]) if lines else entry["instructions"]
+    )
     return {**entry, "instructions": instructions, "schema": _without_tools(schema)}
 
 
@@ -327,10 +360,14 @@ def _lines(run: Run, known: list[Tool], search: ToolSearch, tools: list[Tool]) -
     shown = tools
     if len(tools) > _TOOLS:
         keys = {tool.key for tool in tools}
-        task = " ".join(str(message.value) for message in run.machine.messages if message.type == "text")
+        task = " ".join(
+            str(message.value) for message in run.machine.messages if message.type == "text"
+        )
         always = [tool for tool in tools if tool.module is None and tool.name in _BUILT_IN]
         best, _ = search.find(known, task[:_TASK], _TOOLS)
-        shown = [*always, *(tool for tool in best if tool.key in keys and tool not in always)][:_TOOLS]
+        shown = [*always, *(tool for tool in best if tool.key in keys and tool not in always)][
+            :_TOOLS
+        ]
     names = ProgramNames(tools)
     lines: list[str] = []
     room = _LINES
@@ -355,7 +392,10 @@ def _without_tools(schema: JSONObject) -> JSONObject:
     program = members.get("program")
     if isinstance(program, dict):
         # Its signatures are those of the lines above.
-        members["program"] = {**program, "description": str(program.get("description")).partition(" Tools:\n")[0]}
+        members["program"] = {
+            **program,
+            "description": str(program.get("description")).partition(" Tools:\n")[0],
+        }
     result: JSONObject = {**schema, "properties": members}
     result.pop("$defs", None)
     needed: JSONObject = {}

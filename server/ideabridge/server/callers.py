@@ -1,7 +1,7 @@
 """Callers: who sends a request, and how a bearer token proves it over HTTP.
 
-A caller is a name: `local` on this machine, `user:NAME` for a named user, `token_HASH` for the token of
-IDEABRIDGE_TOKEN. A run belongs to the caller that started it; other callers do not see it.
+A caller is a name: `local` on this machine, `user:NAME` for a named user, `token_HASH` for the
+token of IDEABRIDGE_TOKEN. A run belongs to the caller that started it; other callers do not see it.
 """
 
 from __future__ import annotations
@@ -43,14 +43,16 @@ def caller_in(scope: Scope) -> str:
 
 
 def session_id(context: Context) -> str:
-    """The id of an HTTP session of the handshake era; empty on stdio, and for requests without a session."""
+    """The id of an HTTP session of the handshake era; empty on stdio, and for requests
+    without a session.
+    """
     request = context.request
     return request.headers.get("mcp-session-id", "") if isinstance(request, Request) else ""
 
 
 def client_key(context: Context) -> Hashable:
-    """A key for a client: its session, or over HTTP without a session its connection. User and address are the same for
-    all assistants on one machine.
+    """A key for a client: its session, or over HTTP without a session its connection. User and
+    address are the same for all assistants on one machine.
     """
     http = context.request
     if not isinstance(http, Request):
@@ -68,15 +70,19 @@ def token_caller(token: str) -> str:
 
 
 class Credentials:
-    """The valid tokens: those of named users, those of an identity provider, and the one of IDEABRIDGE_TOKEN.
+    """The valid tokens: those of named users, those of an identity provider, and the one of
+    IDEABRIDGE_TOKEN.
 
     Args:
-        store: has the users. Every request reads it, so that a revoked token is invalid at once in every process.
+        store: has the users. Every request reads it, so that a revoked token is invalid at once
+            in every process.
         token: the token of IDEABRIDGE_TOKEN, or None.
         provider: the identity provider, or None.
     """
 
-    def __init__(self, store: Store, *, token: str | None = None, provider: IdentityProvider | None = None) -> None:
+    def __init__(
+        self, store: Store, *, token: str | None = None, provider: IdentityProvider | None = None
+    ) -> None:
         self._users = store.users
         self._token = None if token is None else token.encode()
         self._caller = None if token is None else token_caller(token)
@@ -84,12 +90,16 @@ class Credentials:
 
     @property
     def are_required(self) -> bool:
-        """Return whether requests need a token: one is set, or there is a provider, or there ever was a named user."""
+        """Return whether requests need a token: one is set, or there is a provider, or there ever
+        was a named user.
+        """
         return self._token is not None or self.name_users
 
     @property
     def name_users(self) -> bool:
-        """Return whether requests may come from several people: there is a provider, or there ever was a named user."""
+        """Return whether requests may come from several people: there is a provider, or there ever
+        was a named user.
+        """
         return self._provider is not None or self._users.exist()
 
     @property
@@ -105,7 +115,11 @@ class Credentials:
             ProviderError: the identity provider's keys are not available.
             StoreError: the users cannot be read.
         """
-        if self._token is not None and self._caller is not None and hmac.compare_digest(token, self._token):
+        if (
+            self._token is not None
+            and self._caller is not None
+            and hmac.compare_digest(token, self._token)
+        ):
             return AccessToken(token="", client_id=self._caller, scopes=list(self.scopes))
         text = token.decode("latin-1")
         known = self._users.verify(text)
@@ -130,7 +144,9 @@ class Credentials:
         )
 
     async def still_name(self, token: bytes, caller: str) -> bool:
-        """Return whether a token is still valid, and still that of a caller; raises as `verify`, but for its scopes."""
+        """Return whether a token is still valid, and still that of a caller; raises as `verify`,
+        but for its scopes.
+        """
         try:
             access = await self.verify(token)
         except MissingScopeError:

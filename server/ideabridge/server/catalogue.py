@@ -1,4 +1,6 @@
-"""The catalogue of this server's tools, by name and in pages: own tools, exposed tools, published ideas."""
+"""The catalogue of this server's tools, by name and in pages: own tools, exposed tools,
+published ideas.
+"""
 
 from __future__ import annotations
 
@@ -33,23 +35,26 @@ PAGE: Final = 100
 """Tools in a page of `tools/list`."""
 
 PAGE_BYTES: Final = 512 * 1024
-"""Bytes of a page of `tools/list`, unless its first tool is larger: clients refuse events over 1 MB, and some close
-the connection."""
+"""Bytes of a page of `tools/list`, unless its first tool is larger: clients refuse events over 1
+MB, and some close the connection."""
 
 _CACHED: Final = 2000
 _SUGGESTED: Final = 500
 """Published ideas whose names are compared with an unknown name."""
 
 _PASSED_OVER: Final = 1000
-"""The most ideas that are passed over, because they cannot be called here, to list the most used of the others."""
+"""The most ideas that are passed over, because they cannot be called here, to list the most
+used of the others."""
 
 _PART_FOR_NEW: Final = 4
-"""One of so many places in the list is for the newest published ideas, whether they were called or not."""
+"""One of so many places in the list is for the newest published ideas, whether they
+were called or not."""
 
 _COUNTED: Final = 32
-"""Calls of published ideas that are counted in memory before they are stored; a crash loses them."""
+"""Calls of published ideas that are counted in memory before they are stored; a
+crash loses them."""
 
-# -- names of exposed tools --------------------------------------------------------------------------------------------
+# -- names of exposed tools ------------------------------------------------------------------------
 
 MAX_EXPOSED: Final = 60 - len("mcp__ideabridge__")
 """Characters of a name: hosts add a prefix, and allow 60 in all."""
@@ -59,14 +64,18 @@ _MARK: Final = 6
 
 
 def exposed_names(
-    tools: Iterable[Tool], is_taken: Callable[[str, Tool], bool], earlier: Mapping[ToolKey, str] | None = None
+    tools: Iterable[Tool],
+    is_taken: Callable[[str, Tool], bool],
+    earlier: Mapping[ToolKey, str] | None = None,
 ) -> list[str]:
-    """A name for each tool, in their order, of at most `MAX_EXPOSED` characters `a-z`, `0-9` and `_`.
+    """A name for each tool, in their order, of at most `MAX_EXPOSED` characters
+    `a-z`, `0-9` and `_`.
 
-    A tool keeps an earlier name. Otherwise it gets the first of these that is free: its own name, the name after the
-    name of its module, the name before a hash of both. Two modules' tools that want the same name both get the next
-    form, so that no name depends on which module connected first. Tools of this process precede those of modules.
-    `is_taken` reports whether something else has a name, so that a tool cannot get it.
+    A tool keeps an earlier name. Otherwise it gets the first of these that is free: its own name,
+    the name after the name of its module, the name before a hash of both. Two modules' tools that
+    want the same name both get the next form, so that no name depends on which module connected
+    first. Tools of this process precede those of modules. `is_taken` reports whether something else
+    has a name, so that a tool cannot get it.
     """
     tools = list(tools)
     names: dict[int, str] = {}
@@ -81,7 +90,9 @@ def exposed_names(
             wanted = {
                 place: name
                 for place, tool in enumerate(tools)
-                if place not in names and (tool.module is not None) == of_module and (name := form(tool)) is not None
+                if place not in names
+                and (tool.module is not None) == of_module
+                and (name := form(tool)) is not None
             }
             count = Counter(wanted.values())
             free = {
@@ -129,7 +140,7 @@ def _numbered(tool: Tool, taken: set[str], is_taken: Callable[[str, Tool], bool]
     return name
 
 
-# -- the catalogue ---------------------------------------------------------------------------------------------------
+# -- the catalogue ---------------------------------------------------------------------------------
 
 
 class CursorSyntaxError(IdeabridgeError):
@@ -209,13 +220,19 @@ class ToolCatalogue:
                 run = None if activity is None else activity.run
                 self._exposed[name] = ExposedTool(name, tool, run, self._running, self._record)
         self._by_tool = {one.tool.origin: one for one in self._exposed.values()}
-        self._new_names = {name: one.tool.origin for name, one in self._exposed.items() if name not in self._kept_names}
+        self._new_names = {
+            name: one.tool.origin
+            for name, one in self._exposed.items()
+            if name not in self._kept_names
+        }
         shown = [one for one in self._exposed.values() if not one.is_hidden]
         self._fixed = [*self._own, *(one.definition for one in shown)]
         self._as_sent = [*self._own, *(one.as_sent for one in shown)]
 
     def _read_names(self) -> dict[str, ToolKey]:
-        """The stored names of exposed tools; names of modules and tools that are no longer configured are released."""
+        """The stored names of exposed tools; names of modules and tools that are no longer
+        configured are released.
+        """
         if not (self._expose_modules or self._expose_tools):
             return {}
         memory, bridge = self.bridge.store.tool_memory, self.bridge
@@ -231,23 +248,27 @@ class ToolCatalogue:
         return names
 
     def _keep_names(self, names: dict[str, ToolKey]) -> None:
-        """Store names that a host has seen or used: each refers to its tool from now on, in all processes of this
-        configuration.
+        """Store names that a host has seen or used: each refers to its tool from now on, in all
+        processes of this configuration.
         """
         while names:
             self._kept_names.update(names)
             try:
                 stored = self.bridge.store.tool_memory.keep_exposed_names(
-                    self._scope, {name: (module or "", tool) for name, (module, tool) in names.items()}
+                    self._scope,
+                    {name: (module or "", tool) for name, (module, tool) in names.items()},
                 )
             except StoreError as error:
-                # The store is busy or full. The names apply to this process, and the next one stores them.
+                # The store is busy or full. The names apply to this process, and the next
+                # one stores them.
                 logger.warning("keeping the names of exposed tools: %s", error)
                 stored = {}
             owners = {name: (module or None, tool) for name, (module, tool) in stored.items()}
             lost = any(owners.get(name, origin) != origin for name, origin in names.items())
             self._kept_names.update(owners)
-            self._new_names = {name: one for name, one in self._new_names.items() if name not in self._kept_names}
+            self._new_names = {
+                name: one for name, one in self._new_names.items() if name not in self._kept_names
+            }
             if not lost:
                 return
             # Another process has given the name to another tool: the tool gets a new name here.
@@ -260,10 +281,16 @@ class ToolCatalogue:
             return False
         if tool.module is not None:
             return self._expose_modules and tool.module not in self.bridge.configuration.unexposed
-        return self._expose_tools and tool not in self._built_in and self.bridge.toolbox.activity_for(tool) is not None
+        return (
+            self._expose_tools
+            and tool not in self._built_in
+            and self.bridge.toolbox.activity_for(tool) is not None
+        )
 
     def _is_taken(self, name: str, tool: Tool) -> bool:
-        """Return True if something else has or had the name, which a host may still use. A tool keeps its own name."""
+        """Return True if something else has or had the name, which a host may still use. A tool
+        keeps its own name.
+        """
         origin = self._kept_names.get(name)
         if origin is not None:
             return origin != tool.origin
@@ -274,24 +301,24 @@ class ToolCatalogue:
         except UnknownPublicationError:
             return False
 
-    # -- looking up --------------------------------------------------------------------------------------------
+    # -- looking up --------------------------------------------------------------------------------
 
     async def await_modules(self) -> None:
-        """If modules are exposed, wait until the tools of all are known, at most `LIST_SECONDS` after the start, and
-        not after the first call.
+        """If modules are exposed, wait until the tools of all are known, at most `LIST_SECONDS`
+        after the start, and not after the first call.
         """
         if self._expose_modules:
             await self.bridge.modules.known(max(0.0, self._patience - anyio.current_time()))
 
     def stop_waiting(self) -> None:
-        """Let lists wait for no module from now on. A client that has called a tool works with those that are there;
-        SDKs list the tools after a call to check its result.
+        """Let lists wait for no module from now on. A client that has called a tool works with
+        those that are there; SDKs list the tools after a call to check its result.
         """
         self._patience = -math.inf
 
     async def find(self, name: str, caller: str) -> ServedTool:
-        """An exposed tool, or a published idea by NAME or NAME@VERSION; waits for modules that may have the tool. The
-        server itself looks up its own tools.
+        """An exposed tool, or a published idea by NAME or NAME@VERSION; waits for modules that may
+        have the tool. The server itself looks up its own tools.
 
         Raises:
             UnknownToolError: the caller sees no such tool; the message names similar ones.
@@ -305,23 +332,29 @@ class ToolCatalogue:
             if why is not None:
                 raise UnknownToolError(why)
             similar = did_you_mean(name, self._names(caller))
-            raise UnknownToolError(f"unknown tool {name[:100]!r}.{similar}{self._how_to_call(name)}")
+            raise UnknownToolError(
+                f"unknown tool {name[:100]!r}.{similar}{self._how_to_call(name)}"
+            )
         return tool
 
     def _may_come(self, name: str) -> bool:
-        """Return whether a module that is not up yet may have the tool. What one that is up refuses is not waited for,
-        unless another one had a tool of this name.
+        """Return whether a module that is not up yet may have the tool. What one that is up refuses
+        is not waited for, unless another one had a tool of this name.
         """
         return name in self._kept_names or self.bridge.offer.why_refused(name) is None
 
     async def _await_tool(self, name: str, caller: str) -> None:
-        """Wait for the module that had the tool before or, if none did, until any module lists it or all are known."""
+        """Wait for the module that had the tool before or, if none did, until any module lists it
+        or all are known.
+        """
         modules = self.bridge.modules
         owner = self._kept_names.get(name, (None, ""))[0]
         if owner is not None and owner in modules:
             await modules.known(SETTLE_SECONDS, owner)
         else:
-            await modules.until(lambda: self._find(name, caller) is not None, SETTLE_SECONDS, recalled=True)
+            await modules.until(
+                lambda: self._find(name, caller) is not None, SETTLE_SECONDS, recalled=True
+            )
 
     def _find(self, name: str, caller: str) -> ServedTool | None:
         if name in self._new_names:
@@ -329,7 +362,9 @@ class ToolCatalogue:
         if name in self._exposed:
             return self._exposed[name]
         published = self._publication(name)
-        if published is not None and self.bridge.store.publications.sees(published.publication, caller):
+        if published is not None and self.bridge.store.publications.sees(
+            published.publication, caller
+        ):
             self._uses[published.publication.name] += 1
             if self._uses.total() >= _COUNTED:
                 self._note_uses()
@@ -351,9 +386,14 @@ class ToolCatalogue:
         if any(name in (tool.name, tool.remote_name) for tool in self.bridge.offer.known):
             return f' It is a tool for plans: run_plan {{"calls": [{{"_tool": "{name}", ...}}]}}.'
         owners: list[JSONObject] = [
-            {"_module": owner} for owner in self.bridge.modules.names if name.startswith(f"{owner}_")
+            {"_module": owner}
+            for owner in self.bridge.modules.names
+            if name.startswith(f"{owner}_")
         ]
-        return f" search_tools finds the tools of all servers; run_plan calls them.{self.bridge.offer.missing(owners)}"
+        return (
+            " search_tools finds the tools of all servers; run_plan calls "
+            f"them.{self.bridge.offer.missing(owners)}"
+        )
 
     def _names(self, caller: str) -> list[str]:
         page = self.bridge.store.publications.page(_SUGGESTED, caller=caller)
@@ -385,9 +425,11 @@ class ToolCatalogue:
         tool: ServedTool | None = self._exposed.get(name) or self._publication(name)
         return None if tool is None else tool.definition["inputSchema"]
 
-    # -- listing -----------------------------------------------------------------------------------------------
+    # -- listing -----------------------------------------------------------------------------------
 
-    def page(self, cursor: str | None, caller: str, *, as_sent: bool) -> tuple[list[dict[str, Any]], str | None]:
+    def page(
+        self, cursor: str | None, caller: str, *, as_sent: bool
+    ) -> tuple[list[dict[str, Any]], str | None]:
         """One page of definitions, and the cursor of the next page; None if this is the last.
 
         Args:
@@ -402,18 +444,22 @@ class ToolCatalogue:
         self._keep_names(self._new_names)
         tools: list[dict[str, Any]] = []
         room = PAGE_BYTES
-        for place, tool in self._from(cursor or "fixed:0", caller, self._as_sent if as_sent else self._fixed):
+        for place, tool in self._from(
+            cursor or "fixed:0", caller, self._as_sent if as_sent else self._fixed
+        ):
             room -= len(encode(tool))
             if tools and (room < 0 or len(tools) == PAGE):
                 return tools, place
             tools.append(tool)
         return tools, None
 
-    def _from(self, cursor: str, caller: str, fixed: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
+    def _from(
+        self, cursor: str, caller: str, fixed: list[dict[str, Any]]
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
         """The definitions from a cursor on, each with its own cursor.
 
-        A cursor is `fixed:N` for the own and exposed tools, then `ideas:NAME` for the published ideas after a name, or
-        `used:N` for the most used ones if there are too many to list all.
+        A cursor is `fixed:N` for the own and exposed tools, then `ideas:NAME` for the published
+        ideas after a name, or `used:N` for the most used ones if there are too many to list all.
         """
         publications = self.bridge.store.publications
         kind, _, place = cursor.partition(":")
@@ -422,7 +468,9 @@ class ToolCatalogue:
             yield from ((f"fixed:{at}", fixed[at]) for at in range(number, len(fixed)))
             kind, place = "ideas", ""
         elif kind != "ideas" and (kind != "used" or number is None):
-            raise CursorSyntaxError(f"not a cursor of this list: {cursor[:60]!r}; hand back next_cursor as it came")
+            raise CursorSyntaxError(
+                f"not a cursor of this list: {cursor[:60]!r}; hand back next_cursor as it came"
+            )
         if kind == "ideas" and not place and publications.count(caller=caller) > self._most:
             kind, number = "used", 0
         if kind == "used":
@@ -433,7 +481,8 @@ class ToolCatalogue:
             return
         following: str | None = place
         while following is not None:
-            # One more than a page, because the next page begins with the definition after the last one shown.
+            # One more than a page, because the next page begins with the definition after the
+            # last one shown.
             page = publications.page(PAGE + 1, following or None, caller=caller)
             for one in page.items:
                 if self._is_listed(one, caller):
@@ -446,7 +495,9 @@ class ToolCatalogue:
         return next(self._from("ideas:", caller, []), None) is not None
 
     def is_crowded_out(self, publication: Publication, caller: str) -> bool:
-        """Return whether a published idea is not in a caller's list only because there are more than places."""
+        """Return whether a published idea is not in a caller's list only because there are
+        more than places.
+        """
         fits = self.bridge.store.publications.count(caller=caller) <= self._most
         if fits or not self._is_listed(publication, caller):
             return False
@@ -475,12 +526,14 @@ class ToolCatalogue:
         return sorted(listed, key=lambda one: one.name)
 
     def _is_listed(self, publication: Publication, caller: str) -> bool:
-        """Return whether a published idea is in the list of tools of a caller: one that cannot be called here is not;
-        `search_tools` finds it, with the reason.
+        """Return whether a published idea is in the list of tools of a caller: one that cannot be
+        called here is not; `search_tools` finds it, with the reason.
         """
         if not self._is_served(publication):
             return False
-        return why_not_here(self.bridge.store, publication, caller, self.bridge.offer.lacking) is None
+        return (
+            why_not_here(self.bridge.store, publication, caller, self.bridge.offer.lacking) is None
+        )
 
     def _is_served(self, publication: Publication) -> bool:
         """Return whether no own tool and no module's tool has the name of a published idea."""

@@ -1,8 +1,9 @@
-"""The record of direct calls: a line for each call of an exposed tool, and sessions of calls with their results.
+"""The record of direct calls: a line for each call of an exposed tool, and sessions of calls
+with their results.
 
-Both are written to the store together, within a fraction of a second of the end of a call and when the server ends. A
-crash loses the calls of that time. `sessions: false` in the configuration, and `record: false` of a module, leave only
-the lines, which have neither arguments nor results.
+Both are written to the store together, within a fraction of a second of the end of a call and when
+the server ends. A crash loses the calls of that time. `sessions: false` in the configuration, and
+`record: false` of a module, leave only the lines, which have neither arguments nor results.
 """
 
 from __future__ import annotations
@@ -23,7 +24,13 @@ import anyio
 from starlette.requests import Request
 
 from ideabridge.bridge.bridge import Bridge
-from ideabridge.bridge.runs.direct import MOST_CALLS, PAUSE, RESULT_BYTES, SESSION_BYTES, SessionInfo
+from ideabridge.bridge.runs.direct import (
+    MOST_CALLS,
+    PAUSE,
+    RESULT_BYTES,
+    SESSION_BYTES,
+    SessionInfo,
+)
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.store.errors import StoreError
 from ideabridge.bridge.store.journal import DirectCall, DirectOutcome, SessionRow
@@ -49,10 +56,12 @@ _BYTES_AT_ONCE: Final = 262_144
 """Bytes of results above which they are written by a thread."""
 
 _MOST_BYTES: Final = 64_000_000
-"""Bytes of results kept in memory while the store cannot be written. The sessions of later calls end."""
+"""Bytes of results kept in memory while the store cannot be written. The sessions of
+later calls end."""
 
 _MOST_SESSIONS: Final = 10_000
-"""Sessions in memory. Beyond it, the one whose last call is the oldest is forgotten: its next call begins another."""
+"""Sessions in memory. Beyond it, the one whose last call is the oldest is forgotten: its next call
+begins another."""
 
 _SWEEP_SECONDS: Final = 60.0
 """Seconds between two looks for sessions that have ended."""
@@ -62,10 +71,12 @@ _ERROR_CHARACTERS: Final = 4096
 _DIGITS: Final = 32
 
 _WAITING: Final = "direct."
-"""The prefix, before a run, of the settings for direct calls whose results were not given yet. They go with the run."""
+"""The prefix, before a run, of the settings for direct calls whose results were not given yet. They
+go with the run."""
 
 _RESULT_SECONDS: Final = 3600.0
-"""Seconds after the end of such a run in which the same call is answered with its result. A later one asks anew."""
+"""Seconds after the end of such a run in which the same call is answered with its result. A
+later one asks anew."""
 
 
 @dataclass(slots=True)
@@ -125,11 +136,13 @@ class _Session:
 
 
 class WaitingCalls:
-    """The direct calls that became runs and whose results were not given yet. They are settings of the store, so that a
-    call finds its run also in another process: `direct.RUN` is the digest of the call.
+    """The direct calls that became runs and whose results were not given yet. They are settings
+    of the store, so that a call finds its run also in another process: `direct.RUN` is the
+    digest of the call.
 
-    A call is the same as another one if the caller, the client, its session over HTTP, the tool and the arguments are
-    the same. A session over stdio ends with each restart of the host, which must not make a call twice.
+    A call is the same as another one if the caller, the client, its session over HTTP, the tool and
+    the arguments are the same. A session over stdio ends with each restart of the host, which must
+    not make a call twice.
     """
 
     def __init__(self, bridge: Bridge, record: DirectCalls) -> None:
@@ -140,19 +153,25 @@ class WaitingCalls:
     def digest(self, tool: Tool, arguments: JSONObject, request: ToolRequest) -> str:
         """What two calls that are the same have in common."""
         client = self._record.client(request)
-        session = self._record.session(request) if isinstance(request.context.request, Request) else ""
+        session = (
+            self._record.session(request) if isinstance(request.context.request, Request) else ""
+        )
         call: list[JSON] = [request.caller, client, session, *tool.origin, arguments]
         return hashlib.sha256(encode(call)).hexdigest()
 
     async def run_of(self, digest: str, caller: str, start: Callable[[], Awaitable[Run]]) -> Run:
-        """The run of a call whose result was not given yet, or else a new one, which `start` starts."""
+        """The run of a call whose result was not given yet, or else a new one, which
+        `start` starts.
+        """
         lock = self._locks.setdefault(digest, anyio.Lock())
         async with lock:
             run = await self.find(digest, caller)
             if run is None:
                 run = await start()
                 key = f"{_WAITING}{run.id}"
-                await self._bridge.patiently(lambda: self._bridge.store.settings.set(key, digest.encode()))
+                await self._bridge.patiently(
+                    lambda: self._bridge.store.settings.set(key, digest.encode())
+                )
             return run
 
     async def find(self, digest: str, caller: str, *, refused: bool = False) -> Run | None:
@@ -185,7 +204,9 @@ class WaitingCalls:
         return None if is_lost else run
 
     async def give(self, run: Run) -> None:
-        """Note that the result of a call is given now: the same call is another one from then on."""
+        """Note that the result of a call is given now: the same call is another one from then
+        on.
+        """
         key = f"{_WAITING}{run.id}"
         settings = self._bridge.store.settings
         if settings.get(key) is not None:
@@ -198,7 +219,8 @@ class DirectCalls:
     Attributes:
         waiting: those that became runs and whose results were not given yet.
         observers: called with each call that has ended.
-        watchers: called with each call that begins, in its task; what they return is called there when it has ended.
+        watchers: called with each call that begins, in its task; what they return is called there
+            when it has ended.
     """
 
     def __init__(self, bridge: Bridge) -> None:
@@ -217,17 +239,33 @@ class DirectCalls:
         # The session of stdio: one client per process.
         self._process = _hashed(secrets.token_hex(16))
         configuration = bridge.configuration
-        self._unrecorded = {name for name, module in configuration.modules.items() if not module.record}
+        self._unrecorded = {
+            name for name, module in configuration.modules.items() if not module.record
+        }
         self._is_on = configuration.sessions
 
-    def begin(self, name: str, tool: Tool | str, arguments: JSONObject, request: ToolRequest) -> Entry:
-        """Begin the record of a direct call under a name. `tool` is the name of a published idea, or a tool."""
+    def begin(
+        self, name: str, tool: Tool | str, arguments: JSONObject, request: ToolRequest
+    ) -> Entry:
+        """Begin the record of a direct call under a name. `tool` is the name of a published
+        idea, or a tool.
+        """
         data = encode(arguments)
         masked = self._bridge.secrets.redact(arguments)
         is_secret = masked is not arguments
         digest = hashlib.sha256(encode(masked) if is_secret else data).hexdigest()[:_DIGITS]
         kept = cast("JSONObject", masked)
-        entry = Entry(time.perf_counter(), time.time(), request, name, tool, kept, len(data), digest, is_secret)
+        entry = Entry(
+            time.perf_counter(),
+            time.time(),
+            request,
+            name,
+            tool,
+            kept,
+            len(data),
+            digest,
+            is_secret,
+        )
         entry.ends = [watch(entry) for watch in self.watchers]
         return entry
 
@@ -298,7 +336,7 @@ class DirectCalls:
         session = session_id(request.context)
         return _hashed(session) if session else ""
 
-    # -- sessions ----------------------------------------------------------------------------------------------
+    # -- sessions ----------------------------------------------------------------------------------
 
     def _record(self, entry: Entry, client: str, session: str, size: int) -> None:
         """Add a call that has ended to its session."""
@@ -350,7 +388,9 @@ class DirectCalls:
         if entry.is_secret:
             body["unkept"] = "its parameters hold a secret of the configuration"
         elif entry.bytes_in > min(RESULT_BYTES, left):
-            body["unkept"] = f"its parameters have {entry.bytes_in:,} bytes, more than a session takes"
+            body["unkept"] = (
+                f"its parameters have {entry.bytes_in:,} bytes, more than a session takes"
+            )
         else:
             body["parameters"] = entry.arguments
             left -= entry.bytes_in
@@ -377,7 +417,9 @@ class DirectCalls:
         return {"kind": kind, "message": self._bridge.secrets.mask(text)[:_ERROR_CHARACTERS]}
 
     async def end_sessions(self) -> None:
-        """Make runs of the sessions that have ended, of every process on the store, until cancelled."""
+        """Make runs of the sessions that have ended, of every process on the store,
+        until cancelled.
+        """
         while True:
             try:
                 await self._bridge.direct_sessions.end_idle()
@@ -385,7 +427,7 @@ class DirectCalls:
                 logger.warning("ended sessions wait to become runs: %s", error)
             await anyio.sleep(_SWEEP_SECONDS)
 
-    # -- writing -----------------------------------------------------------------------------------------------
+    # -- writing -----------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Write ended calls to the store a moment after they end, until cancelled."""
@@ -462,8 +504,8 @@ class DirectCalls:
             await self._bridge.direct_sessions.written()
 
     async def shown(self, caller: str) -> list[SessionInfo]:
-        """The latest sessions of a caller, with the calls that are written. If the store is busy, the last ones may be
-        missing.
+        """The latest sessions of a caller, with the calls that are written. If the store is busy,
+        the last ones may be missing.
         """
         with suppress(StoreError):
             await self.written()

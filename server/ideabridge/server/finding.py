@@ -25,11 +25,11 @@ from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.tool import IDEA, Tool, ToolKey
 
-# -- finding ---------------------------------------------------------------------------------------------------------
+# -- finding ---------------------------------------------------------------------------------------
 
 LIST_SECONDS: Final = 8.0
-"""Seconds after the start during which lists and searches wait for modules whose tools are not known yet. Hosts allow
-ten seconds for the start and the first list."""
+"""Seconds after the start during which lists and searches wait for modules whose tools are not
+known yet. Hosts allow ten seconds for the start and the first list."""
 
 _TOOLS: Final = 8
 _QUESTIONS: Final = 20
@@ -58,20 +58,26 @@ class Finding:
         self._patience = anyio.current_time() + LIST_SECONDS
 
     async def search_tools(self, arguments: dict[str, Any], request: ToolRequest) -> ToolAnswer:
-        """Tools by words, best first: a signature and a line of each, and all of a tool that is named exactly.
+        """Tools by words, best first: a signature and a line of each, and all of a tool that
+        is named exactly.
 
-        Waits for connecting modules whose tools are unknown until `LIST_SECONDS` after the start, unless a known tool
-        fits every word; for the module that is searched it waits as long at any time. The answer names the modules
-        whose tools are missing.
+        Waits for connecting modules whose tools are unknown until `LIST_SECONDS` after the start,
+        unless a known tool fits every word; for the module that is searched it waits as long at any
+        time. The answer names the modules whose tools are missing.
 
         Raises:
             UnknownFilterError: `module` is not a configured server.
         """
         module, modules = arguments.get("module"), self._bridge.modules
         if module is not None and module not in modules:
-            known = f" Known: {', '.join(modules.names)[:300]}." if modules.names else " None is configured."
+            known = (
+                f" Known: {', '.join(modules.names)[:300]}."
+                if modules.names
+                else " None is configured."
+            )
             raise UnknownFilterError(
-                f"module: unknown module {module[:64]!r}.{did_you_mean(module, modules.names)}{known}"
+                "module: unknown module "
+                f"{module[:64]!r}.{did_you_mean(module, modules.names)}{known}"
                 f"{self._bridge.offer.missing()}"
             )
         asked = cast("str | list[str]", arguments["words"])
@@ -79,7 +85,8 @@ class Finding:
         limit, caller = int(arguments.get("limit", _TOOLS)), request.caller
         # Each question has its share of the places, and at least two.
         share = max(limit // len(questions), min(limit, 2))
-        # A published idea is a tool, too, even if the host does not list it. Up to half of the places are for ideas.
+        # A published idea is a tool, too, even if the host does not list it. Up to half of the
+        # places are for ideas.
         ideas: dict[str, Publication] = {}
         if module is None and share > 1:
             for words in questions:
@@ -120,7 +127,11 @@ class Finding:
         refused = self._refused(named, module)
         if refused:
             result["refused"] = list[JSON](refused)
-        lines = [f"{count} tools fit; {len(tools)} shown" if count else 'no tool fits; try other words, or "" for all']
+        lines = [
+            f"{count} tools fit; {len(tools)} shown"
+            if count
+            else 'no tool fits; try other words, or "" for all'
+        ]
         untrusted = self._bridge.configuration.untrusted
         if untrusted is not None:
             result["note"] = untrusted.told_to_hosts()
@@ -129,20 +140,34 @@ class Finding:
         if any("module" not in tool for tool in tools):
             lines.append("tools.NAME: a tool without _module")
         if any("observed" in tool or str(tool["signature"]).endswith(OBSERVED) for tool in tools):
-            lines.append("observed: the shape of earlier results of your runs; the tool itself does not declare one")
+            lines.append(
+                "observed: the shape of earlier results of your runs; the tool "
+                "itself does not declare one"
+            )
         if any(f"{JSON_TEXT}[" in str(tool["signature"]) for tool in tools):
             lines.append(f"{JSON_TEXT}[T]: a text that contains a T as JSON")
         if any("looks_like" in tool for tool in tools):
-            lines.append("looks_like: the name resembles that of the tool given there, which is a different tool")
+            lines.append(
+                "looks_like: the name resembles that of the tool given there, "
+                "which is a different tool"
+            )
         lines += [f"{one['tool']} cannot be called: {one['why']}" for one in refused]
         if away:
-            lines.append(f"servers whose tools may be missing or fail: {encode_text(list[JSON](away))}")
+            lines.append(
+                f"servers whose tools may be missing or fail: {encode_text(list[JSON](away))}"
+            )
         if any(one["state"] == "connecting" for one in away):
-            lines.append("Servers that are connecting may have more tools: search again in a moment.")
+            lines.append(
+                "Servers that are connecting may have more tools: search again in a moment."
+            )
         return answer(result, "\n".join(lines))
 
-    def _shown(self, found: Tool | Publication, named: set[str], caller: str) -> tuple[JSONObject, str]:
-        """What an answer reports of a tool or a published idea, as JSON and as text; of one that is named, all."""
+    def _shown(
+        self, found: Tool | Publication, named: set[str], caller: str
+    ) -> tuple[JSONObject, str]:
+        """What an answer reports of a tool or a published idea, as JSON and as text; of one
+        that is named, all.
+        """
         if isinstance(found, Tool):
             tool, names = found, self._search.names
         else:
@@ -187,15 +212,21 @@ class Finding:
             held = self._bridge.modules[owner]
             for name in held.refused:
                 if name in names:
-                    refused.append({"tool": name, "module": owner, "why": str(held.why_without(name))})
+                    refused.append(
+                        {"tool": name, "module": owner, "why": str(held.why_without(name))}
+                    )
         return refused[:_QUESTIONS]
 
     def _away(self, module: str | None) -> list[JSONObject]:
-        """The servers (or the one that is searched) that have failed, or whose tools are unknown, and why."""
+        """The servers (or the one that is searched) that have failed, or whose tools are
+        unknown, and why.
+        """
         known = {tool.module for tool in self._bridge.offer.known}
         away: list[JSONObject] = []
         for status in self._bridge.modules.away():
-            if module not in (None, status.name) or (status.state != "failed" and status.name in known):
+            if module not in (None, status.name) or (
+                status.state != "failed" and status.name in known
+            ):
                 continue
             entry: JSONObject = {"module": status.name, "state": status.state}
             if status.error:
@@ -204,7 +235,8 @@ class Finding:
         return away
 
     async def search_ideas(self, arguments: dict[str, Any], request: ToolRequest) -> ToolAnswer:
-        """Saved ideas by words, best first (without words the newest): the caller's own, and those published to it.
+        """Saved ideas by words, best first (without words the newest): the caller's own, and those
+        published to it.
 
         Raises:
             FilterError: `since` or `until` is not a time.
@@ -220,16 +252,25 @@ class Finding:
         sessions = [one for one in await self._record.shown(request.caller) if one.fits(words)]
         if sessions:
             result["sessions"] = [one.to_json() for one in sessions]
-            lines += ["sessions of direct calls, which publish_idea takes:", *(one.line for one in sessions)]
+            lines += [
+                "sessions of direct calls, which publish_idea takes:",
+                *(one.line for one in sessions),
+            ]
         return answer(result, "\n".join(lines))
 
     def _hit_json(self, hit: IdeaHit, caller: str) -> JSONObject:
         meta = hit.meta
         entry: JSONObject = {"idea": hit.id, "title": meta.title[:200], "time": meta.time}
-        published = [one for name in hit.names if (one := self._published(name, caller)) is not None]
+        published = [
+            one for name in hit.names if (one := self._published(name, caller)) is not None
+        ]
         if published:
             entry["published_as"] = [one.name for one in published]
-        lacks = {one.name: lack for one in published if (lack := self._why_not_here(one, caller)) is not None}
+        lacks = {
+            one.name: lack
+            for one in published
+            if (lack := self._why_not_here(one, caller)) is not None
+        }
         if lacks:
             entry["cannot_be_called"] = dict[str, JSON](lacks)
         if meta.description:
@@ -249,7 +290,9 @@ class Finding:
             return None
 
     def guidance(self, ref: str, caller: str) -> list[JSON]:
-        """A stored idea as guidance for a new run: its texts, and its calls as a plan; raises as `Ideas.get`."""
+        """A stored idea as guidance for a new run: its texts, and its calls as a plan; raises
+        as `Ideas.get`.
+        """
         stored = self._bridge.store.ideas.get(ref, caller=caller)
         # Without the input and the state, which belong to the earlier run.
         messages: list[JSON] = [
@@ -265,11 +308,17 @@ class Finding:
         return messages
 
     def _calls(self, stored: StoredIdea, caller: str) -> list[JSON]:
-        """The calls of an idea, after those of the earlier steps of the run of it that the caller sees."""
+        """The calls of an idea, after those of the earlier steps of the run of it that
+        the caller sees.
+        """
         ideas, meta = self._bridge.store.ideas, stored.meta
         steps = [stored]
         if meta.run is not None and meta.step is not None and meta.step > 1:
-            earlier = [one for one in ideas.of_run(meta.run) if one.meta.step is not None and one.meta.step < meta.step]
+            earlier = [
+                one
+                for one in ideas.of_run(meta.run)
+                if one.meta.step is not None and one.meta.step < meta.step
+            ]
             steps = [*(ideas.get(one.id, caller=caller) for one in earlier), stored]
         calls: list[JSON] = []
         for one in steps:
@@ -283,4 +332,10 @@ def _idea_tool(publication: Publication) -> Tool:
     """A published idea as a tool for plans. A host that lists it has it under the same name."""
     parameters: JSONObject = publication.input_schema or {"type": "object", "properties": {}}
     module = f"{IDEA}{publication.name}"
-    return Tool(publication.name, described(publication), parameters, publication.output_schema, module=module)
+    return Tool(
+        publication.name,
+        described(publication),
+        parameters,
+        publication.output_schema,
+        module=module,
+    )

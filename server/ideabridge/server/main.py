@@ -21,7 +21,11 @@ def main(arguments: list[str] | None = None) -> int:
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
             # The parent process closed it. A file opened later must not get its descriptor.
-            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), "r" if name == "stdin" else "w"))
+            setattr(
+                sys,
+                name,
+                os.fdopen(os.open(os.devnull, os.O_RDWR), "r" if name == "stdin" else "w"),
+            )
     try:
         from ideabridge.server.cli.app import run
 

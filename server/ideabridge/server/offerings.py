@@ -1,8 +1,9 @@
-"""What exposed modules offer besides tools (`expose: modules`): their resources, templates, prompts and completions.
+"""What exposed modules offer besides tools (`expose: modules`): their resources, templates, prompts
+and completions.
 
-They are passed on as the modules give them. URIs stay as they are: if two modules list the same one, the module that
-stands first in the configuration is read. A prompt keeps its name unless another module or an idea has the same one;
-then it is MODULE_NAME. Ideas come first in each list.
+They are passed on as the modules give them. URIs stay as they are: if two modules list the same
+one, the module that stands first in the configuration is read. A prompt keeps its name unless
+another module or an idea has the same one; then it is MODULE_NAME. Ideas come first in each list.
 """
 
 from __future__ import annotations
@@ -43,17 +44,23 @@ logger = logging.getLogger(__name__)
 
 Wire = dict[str, Any]
 
-_LISTED: Final[dict[Kind, str]] = {"resources": "resources", "templates": "resourceTemplates", "prompts": "prompts"}
+_LISTED: Final[dict[Kind, str]] = {
+    "resources": "resources",
+    "templates": "resourceTemplates",
+    "prompts": "prompts",
+}
 """The key of each list in its result."""
 
 _CURSOR: Final = re.compile(r"\+([0-9]{1,9})\Z")
-"""A cursor within the entries of modules: the number of entries before it. Cursors of ideas are names."""
+"""A cursor within the entries of modules: the number of entries before it. Cursors of
+ideas are names."""
 
 _MOST_LISTS: Final = 3000
 """The lists that are kept for modules that answer too late."""
 
 LATE_SECONDS: Final = 2.0
-"""Seconds that a list waits for a module that is up and has not listed its own. What arrives later is announced."""
+"""Seconds that a list waits for a module that is up and has not listed its own. What arrives
+later is announced."""
 
 _MOST_READINGS: Final = 3
 """Times that a list is read which changes meanwhile."""
@@ -89,13 +96,17 @@ class _Reading:
 
 
 class Offerings:
-    """The handlers of `resources/*`, `prompts/*` and completions: ideas, and what exposed modules offer.
+    """The handlers of `resources/*`, `prompts/*` and completions: ideas, and what
+    exposed modules offer.
 
     Attributes:
-        arrived: called with a module's name and the kind of a list that has arrived after the answer that lacks it.
+        arrived: called with a module's name and the kind of a list that has arrived after the
+            answer that lacks it.
     """
 
-    def __init__(self, bridge: Bridge, relaying: Relaying, views: ModuleViews, group: TaskGroup) -> None:
+    def __init__(
+        self, bridge: Bridge, relaying: Relaying, views: ModuleViews, group: TaskGroup
+    ) -> None:
         self.arrived: Callable[[str, Kind], None] = lambda _module, _kind: None
         self._group = group
         self._bridge = bridge
@@ -105,19 +116,27 @@ class Offerings:
         self._idea_prompts = IdeaPrompts(bridge)
         self._patience = anyio.current_time() + LIST_SECONDS
         self._names = [name for name in bridge.modules.names if bridge.configuration.exposes(name)]
-        # As each list was read last, because a module that is away may be back for the next request.
+        # As each list was read last, because a module that is away may be back for
+        # the next request.
         self._last: OrderedDict[_Place, list[JSONObject]] = OrderedDict()
         self._readings: dict[_Place, _Reading] = {}
 
-    # -- lists -------------------------------------------------------------------------------------------------
+    # -- lists -------------------------------------------------------------------------------------
 
-    async def resources(self, context: Context, params: types.PaginatedRequestParams | None) -> Wire:
+    async def resources(
+        self, context: Context, params: types.PaginatedRequestParams | None
+    ) -> Wire:
         """One page of resources."""
         return await self._page(
-            "resources", params, lambda: self._ideas.list(context, params), lambda: self._resources(caller_of(context))
+            "resources",
+            params,
+            lambda: self._ideas.list(context, params),
+            lambda: self._resources(caller_of(context)),
         )
 
-    async def templates(self, context: Context, params: types.PaginatedRequestParams | None) -> Wire:
+    async def templates(
+        self, context: Context, params: types.PaginatedRequestParams | None
+    ) -> Wire:
         """One page of templates."""
         return await self._page(
             "templates",
@@ -130,9 +149,14 @@ class Offerings:
         """One page of prompts."""
 
         async def theirs() -> list[JSONObject]:
-            return [{**entry, "name": name} for name, (_, entry) in (await self._prompts(caller_of(context))).items()]
+            return [
+                {**entry, "name": name}
+                for name, (_, entry) in (await self._prompts(caller_of(context))).items()
+            ]
 
-        return await self._page("prompts", params, lambda: self._idea_prompts.list(context, params), theirs)
+        return await self._page(
+            "prompts", params, lambda: self._idea_prompts.list(context, params), theirs
+        )
 
     async def _page(
         self,
@@ -146,7 +170,9 @@ class Offerings:
         result: Wire = {_LISTED[kind]: [], "resultType": "complete"}
         if within is None:
             page = await ideas()
-            result[_LISTED[kind]] = page.model_dump(mode="json", by_alias=True, exclude_none=True)[_LISTED[kind]]
+            result[_LISTED[kind]] = page.model_dump(mode="json", by_alias=True, exclude_none=True)[
+                _LISTED[kind]
+            ]
             if page.next_cursor is not None:
                 return {**result, "nextCursor": page.next_cursor}
         entries: list[Any] = result[_LISTED[kind]]
@@ -211,12 +237,14 @@ class Offerings:
         return [
             (name, entry)
             for name in self._names
-            for entry in self._views.entries(name, self._last.get(self._place(name, kind, caller), []))
+            for entry in self._views.entries(
+                name, self._last.get(self._place(name, kind, caller), [])
+            )
         ]
 
     async def _wait_for(self, reading: _Reading) -> None:
-        """Wait for the list of a module: until it is up, soon after the start, and then a moment. What it listed
-        before, or nothing, stands in for what it lists too late.
+        """Wait for the list of a module: until it is up, soon after the start, and then a moment.
+        What it listed before, or nothing, stands in for what it lists too late.
         """
         with anyio.move_on_at(self._patience):
             await reading.connected.wait()
@@ -247,7 +275,9 @@ class Offerings:
             modules[name].note([] if isinstance(error, ModuleSignInError) else [str(error)])
         except Exception:
             # Nobody may wait for the list, and the other modules go on.
-            logger.exception("the %s of module %s could not be read by an error of ideabridge itself", kind, name)
+            logger.exception(
+                "the %s of module %s could not be read by an error of ideabridge itself", kind, name
+            )
         finally:
             reading.connected.set()
             reading.done.set()
@@ -261,7 +291,9 @@ class Offerings:
             if reading.is_late and is_new:
                 self.arrived(name, kind)
 
-    async def set_log_level(self, context: Context, params: types.SetLevelRequestParams) -> types.EmptyResult:
+    async def set_log_level(
+        self, context: Context, params: types.SetLevelRequestParams
+    ) -> types.EmptyResult:
         """A client of the handshake era says which log messages of modules it wants."""
         lowest = self._relaying.set_level(session_id(context), params.level)
         # A module that is slow has got the request by then.
@@ -276,23 +308,35 @@ class Offerings:
         """Return whether there are exposed modules."""
         return bool(self._names)
 
-    # -- changes -----------------------------------------------------------------------------------------------
+    # -- changes -----------------------------------------------------------------------------------
 
     async def watch(self, uri: str, caller: str) -> Module | None:
         """Hear of changes of a resource; return its module, or None if no module has it.
 
         Raises:
-            MCPError: the module refuses, or cannot be reached, or would tell of a resource of another person.
+            MCPError: the module refuses, or cannot be reached, or would tell of a resource of
+                another person.
         """
-        module = await self.module_of(uri, caller) if self._names and uri_name(uri) is None else None
+        module = (
+            await self.module_of(uri, caller) if self._names and uri_name(uri) is None else None
+        )
         if module is not None:
-            if user_of(caller) is not None and module.configuration.has_sign_ins and module.has_token:
-                why = f"module {module.name!r} has a sign-in for each user, and changes of its resources are not told"
+            if (
+                user_of(caller) is not None
+                and module.configuration.has_sign_ins
+                and module.has_token
+            ):
+                why = (
+                    f"module {module.name!r} has a sign-in for each user, and changes of "
+                    "its resources are not told"
+                )
                 raise MCPError(types.INVALID_REQUEST, f"{why} to users")
             try:
                 await module.watch(uri)
             except IdeabridgeError as error:
-                raise MCPError(types.INTERNAL_ERROR, self._bridge.secrets.mask(str(error))) from None
+                raise MCPError(
+                    types.INTERNAL_ERROR, self._bridge.secrets.mask(str(error))
+                ) from None
         return module
 
     def forget(self, module: str) -> None:
@@ -303,12 +347,16 @@ class Offerings:
             reading.is_stale = reading.is_stale or reading.place[0] == module
 
     def is_exposed(self, module: str, uri: str = "") -> bool:
-        """Return whether the offerings of a module are passed on, among them the resource with a URI."""
+        """Return whether the offerings of a module are passed on, among them the
+        resource with a URI.
+        """
         return module in self._names and self._views.serves(module, uri)
 
-    # -- one of them -------------------------------------------------------------------------------------------
+    # -- one of them -------------------------------------------------------------------------------
 
-    async def read(self, context: Context, params: types.ReadResourceRequestParams) -> Wire | types.ReadResourceResult:
+    async def read(
+        self, context: Context, params: types.ReadResourceRequestParams
+    ) -> Wire | types.ReadResourceResult:
         """An idea as its exported document, or a resource of a module.
 
         Raises:
@@ -319,20 +367,28 @@ class Offerings:
             return await self._ideas.read(context, params)
         module = await self.module_of(uri, caller_of(context))
         if module is None:
-            why = f"unknown resource {uri[:120]!r}: no module lists it, and no idea has this name (idea://NAME).{self._bridge.offer.missing()}"
+            why = (
+                f"unknown resource {uri[:120]!r}: no module lists it, and no idea has this name "
+                f"(idea://NAME).{self._bridge.offer.missing()}"
+            )
             raise MCPError(types.INVALID_PARAMS, why, {"uri": uri})
         return await self._passed_on(context, module.name, types.ReadResourceRequest(params=params))
 
     async def module_of(self, uri: str, caller: str) -> Module | None:
-        """The module to read a resource from: the first in the configuration that lists it or has a template for it;
-        else the one whose result named it to the caller, unless its scheme is that of one other module alone; else the
-        only one with resources of its scheme, or with any. So no module takes a resource from one before it.
+        """The module to read a resource from: the first in the configuration that lists it or has a
+        template for it; else the one whose result named it to the caller, unless its scheme is that
+        of one other module alone; else the only one with resources of its scheme, or with any. So
+        no module takes a resource from one before it.
         """
         modules = self._bridge.modules
         if is_view_uri(uri):
             # A module's views are read from it alone, and those of ideabridge from none.
             allowed = self._views.module
-            return modules[allowed] if allowed is not None and self._views.serves(allowed, uri) else None
+            return (
+                modules[allowed]
+                if allowed is not None and self._views.serves(allowed, uri)
+                else None
+            )
         if (only := self._only_one()) is not None:
             return only
         for name in self._names:
@@ -349,7 +405,11 @@ class Offerings:
 
         scheme = uri.partition(":")[0]
         same = {name for name, entry in resources if str(entry["uri"]).partition(":")[0] == scheme}
-        same |= {name for name, entry in templates if str(entry["uriTemplate"]).partition(":")[0] == scheme}
+        same |= {
+            name
+            for name, entry in templates
+            if str(entry["uriTemplate"]).partition(":")[0] == scheme
+        }
         linked = self._relaying.module_that_named(uri, caller)
         is_of_another = len(same) == 1 and linked not in same and scheme not in _COMMON_SCHEMES
         if linked in self._names and not is_of_another:
@@ -357,22 +417,34 @@ class Offerings:
         return modules[same.pop()] if len(same) == 1 else self._only_one()
 
     def _claims(self, name: str, uri: str, caller: str) -> bool | None:
-        """Return whether a module lists a resource or has a template for it; None if its lists have not been read."""
+        """Return whether a module lists a resource or has a template for it; None if its lists
+        have not been read.
+        """
         resources = self._last.get(self._place(name, "resources", caller))
         templates = self._last.get(self._place(name, "templates", caller))
         if resources is None or templates is None:
             return None
         if any(entry["uri"] == uri for entry in self._views.entries(name, resources)):
             return True
-        return any(fits(str(entry["uriTemplate"]), uri) for entry in self._views.entries(name, templates))
+        return any(
+            fits(str(entry["uriTemplate"]), uri) for entry in self._views.entries(name, templates)
+        )
 
     def _only_one(self) -> Module | None:
-        """The only module with resources; None if there are others, or may be, because a module is away."""
+        """The only module with resources; None if there are others, or may be, because a
+        module is away.
+        """
         modules = [self._bridge.modules[name] for name in self._names]
         found = [module for module in modules if module.has_resources]
-        return found[0] if len(found) == 1 and all(one.state in ("up", "disabled") for one in modules) else None
+        return (
+            found[0]
+            if len(found) == 1 and all(one.state in ("up", "disabled") for one in modules)
+            else None
+        )
 
-    async def prompt(self, context: Context, params: types.GetPromptRequestParams) -> Wire | types.GetPromptResult:
+    async def prompt(
+        self, context: Context, params: types.GetPromptRequestParams
+    ) -> Wire | types.GetPromptResult:
         """An idea's context, or a prompt of a module.
 
         Raises:
@@ -388,7 +460,9 @@ class Offerings:
         theirs = params.model_copy(update={"name": str(entry["name"])})
         return await self._passed_on(context, module, types.GetPromptRequest(params=theirs))
 
-    async def complete(self, context: Context, params: types.CompleteRequestParams) -> Wire | types.CompleteResult:
+    async def complete(
+        self, context: Context, params: types.CompleteRequestParams
+    ) -> Wire | types.CompleteResult:
         """Names and versions of ideas, or what the module of a prompt or template gives.
 
         Raises:
@@ -438,13 +512,18 @@ class Offerings:
         self._relaying.note_named(module, result, caller_of(context))
         size = len(encode(result))
         if size > MAX_DIRECT:
-            what = f"{request.method}: the result has {size:,} bytes; at most {MAX_DIRECT:,} fit into one answer"
+            what = (
+                f"{request.method}: the result has {size:,} bytes; at most "
+                f"{MAX_DIRECT:,} fit into one answer"
+            )
             raise MCPError(types.INTERNAL_ERROR, what)
         return {"resultType": "complete", **cast("Wire", result)}
 
 
 def fits(template: str, uri: str) -> bool:
-    """Return whether a URI may come from a template (RFC 6570): its literal parts occur in this order."""
+    """Return whether a URI may come from a template (RFC 6570): its literal parts
+    occur in this order.
+    """
     first, *others = _PART.split(template)
     if not others:
         return uri == template

@@ -2,15 +2,17 @@
 
 A host sends these definitions to its model with every request, so they are few and short.
 
-Hosts rewrite schemas for their models. These forms survive in all hosts that were tested (docs/hosts.md):
+Hosts rewrite schemas for their models. These forms survive in all hosts that were tested
+(docs/hosts.md):
 
-- Every schema has a `type` or an `anyOf`. Codex and the OpenAI provider of opencode replace a schema with neither by
-  `{}` and lose its description.
-- A value of any type is an `anyOf` with one entry per type, and its array has `items`. Codex turns a list of types into
-  an array of strings. opencode turns it into an array without `items`, for which the Gemini API refuses the request.
+- Every schema has a `type` or an `anyOf`. Codex and the OpenAI provider of opencode replace a
+  schema with neither by `{}` and lose its description.
+- A value of any type is an `anyOf` with one entry per type, and its array has `items`. Codex turns
+  a list of types into an array of strings. opencode turns it into an array without `items`, for
+  which the Gemini API refuses the request.
 - An `enum` has a `type`, which the Gemini API requires.
-- An object with any properties has `additionalProperties`. Without it Codex shows its model an object without
-  properties, and pydantic-ai forbids OpenAI's models all properties.
+- An object with any properties has `additionalProperties`. Without it Codex shows its model an
+  object without properties, and pydantic-ai forbids OpenAI's models all properties.
 - There is no `$ref`, and there are no combining keywords at the top.
 
 Annotations omit `idempotentHint` and `openWorldHint` if they have the value that clients assume.
@@ -92,11 +94,18 @@ def _closed(properties: dict[str, JSONObject], required: list[JSON]) -> JSONObje
 
 
 def _tool(name: str, description: str, parameters: JSONObject, hints: JSONObject) -> dict[str, Any]:
-    return {"name": name, "description": description, "inputSchema": parameters, "annotations": hints}
+    return {
+        "name": name,
+        "description": description,
+        "inputSchema": parameters,
+        "annotations": hints,
+    }
 
 
 def tool_signature(tool: Tool) -> str:
-    """The name of a tool and its parameters: `join(items, separator?)`, where `?` marks an optional one."""
+    """The name of a tool and its parameters: `join(items, separator?)`, where `?` marks
+    an optional one.
+    """
     required = tool.parameters.get("required")
     properties = tool.parameters.get("properties")
     assert isinstance(required, list)
@@ -118,8 +127,10 @@ _CALLS: Final[JSONObject] = {
         "required": ["_tool"],
         "additionalProperties": True,
     },
-    "description": '{"_tool": "git_log", "repo_path": ".", "_outputPath": "log"}. Optional: _module (for ideas and'
-    ' shared names), _outputMethod (set, merge, push), _each (array or reference: one call per "†item"), _id, _after'
+    "description": '{"_tool": "git_log", "repo_path": ".", '
+    '"_outputPath": "log"}. Optional: _module (for ideas and'
+    " shared names), _outputMethod (set, merge, push), "
+    '_each (array or reference: one call per "†item"), _id, _after'
     " ([_ids]), _instance.",
 }
 
@@ -141,20 +152,28 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
     ),
     _tool(
         "run_plan",
-        "Run calls of any tools as one plan. A call starts once the values it reads exist; changes on one server keep"
+        "Run calls of any tools as one plan. A call starts once the values it reads exist; "
+        "changes on one server keep"
         ' their order. A reference becomes its value: "†state.log.0.id", "†results.0",'
         ' "†input.x", "†state.a || †state.b".'
-        f" Built in: {', '.join(map(tool_signature, builtin_toolbox()))}{_PROGRAM_STEP}; path, where, by: JMESPath;"
+        f" Built in: {', '.join(map(tool_signature, builtin_toolbox()))}{_PROGRAM_STEP}; "
+        "path, where, by: JMESPath;"
         " text: {name}; code: Python.",
         _closed(
             {
                 "calls": _CALLS,
                 "program": _text(
-                    "Or Python: import git; await git.git_log(repo_path=input['repo']). Last expression: the output."
+                    "Or Python: import git; await git.git_log(repo_path=input['repo']). "
+                    "Last expression: the output."
                 ),
                 "input": _open("Read by †input."),
-                "instances": _open('Once per state: {"a": {"x": 1}, "b": {"x": 2}}; or messages, with schema.'),
-                "output": {"description": "With references; default: the state.", "anyOf": _WITH_REFERENCES},
+                "instances": _open(
+                    'Once per state: {"a": {"x": 1}, "b": {"x": 2}}; or messages, with schema.'
+                ),
+                "output": {
+                    "description": "With references; default: the state.",
+                    "anyOf": _WITH_REFERENCES,
+                },
                 "output_schema": _OPEN,
                 "dry_run": {"type": "boolean"},
                 "save_as": _text("Publish it as this tool."),
@@ -181,12 +200,19 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
                 "context": {
                     "type": "array",
                     "items": {"anyOf": [_OPEN, _TEXT]},
-                    "description": 'Messages, also without a task: {"role", "content"}; {"type": "state", "state": {},'
-                    ' "_instance"?, "schema"?}; data, input, plan, tool, error.',
+                    "description": 'Messages, also without a task: {"role", "content"}; {"type": "state", '
+                    '"state": {}, "_instance"?, "schema"?}; data, input, plan, tool, error.',
                 },
-                "thought_process": {"type": "boolean", "description": "You write your reasoning first."},
-                "mind": _choice(["auto", "turns", "sampling", "model"], "turns: you write the solutions."),
-                "planning": _choice(["eager", "lazy"], "lazy: a person accepts each solution first."),
+                "thought_process": {
+                    "type": "boolean",
+                    "description": "You write your reasoning first.",
+                },
+                "mind": _choice(
+                    ["auto", "turns", "sampling", "model"], "turns: you write the solutions."
+                ),
+                "planning": _choice(
+                    ["eager", "lazy"], "lazy: a person accepts each solution first."
+                ),
                 "limits": _open("calls, requests, wall_seconds"),
                 "shown": _open("{value, request}: bytes of results you see whole."),
                 "wait_s": _WAIT,
@@ -200,7 +226,12 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
         "submit_solution",
         "The same as solve with run, turn and solution.",
         _closed(
-            {"run": _TEXT, "turn": {"type": "integer", "minimum": 0}, "solution": _OPEN, "wait_s": _WAIT},
+            {
+                "run": _TEXT,
+                "turn": {"type": "integer", "minimum": 0},
+                "solution": _OPEN,
+                "wait_s": _WAIT,
+            },
             ["run", "turn", "solution"],
         ),
         {**_CHANGES, "idempotentHint": True},
@@ -211,7 +242,11 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
         _closed(
             {
                 "run": _TEXT,
-                "paths": {**_TEXTS, "maxItems": 100, "description": "†state.log, †results.0, †output"},
+                "paths": {
+                    **_TEXTS,
+                    "maxItems": 100,
+                    "description": "†state.log, †results.0, †output",
+                },
                 "cancel": {"type": "boolean"},
                 "wait_s": _WAIT,
             },
@@ -221,7 +256,8 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
     ),
     _tool(
         "decide_approval",
-        "Decide what a run waits for, after asking the person; the journal names the assistant as the one who decided.",
+        "Decide what a run waits for, after asking the person; the journal names the "
+        "assistant as the one who decided.",
         _closed(
             {
                 "run": _TEXT,
@@ -265,7 +301,12 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
                 "outcome": _choice(["done", "open", "failed", "stalled", "limit", "cancelled"]),
                 "mind": _TEXT,
                 "tag": _TEXT,
-                "limit": {"type": "integer", "minimum": 1, "maximum": 100, "description": "Default 10."},
+                "limit": {
+                    "type": "integer",
+                    "minimum": 1,
+                    "maximum": 100,
+                    "description": "Default 10.",
+                },
             },
             [],
         ),
@@ -276,7 +317,9 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
         "Make a tool of a run or an idea.",
         _closed(
             {
-                "idea": _text("Run, idea, session (your direct calls), or {context, schema?, solution?}."),
+                "idea": _text(
+                    "Run, idea, session (your direct calls), or {context, schema?, solution?}."
+                ),
                 "name": _text("a-z, 0-9, _"),
                 "description": _TEXT,
                 "answer": _choice(["auto", "recorded", "plan", "program", "solve"]),
@@ -306,10 +349,14 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
 _RARE: Final[dict[str, frozenset[str]]] = {
     "search_tools": frozenset({"module", "limit"}),
     "run_plan": frozenset({"instances", "output_schema", "dry_run", "wait_s"}),
-    "solve": frozenset({"idea", "context", "thought_process", "mind", "planning", "limits", "shown", "wait_s"}),
+    "solve": frozenset(
+        {"idea", "context", "thought_process", "mind", "planning", "limits", "shown", "wait_s"}
+    ),
     "check_run": frozenset({"wait_s"}),
     "decide_approval": frozenset({"wait_s"}),
-    "publish_idea": frozenset({"answer", "choices", "inputs", "constants", "to", "strict", "wait_s"}),
+    "publish_idea": frozenset(
+        {"answer", "choices", "inputs", "constants", "to", "strict", "wait_s"}
+    ),
 }
 """The tools that are listed by default, each with those of its parameters that are not."""
 
@@ -333,8 +380,8 @@ def own_tools(*, programs: bool, every: bool) -> tuple[dict[str, Any], ...]:
 
 
 def _without(tool: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
-    """A tool without some parameters, and without bounds. A host that checks calls against the list must let these
-    parameters pass. The bounds hold: an error states them.
+    """A tool without some parameters, and without bounds. A host that checks calls against the list
+    must let these parameters pass. The bounds hold: an error states them.
     """
     schema = tool["inputSchema"]
     properties = {
@@ -342,7 +389,10 @@ def _without(tool: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
         for name, one in schema["properties"].items()
         if name not in names
     }
-    return {**tool, "inputSchema": {**schema, "properties": properties, "additionalProperties": bool(names)}}
+    return {
+        **tool,
+        "inputSchema": {**schema, "properties": properties, "additionalProperties": bool(names)},
+    }
 
 
 def _without_programs(tool: dict[str, Any]) -> dict[str, Any]:
@@ -355,7 +405,8 @@ def _without_programs(tool: dict[str, Any]) -> dict[str, Any]:
 
 
 VIEW_RUN: Final = "view_run"
-"""The tool that views of runs ask; see `ui/apps.py`. It is listed only for clients that show views."""
+"""The tool that views of runs ask; see `ui/apps.py`. It is listed only for clients
+that show views."""
 
 OWN_NAMES: Final = frozenset([VIEW_RUN, *(str(tool["name"]) for tool in OWN_TOOLS)])
 """Names that no idea and no module's tool may have. All of them answer, listed or not."""
@@ -363,7 +414,7 @@ OWN_NAMES: Final = frozenset([VIEW_RUN, *(str(tool["name"]) for tool in OWN_TOOL
 LISTED: Final = frozenset(_RARE)
 """The names that are listed by default."""
 
-# -- arguments -------------------------------------------------------------------------------------------------------
+# -- arguments -------------------------------------------------------------------------------------
 
 _READ_ELSEWHERE: Final = {
     # A document, and false; as one type each, hosts pass them on.
@@ -372,7 +423,8 @@ _READ_ELSEWHERE: Final = {
     "solve": ("solution",),
     "submit_solution": ("solution",),
 }
-"""Parameters of a tool that have their own checks, which accept more than one form, or may be any JSON."""
+"""Parameters of a tool that have their own checks, which accept more than one form, or
+may be any JSON."""
 
 _TYPES: Final[dict[str, type[Any]]] = {"object": dict, "array": list}
 _PROPERTIES: Final[dict[str, dict[str, Any]]] = {
@@ -384,7 +436,8 @@ _PROPERTIES: Final[dict[str, dict[str, Any]]] = {
 }
 _VALIDATORS: Final = {
     str(tool["name"]): Validator(
-        {**tool["inputSchema"], "properties": _PROPERTIES[tool["name"]]}, what=f"arguments of {tool['name']}"
+        {**tool["inputSchema"], "properties": _PROPERTIES[tool["name"]]},
+        what=f"arguments of {tool['name']}",
     )
     for tool in OWN_TOOLS
 }
@@ -393,10 +446,12 @@ _VALIDATORS: Final = {
 async def read_arguments(name: str, arguments: JSONObject) -> dict[str, Any]:
     """The checked arguments of a call of an own tool.
 
-    Models often write objects and arrays as JSON text, which is parsed, and null for an absent argument.
+    Models often write objects and arrays as JSON text, which is parsed, and null for an
+    absent argument.
 
     Raises:
-        ValueMismatchError: they do not satisfy the tool's parameters; path, found and expected of every problem.
+        ValueMismatchError: they do not satisfy the tool's parameters; path, found and expected
+            of every problem.
     """
     result: dict[str, Any] = {}
     for key, value in arguments.items():
@@ -413,7 +468,7 @@ async def read_arguments(name: str, arguments: JSONObject) -> dict[str, Any]:
     return result
 
 
-# -- handlers --------------------------------------------------------------------------------------------------------
+# -- handlers --------------------------------------------------------------------------------------
 
 _WRITTEN_S: Final = 5.0
 """Seconds that a request for values waits until the journal is written."""
@@ -460,7 +515,7 @@ class OwnHandlers:
         """
         return await self._handlers[name](await read_arguments(name, arguments), request)
 
-    # -- plans -------------------------------------------------------------------------------------------------
+    # -- plans -------------------------------------------------------------------------------------
 
     async def _run_plan(self, arguments: Arguments, request: ToolRequest) -> ToolAnswer:
         if request.resumed is not None:
@@ -477,7 +532,9 @@ class OwnHandlers:
             text = f"dry run, nothing was called: {encode_text(preview)}"
             if save_as is not None:
                 document = plan_document(plan, save_as, preview.get("missing_inputs", ()))
-                preview["published"], told = await self._publishing.save(document, None, request.caller)
+                preview["published"], told = await self._publishing.save(
+                    document, None, request.caller
+                )
                 text = f"{told}\n{text}"
             return answer(preview, text)
         run = await self._bridge.run_plan(plan, caller=request.caller, samples=request.samples)
@@ -491,7 +548,7 @@ class OwnHandlers:
         await self._running.wait_started(run, request, arguments.get("wait_s", WAIT_S))
         return self._running.answer_of(run, request, known=known)
 
-    # -- turns -------------------------------------------------------------------------------------------------
+    # -- turns -------------------------------------------------------------------------------------
 
     async def _solve(self, arguments: Arguments, request: ToolRequest) -> ToolAnswer:
         begins = next((key for key in ("task", "context") if key in arguments), None)
@@ -499,9 +556,13 @@ class OwnHandlers:
         if begins is None and turn is None:
             raise ArgumentError("solve: expected a task or a context; or run, turn and solution")
         if begins is None:
-            return await self._submit_solution(await read_arguments("submit_solution", arguments), request)
+            return await self._submit_solution(
+                await read_arguments("submit_solution", arguments), request
+            )
         if turn is not None:
-            raise ArgumentError(f"solve: {begins} starts a run, and {turn} continues one; give either")
+            raise ArgumentError(
+                f"solve: {begins} starts a run, and {turn} continues one; give either"
+            )
         if request.resumed is not None:
             return await self._answered(request.resumed, arguments, request)
         mind = choose(arguments.get("mind", AUTO), self._bridge.mind, samples=request.samples)
@@ -509,7 +570,9 @@ class OwnHandlers:
         given: list[JSON] = arguments.get("context", [])
         guidance = [] if guide is None else self._finding.guidance(guide, request.caller)
         if "task" not in arguments and not given:
-            raise ArgumentError("solve: context: it is empty; expected messages that say what to do, or a task")
+            raise ArgumentError(
+                "solve: context: it is empty; expected messages that say what to do, or a task"
+            )
         run = await self._bridge.solve(
             arguments.get("task"),
             input=arguments.get("input"),
@@ -536,7 +599,9 @@ class OwnHandlers:
     async def _submit_solution(self, arguments: Arguments, request: ToolRequest) -> ToolAnswer:
         room = await self._run(arguments, request)
         before = room.runner.request
-        notes = await room.patiently(lambda: room.submit(int(arguments["turn"]), arguments["solution"]))
+        notes = await room.patiently(
+            lambda: room.submit(int(arguments["turn"]), arguments["solution"])
+        )
         # The host started the root run, so the answer is about it, also for the turn of a room.
         run = room.root
         await self._running.wait(run, arguments.get("wait_s", WAIT_S), request)
@@ -544,22 +609,28 @@ class OwnHandlers:
         known = Known(room.id, before) if is_next else NOTHING
         return self._running.answer_of(run, request, known=known, notes=notes)
 
-    # -- runs --------------------------------------------------------------------------------------------------
+    # -- runs --------------------------------------------------------------------------------------
 
     async def _check_run(self, arguments: Arguments, request: ToolRequest) -> ToolAnswer:
         if "run" not in arguments:
             for key in ("paths", "cancel"):
                 if key in arguments:
-                    raise UnknownPathError(f"{key}: needs `run`; without it check_run lists your latest runs")
+                    raise UnknownPathError(
+                        f"{key}: needs `run`; without it check_run lists your latest runs"
+                    )
             return await self._latest(request.caller)
         if (session := await self._session_shown(arguments, request)) is not None:
             return session
         cancel, paths = arguments.get("cancel"), arguments.get("paths")
         if cancel:
-            run = await self._bridge.cancel(arguments["run"], "the caller cancelled it", caller=request.caller)
+            run = await self._bridge.cancel(
+                arguments["run"], "the caller cancelled it", caller=request.caller
+            )
         else:
             run = await self._run(arguments, request)
-        await self._running.wait(run, arguments.get("wait_s", 0.0 if cancel or paths else WAIT_S), request)
+        await self._running.wait(
+            run, arguments.get("wait_s", 0.0 if cancel or paths else WAIT_S), request
+        )
         if paths:
             # Events of the last moment may not be in the journal yet.
             with anyio.move_on_after(_WRITTEN_S):
@@ -578,7 +649,9 @@ class OwnHandlers:
         info, calls = found
         for key in ("paths", "cancel"):
             if key in arguments:
-                raise UnknownPathError(f"{key}: {info.run} is a session of direct calls, and no run yet")
+                raise UnknownPathError(
+                    f"{key}: {info.run} is a session of direct calls, and no run yet"
+                )
         shown: list[JSON] = []
         left = MAX_RESULT // 3
         for one in reversed(calls):
@@ -604,9 +677,14 @@ class OwnHandlers:
             status = "refused" if "refused" in one else one["status"]
             lines.append(f"{one['run']}: {status} {one['kind']} {entry['title']}")
             if "reason" in one:
-                lines.append(f"  {one['reason']}; check_run with this run goes on with it, or says why it cannot")
+                lines.append(
+                    f"  {one['reason']}; check_run with this run goes on with "
+                    "it, or says why it cannot"
+                )
             if one["status"] == "needs_solution":
-                note = self._running.sampler.unanswered_note(await self._bridge.run(str(one["run"]), caller=caller))
+                note = self._running.sampler.unanswered_note(
+                    await self._bridge.run(str(one["run"]), caller=caller)
+                )
                 if note is not None:
                     entry["note"] = note
                     lines.append(f"  {note}")
@@ -644,11 +722,15 @@ class OwnHandlers:
             values,
             first=1,
             room=MAX_DIRECT - 2 * len(encode(values)),
-            otherwise=f"at most {MAX_DIRECT:,} bytes and {MOST_BLOCKS} blocks fit; ask for it alone, or see the page",
+            otherwise=(
+                f"at most {MAX_DIRECT:,} bytes and {MOST_BLOCKS} blocks fit; ask for "
+                "it alone, or see the page"
+            ),
         )
         lines = [f"run {run.id}: {run.status}"]
         lines += [
-            f"{path} = {value if isinstance(value, str) else encode_text(value)}" for path, value in values.items()
+            f"{path} = {value if isinstance(value, str) else encode_text(value)}"
+            for path, value in values.items()
         ]
         lines += [f"nothing at {path}: {reason}" for path, reason in missing.items()]
         return answer(result, "\n".join(lines), content)
@@ -662,7 +744,8 @@ class OwnHandlers:
         person = self._running.deciding.by_person(run, request)
         if person is not None:
             raise DecisionError(f"decide_approval: nothing was decided: {person}")
-        # A request that comes again with the person's answers has applied its own decisions already.
+        # A request that comes again with the person's answers has applied its own
+        # decisions already.
         decisions: list[dict[str, Any]] = arguments["decisions"] if request.resumed is None else []
         for number, one in enumerate(decisions):
             reason = one.get("reason")
@@ -681,6 +764,9 @@ class OwnHandlers:
                 done = f"; the {number} before it hold" if number else ""
                 raise DecisionError(f"decisions[{number}]: {error}{done}") from None
         if decisions:
-            request.notes.append(f"the journal names the assistant as the one who decided on {len(decisions)} of these")
+            request.notes.append(
+                "the journal names the assistant as the one who decided on "
+                f"{len(decisions)} of these"
+            )
         await self._running.wait(run, arguments.get("wait_s", WAIT_S), request)
         return self._running.answer_of(run, request)

@@ -1,15 +1,16 @@
 """Publishing: answers calls of `publish_idea`.
 
-Theory of operation. A run is published at once, as version 1. Where its copied values leave something open, the answer
-has `needs_program`: a Request for a program, for the mind that saw the run.
+Theory of operation. A run is published at once, as version 1. Where its copied values
+leave something open, the answer has `needs_program`: a Request for a program, for the mind
+that saw the run.
 
     who saw the run                             who answers the Request
     the host's model: by turns, direct calls    the same model, with another call of `publish_idea` and its `program`
     the client's model, by sampling             the same, within this call, if the client still has it
     the configured model                        the same, if the configuration says so (`program_mind`)
 
-The recordings judge each program; see `publishing/rounds.py`. Judging may take longer than a host waits. So it goes on
-after `wait_s`, and the same call again gets the result.
+The recordings judge each program; see `publishing/rounds.py`. Judging may take longer than a host
+waits. So it goes on after `wait_s`, and the same call again gets the result.
 """
 
 from __future__ import annotations
@@ -24,7 +25,12 @@ from typing import Any, Final, Protocol, TypeAlias
 import anyio
 
 from ideabridge.bridge.context.preview import shorten_literal
-from ideabridge.bridge.errors import NeedsPersonError, PlanError, ProgramRefusedError, PublicationError
+from ideabridge.bridge.errors import (
+    NeedsPersonError,
+    PlanError,
+    ProgramRefusedError,
+    PublicationError,
+)
 from ideabridge.bridge.lifting.choices import read_choices
 from ideabridge.bridge.lifting.report import report_text
 from ideabridge.bridge.loop.event import Decider
@@ -55,23 +61,25 @@ _ASKS: Final = "?"
 """Stands for a program that is still to be written: the answer says what it must do."""
 
 _DECLINES: Final = (False, "false")
-"""No program is wanted. The list of tools says that it is a text, as hosts rewrite what may be one of two types."""
+"""No program is wanted. The list of tools says that it is a text, as hosts rewrite what may be
+one of two types."""
 
 _OF_RUNS: Final = ("program", "parameters", "choices", "calls", "inputs", "constants", "strict")
 """The parameters that have no meaning for an idea that is written in the call."""
 
 _UNLISTED: Final = (
-    "It is called by its name, and is not in the list of tools, which has the newest and the most used published"
-    " ideas (listed_ideas: {most})."
+    "It is called by its name, and is not in the list of tools, which has the newest and the "
+    "most used published ideas (listed_ideas: {most})."
 )
 
 _OF_PROGRAM: Final = ("program", "inputs", "description", "parameters", "constants")
 """The parameters that are the words of a program's author."""
 
 _CHANGE: Final = (
-    "To change it, publish it again with parameters ({limit: {rename: n}}; also fix, merge, required, default, at),"
-    " choices ({take: {calls.0.repo: †input.repo}, runs: [more runs]}), answer (auto, recorded, plan, program, solve),"
-    " or program (Python that does it; ?: what to write)."
+    "To change it, publish it again with parameters ({limit: {rename: n}}; also fix, "
+    "merge, required, default, at), choices ({take: {calls.0.repo: †input.repo}, runs: "
+    "[more runs]}), answer (auto, recorded, plan, program, solve), or program (Python that "
+    "does it; ?: what to write)."
 )
 """The parameters that the list of tools leaves out."""
 
@@ -84,7 +92,8 @@ _KEPT: Final = 200
 
 
 def _written(idea: JSON) -> str | JSONObject:
-    """The idea that a call publishes: its name, or its document, which models also write as JSON text.
+    """The idea that a call publishes: its name, or its document, which models also
+    write as JSON text.
 
     Raises:
         PublicationError: it is neither.
@@ -92,7 +101,9 @@ def _written(idea: JSON) -> str | JSONObject:
     if isinstance(idea, str) and idea.lstrip().startswith("{"):
         idea = decode(idea, what="idea")
     if not isinstance(idea, str | dict):
-        raise PublicationError("idea: expected a run, an idea, session, or an object {context, schema?, solution?}")
+        raise PublicationError(
+            "idea: expected a run, an idea, session, or an object {context, schema?, solution?}"
+        )
     return idea
 
 
@@ -113,7 +124,9 @@ class ListedTools(Protocol):
         ...
 
     def is_crowded_out(self, publication: Publication, caller: str) -> bool:
-        """Return whether a published idea is not in a caller's list only because there are more than places."""
+        """Return whether a published idea is not in a caller's list only because there are
+        more than places.
+        """
         ...
 
 
@@ -136,7 +149,8 @@ class Publishing:
         self._judging: OrderedDict[str, _Judging] = OrderedDict()
 
     async def publish_idea(self, arguments: Arguments, request: ToolRequest) -> ToolAnswer:
-        """Publish a run, an idea, or what is written in the call; and judge a program that is handed in.
+        """Publish a run, an idea, or what is written in the call; and judge a program
+        that is handed in.
 
         Raises:
             IdeabridgeError: nothing was published; the message states the reason.
@@ -155,16 +169,25 @@ class Publishing:
         if program in _DECLINES:
             arguments = {**arguments, "program": False}
         elif not isinstance(program, str | None):
-            raise PublicationError(f"program: expected the text of a program, or false; found {show(program)}")
+            raise PublicationError(
+                f"program: expected the text of a program, or false; found {show(program)}"
+            )
         if program == _ASKS:
             words = ToolWords(name, arguments.get("description"))
-            wanted = await self._bridge.publisher.program_request(refs, request.caller, wanted=words)
+            wanted = await self._bridge.publisher.program_request(
+                refs, request.caller, wanted=words
+            )
             told = self._told(wanted, name)
             return answer({**wanted.to_json(), "request": told}, told)
         if isinstance(arguments.get("program"), str):
             return await self._hand_in(refs, arguments, request)
         task = ProgramTask(
-            refs, name, request.caller, arguments.get("to"), by_tool(request), arguments.get("description")
+            refs,
+            name,
+            request.caller,
+            arguments.get("to"),
+            by_tool(request),
+            arguments.get("description"),
         )
         if request.resumed is not None:
             return await self._sampled(task, request.resumed, arguments, request)
@@ -176,7 +199,9 @@ class Publishing:
         if self._listed.is_exposed(name):
             raise PlanError(f"name: {name!r} is a tool of a connected server here; choose another")
 
-    async def save(self, document: JSONObject, to: str | None, caller: str) -> tuple[JSONObject, str]:
+    async def save(
+        self, document: JSONObject, to: str | None, caller: str
+    ) -> tuple[JSONObject, str]:
         """Publish an idea that no run made, and return what is said of it: as JSON, and as text."""
         saved = await self._bridge.save_idea(document, to=to, caller=caller)
         publication = saved.publication
@@ -185,7 +210,10 @@ class Publishing:
         self._running.published()
         result, text = self._published(publication)
         if saved.is_unchanged:
-            text = f"{publication.name} (version {publication.version}) is exactly this already; nothing changed"
+            text = (
+                f"{publication.name} (version {publication.version}) is exactly this "
+                "already; nothing changed"
+            )
         if saved.missing:
             result["missing"] = list[JSON](saved.missing)
             text += "\nmissing here: " + "; ".join(saved.missing)
@@ -193,18 +221,31 @@ class Publishing:
             text += self._note_changes(publication, result)
         return result, text
 
-    async def _save_written(self, idea: JSONObject, arguments: Arguments, request: ToolRequest) -> ToolAnswer:
+    async def _save_written(
+        self, idea: JSONObject, arguments: Arguments, request: ToolRequest
+    ) -> ToolAnswer:
         """Publish an idea that the assistant wrote, which no run made."""
         extra = [key for key in _OF_RUNS if arguments.get(key) is not None]
         if extra:
-            raise PublicationError(f"{extra[0]}: it is for what a run did; a written idea says it itself")
-        document = {**idea, **{key: arguments[key] for key in ("name", "description", "answer") if key in arguments}}
+            raise PublicationError(
+                f"{extra[0]}: it is for what a run did; a written idea says it itself"
+            )
+        document = {
+            **idea,
+            **{
+                key: arguments[key] for key in ("name", "description", "answer") if key in arguments
+            },
+        }
         result, text = await self.save(document, arguments.get("to"), request.caller)
-        return answer(result, f"{text}\ninput: {encode_text(shorten_literal(result['input_schema']))}")
+        return answer(
+            result, f"{text}\ninput: {encode_text(shorten_literal(result['input_schema']))}"
+        )
 
-    # -- version 1 ---------------------------------------------------------------------------------------------
+    # -- version 1 ---------------------------------------------------------------------------------
 
-    async def _publish(self, task: ProgramTask, arguments: Arguments, request: ToolRequest) -> ToolAnswer:
+    async def _publish(
+        self, task: ProgramTask, arguments: Arguments, request: ToolRequest
+    ) -> ToolAnswer:
         """Publish what a run did, and say what a program would settle."""
         choices, how, by = arguments.get("choices"), arguments.get("answer", "auto"), task.by
         if choices and how in ("auto", "plan"):
@@ -224,7 +265,11 @@ class Publishing:
         )
         self._running.published()
         report = publication.report or {}
-        wants_program = arguments.get("program") is None and how == "auto" and self._bridge.configuration.programs
+        wants_program = (
+            arguments.get("program") is None
+            and how == "auto"
+            and self._bridge.configuration.programs
+        )
         if not wants_program or not report.get("open"):
             return self._shown(publication)
         if self._bridge.configuration.program_mind == "model" and self._bridge.mind is not None:
@@ -250,7 +295,8 @@ class Publishing:
         text += f"\ninput: {encode_text(shorten_literal(publication.input_schema))}"
         if wanted is not None:
             told = self._told(wanted, publication.name)
-            # A host shows the text or the structured content, so each has the whole Request, and has it once.
+            # A host shows the text or the structured content, so each has the whole Request,
+            # and has it once.
             result["needs_program"] = {
                 "runs": list[JSON](wanted.runs),
                 "open": [{"kind": point.kind, "at": point.at} for point in wanted.open],
@@ -264,8 +310,10 @@ class Publishing:
         first, *others = wanted.runs
         runs = f", choices={{runs: {encode_text(list[JSON](others))}}}" if others else ""
         return (
-            f"Answer with publish_idea(idea={first}, name={name}{runs}, program=TEXT, inputs=[{{MEMBER: VALUE}}],"
-            " parameters={MEMBER: {description}}, description=ONE SENTENCE, constants?=[VALUE]). program=false: none."
+            f"Answer with publish_idea(idea={first}, name={name}{runs}, program=TEXT, "
+            "inputs=[{MEMBER: VALUE}],"
+            " parameters={MEMBER: {description}}, description=ONE SENTENCE, "
+            "constants?=[VALUE]). program=false: none."
             f" check_run(run={first}, paths=[†results.0]) shows a result whole.\n\n{wanted.text}"
         )
 
@@ -282,7 +330,9 @@ class Publishing:
             "annotations": publication.annotations,
         }
         told = f"published {publication.name} (version {publication.version}): it is a tool now."
-        if publication.live and self._listed.is_crowded_out(publication, publication.owner or LOCAL):
+        if publication.live and self._listed.is_crowded_out(
+            publication, publication.owner or LOCAL
+        ):
             result["listed"] = False
             told += f" {_UNLISTED.format(most=self._bridge.configuration.listed_ideas)}"
         return result, f"{told} {publication.description}"
@@ -299,17 +349,23 @@ class Publishing:
             text += "\nThe name is pinned to another version and stays with it."
         return text
 
-    # -- programs ----------------------------------------------------------------------------------------------
+    # -- programs ----------------------------------------------------------------------------------
 
-    async def _hand_in(self, refs: tuple[str, ...], arguments: Arguments, request: ToolRequest) -> ToolAnswer:
+    async def _hand_in(
+        self, refs: tuple[str, ...], arguments: Arguments, request: ToolRequest
+    ) -> ToolAnswer:
         """Judge a program that the host's model wrote, and publish it."""
         by = by_tool(request)
         to = arguments.get("to")
         choices = arguments.get("choices")
         task = ProgramTask(refs, arguments["name"], request.caller, to, by)
         if choices and [*choices] != ["runs"]:
-            raise PublicationError("choices: a program has no copied values to decide on; leave take out")
-        written = read_program_answer({key: arguments[key] for key in _OF_PROGRAM if key in arguments})
+            raise PublicationError(
+                "choices: a program has no copied values to decide on; leave take out"
+            )
+        written = read_program_answer(
+            {key: arguments[key] for key in _OF_PROGRAM if key in arguments}
+        )
         seconds = arguments.get("wait_s", WAIT_S)
         # A request that comes again has the person's answer to the question that it asked.
         question = request.resumed or await self._sharing.find(task, written)
@@ -326,7 +382,9 @@ class Publishing:
             await self._sharing.forget(question)
         return told
 
-    async def _answer_of_judge(self, task: ProgramTask, written: ProgramAnswer, seconds: float) -> ToolAnswer:
+    async def _answer_of_judge(
+        self, task: ProgramTask, written: ProgramAnswer, seconds: float
+    ) -> ToolAnswer:
         """Judge a program, and publish it if the recordings accept it."""
 
         async def judge() -> Publication:
@@ -336,9 +394,14 @@ class Publishing:
         return self._still_judged(task.name) if judged is None else self._shown(judged)
 
     async def _judged(
-        self, task: ProgramTask, written: JSONObject, judge: Callable[[], Awaitable[Publication]], seconds: float
+        self,
+        task: ProgramTask,
+        written: JSONObject,
+        judge: Callable[[], Awaitable[Publication]],
+        seconds: float,
     ) -> Publication | None:
-        """Wait for the publication of a program at most some seconds; None: it is still being judged.
+        """Wait for the publication of a program at most some seconds; None: it is
+        still being judged.
 
         The same program for the same task is judged once, however many calls hand it in meanwhile.
         """
@@ -369,12 +432,17 @@ class Publishing:
 
     def _still_judged(self, name: str) -> ToolAnswer:
         text = (
-            f"the program for {name} is still being judged. The same call of publish_idea again waits for the result."
+            f"the program for {name} is still being judged. The same call of publish_idea "
+            "again waits for the result."
         )
         return answer({"name": name, "judging": True}, text)
 
-    async def _by_model(self, task: ProgramTask, mind: str, version: Publication, arguments: Arguments) -> ToolAnswer:
-        """Let the configured model write programs until one is accepted, and answer about the last version."""
+    async def _by_model(
+        self, task: ProgramTask, mind: str, version: Publication, arguments: Arguments
+    ) -> ToolAnswer:
+        """Let the configured model write programs until one is accepted, and answer about
+        the last version.
+        """
         choice = Choice(mind, "program_mind in the configuration says so")
 
         async def write() -> Publication:
@@ -389,19 +457,27 @@ class Publishing:
             return found
 
         try:
-            judged = await self._judged(task, {"mind": mind}, write, arguments.get("wait_s", WAIT_S))
+            judged = await self._judged(
+                task, {"mind": mind}, write, arguments.get("wait_s", WAIT_S)
+            )
         except NeedsPersonError as error:
             return self._noted(self._shown(version), str(error))
         except PublicationError as error:
-            return self._noted(self._shown(version), f"the configured model wrote no program: {error}")
+            return self._noted(
+                self._shown(version), f"the configured model wrote no program: {error}"
+            )
         if judged is None:
-            return self._noted(self._shown(version), "the configured model writes a program for the next version")
+            return self._noted(
+                self._shown(version), "the configured model writes a program for the next version"
+            )
         return self._shown(judged)
 
-    # -- sampling ----------------------------------------------------------------------------------------------
+    # -- sampling ----------------------------------------------------------------------------------
 
     async def _was_sampled(self, publication: Publication, request: ToolRequest) -> bool:
-        """Return whether this client's model can be asked, and answered the run that was published."""
+        """Return whether this client's model can be asked, and answered the run that was
+        published.
+        """
         lifted = (publication.report or {}).get("run")
         if not request.samples or not isinstance(lifted, str):
             return False
@@ -416,7 +492,8 @@ class Publishing:
         request: ToolRequest,
         version: Publication | None = None,
     ) -> ToolAnswer:
-        """Let the client's model write programs until one is accepted, and answer about the last version.
+        """Let the client's model write programs until one is accepted, and answer about
+        the last version.
 
         Args:
             task: what they are written for.
@@ -431,7 +508,9 @@ class Publishing:
         seconds = arguments.get("wait_s", WAIT_S)
         while True:
             if await self._running.wait(run, seconds, request) != "done":
-                return await self._without_program(task, version, run, f"its run {run.id} is {run.status}")
+                return await self._without_program(
+                    task, version, run, f"its run {run.id} is {run.status}"
+                )
             try:
                 return self._shown(await self._rounds.hand_in(task, await answer_of(run), run))
             except NeedsPersonError as error:
@@ -444,7 +523,9 @@ class Publishing:
             # The rounds so far belong to another run.
             request.round = None
 
-    async def _without_program(self, task: ProgramTask, version: Publication | None, run: Run, why: str) -> ToolAnswer:
+    async def _without_program(
+        self, task: ProgramTask, version: Publication | None, run: Run, why: str
+    ) -> ToolAnswer:
         """The answer if the client's model wrote no program that the recordings accept."""
         if run.status == "needs_solution":
             await run.patiently(lambda: run.cancel("the client's model wrote no program in time"))
@@ -459,27 +540,39 @@ class Publishing:
         """An answer about a version, with a note on its program."""
         first, *others = shown["content"]
         content = [{**first, "text": f"{first['text']}\n{note}"}, *others]
-        return {**shown, "content": content, "structuredContent": {**shown["structuredContent"], "note": note}}
+        return {
+            **shown,
+            "content": content,
+            "structuredContent": {**shown["structuredContent"], "note": note},
+        }
 
-    # -- who decides -------------------------------------------------------------------------------------------
+    # -- who decides -------------------------------------------------------------------------------
 
     async def _called_run(self, ref: str, calls: list[int] | None, request: ToolRequest) -> str:
-        """Return the run of a session of direct calls, or of some calls of a session or run; otherwise `ref`."""
+        """Return the run of a session of direct calls, or of some calls of a session or run;
+        otherwise `ref`.
+        """
         await self._record.written()
         sessions = self._bridge.direct_sessions
         if ref == SESSION:
-            ref = sessions.find(request.caller, self._record.client(request), self._record.session(request))
+            ref = sessions.find(
+                request.caller, self._record.client(request), self._record.session(request)
+            )
         return await sessions.part(ref, calls, request.caller)
 
     async def _with_called_runs(self, arguments: Arguments, request: ToolRequest) -> Arguments:
-        """The arguments, in whose `choices.runs` the run of each session of direct calls stands for the session."""
+        """The arguments, in whose `choices.runs` the run of each session of direct calls stands
+        for the session.
+        """
         runs = read_choices(arguments.get("choices")).runs
         if not runs:
             return arguments
         called = [await self._called_run(run, None, request) for run in runs]
         return {**arguments, "choices": {**arguments["choices"], "runs": called}}
 
-    async def _chosen_by(self, task: ProgramTask, choices: JSONObject, request: ToolRequest) -> Decider:
+    async def _chosen_by(
+        self, task: ProgramTask, choices: JSONObject, request: ToolRequest
+    ) -> Decider:
         """Return who decides on the choices of an assistant: the person, if its client shows forms.
 
         Raises:
@@ -492,14 +585,20 @@ class Publishing:
         commands = deciding.commands_of(request)
         places = commands.places_to_publish(ref, task.name)
         if not deciding.shows_forms(request):
-            raise PublicationError(f"choices: only the person makes them (approval.by in the configuration), {places}")
+            raise PublicationError(
+                f"choices: only the person makes them (approval.by in the configuration), {places}"
+            )
         text, form = publication_form(ref, task.name, choices, commands)
         result = await ask_once(self._bridge.secrets.mask(text), form, request, deciding)
         if result is None:
-            raise PublicationError(f"choices: {NOBODY_ASKED}. Hand them in again, or decide {places}")
+            raise PublicationError(
+                f"choices: {NOBODY_ASKED}. Hand them in again, or decide {places}"
+            )
         decision = (result.content or {}).get("decision")
         if result.action != "accept" or decision not in form["properties"]["decision"]["enum"]:
-            raise PublicationError(f"choices: the person has not accepted them, and nothing was published; {places}")
+            raise PublicationError(
+                f"choices: the person has not accepted them, and nothing was published; {places}"
+            )
         if decision != "approve":
             raise PublicationError("choices: the person refused them; nothing was published")
         return in_form(request)

@@ -12,7 +12,12 @@ from mcp.shared.exceptions import MCPError
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.context.messages import Message, read_context
 from ideabridge.bridge.context.preview import cut_description
-from ideabridge.bridge.store.errors import CursorError, SecretInIdeaError, UnknownIdeaError, UnknownPublicationError
+from ideabridge.bridge.store.errors import (
+    CursorError,
+    SecretInIdeaError,
+    UnknownIdeaError,
+    UnknownPublicationError,
+)
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.server.answers import MAX_RESULT
 from ideabridge.server.callers import Context, caller_of
@@ -44,8 +49,8 @@ def published_page(
     caller: str,
     entry_of: Callable[[Publication], Entry | None],
 ) -> tuple[list[Entry], str | None]:
-    """One page of the ideas that a caller sees, and the cursor of the next page. `entry_of` makes the entry of an idea,
-    or omits it with None.
+    """One page of the ideas that a caller sees, and the cursor of the next page. `entry_of` makes
+    the entry of an idea, or omits it with None.
 
     Raises:
         MCPError: the cursor is not one of this list.
@@ -82,12 +87,16 @@ class IdeaResources:
     def __init__(self, bridge: Bridge) -> None:
         self._bridge = bridge
 
-    async def list(self, context: Context, params: types.PaginatedRequestParams | None) -> types.ListResourcesResult:
+    async def list(
+        self, context: Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListResourcesResult:
         """One page of published ideas."""
 
         def entry_of(one: Publication) -> types.Resource:
             description = f"{cut_description(one.description)} (version {one.version})"
-            return types.Resource(uri=f"idea://{one.name}", name=one.name, description=description, mime_type=_MIME)
+            return types.Resource(
+                uri=f"idea://{one.name}", name=one.name, description=description, mime_type=_MIME
+            )
 
         shown, following = published_page(self._bridge, params, caller_of(context), entry_of)
         return types.ListResourcesResult(resources=shown, next_cursor=following)
@@ -110,7 +119,9 @@ class IdeaResources:
         )
         return types.ListResourceTemplatesResult(resource_templates=[latest, version])
 
-    async def read(self, context: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
+    async def read(
+        self, context: Context, params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
         """An idea as its exported document.
 
         Raises:
@@ -120,7 +131,8 @@ class IdeaResources:
         match = _URI.match(uri)
         if match is None:
             raise _refusal(
-                f"unknown resource {uri[:120]!r}: expected idea://NAME or idea://NAME/VERSION.{self._bridge.offer.missing()}"
+                f"unknown resource {uri[:120]!r}: expected idea://NAME or "
+                f"idea://NAME/VERSION.{self._bridge.offer.missing()}"
             )
         name, version = match[1], match[2]
         try:
@@ -140,9 +152,14 @@ class IdeaResources:
         content = types.TextResourceContents(uri=uri, mime_type=_MIME, text=text)
         return types.ReadResourceResult(contents=[content])
 
-    async def complete(self, context: Context, params: types.CompleteRequestParams) -> types.CompleteResult:
+    async def complete(
+        self, context: Context, params: types.CompleteRequestParams
+    ) -> types.CompleteResult:
         """Names of ideas, and versions of one."""
-        argument, others = params.argument, (params.context.arguments if params.context else None) or {}
+        argument, others = (
+            params.argument,
+            (params.context.arguments if params.context else None) or {},
+        )
         values: list[str] = []
         if isinstance(params.ref, types.ResourceTemplateReference):
             if argument.name == "name":
@@ -184,25 +201,37 @@ class IdeaPrompts:
     def __init__(self, bridge: Bridge) -> None:
         self._bridge = bridge
 
-    async def list(self, context: Context, params: types.PaginatedRequestParams | None) -> types.ListPromptsResult:
-        """One page of the published ideas whose context has text; ideas without text are omitted."""
+    async def list(
+        self, context: Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListPromptsResult:
+        """One page of the published ideas whose context has text; ideas without text are
+        omitted.
+        """
 
         def entry_of(one: Publication) -> types.Prompt | None:
             if not self._words(one, caller_of(context)):
                 return None
-            return types.Prompt(name=one.name, description=cut_description(one.description), arguments=_arguments(one))
+            return types.Prompt(
+                name=one.name,
+                description=cut_description(one.description),
+                arguments=_arguments(one),
+            )
 
         shown, following = published_page(self._bridge, params, caller_of(context), entry_of)
         return types.ListPromptsResult(prompts=shown, next_cursor=following)
 
-    async def get(self, context: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
+    async def get(
+        self, context: Context, params: types.GetPromptRequestParams
+    ) -> types.GetPromptResult:
         """The texts of an idea's context, followed by the input.
 
         Raises:
             MCPError: there is no such prompt, or an argument is missing or unknown.
         """
         try:
-            publication = self._bridge.store.publications.get(params.name, caller=caller_of(context))
+            publication = self._bridge.store.publications.get(
+                params.name, caller=caller_of(context)
+            )
         except UnknownPublicationError as error:
             why = f"{error}.{self._bridge.offer.missing()}"
             raise _refusal(f"unknown prompt {params.name[:64]!r}: {why}") from None
@@ -247,12 +276,16 @@ def _arguments(publication: Publication) -> list[types.PromptArgument]:
     for name, schema in _properties(publication).items():
         description = schema.get("description") if isinstance(schema, dict) else None
         short = cut_description(description) if isinstance(description, str) else None
-        arguments.append(types.PromptArgument(name=name, description=short, required=name in required))
+        arguments.append(
+            types.PromptArgument(name=name, description=short, required=name in required)
+        )
     return arguments
 
 
 def _input(publication: Publication, arguments: dict[str, str]) -> JSONObject:
-    """The input from the arguments of a prompt. Arguments are text; a value of another type is parsed as JSON."""
+    """The input from the arguments of a prompt. Arguments are text; a value of another type is
+    parsed as JSON.
+    """
     properties = _properties(publication)
     missing = [name for name in _required(publication) if name not in arguments]
     unknown = [name for name in arguments if name not in properties]
@@ -264,7 +297,13 @@ def _input(publication: Publication, arguments: dict[str, str]) -> JSONObject:
 
 
 def _value(schema: JSON, text: str) -> JSON:
-    if isinstance(schema, dict) and schema.get("type") in ("number", "integer", "boolean", "array", "object"):
+    if isinstance(schema, dict) and schema.get("type") in (
+        "number",
+        "integer",
+        "boolean",
+        "array",
+        "object",
+    ):
         try:
             return decode(text)
         except IdeabridgeError:

@@ -1,12 +1,15 @@
-"""Runs on behalf of requests: waiting, asking the client, cancelling, answering, and publishing (`save_as`).
+"""Runs on behalf of requests: waiting, asking the client, cancelling, answering, and
+publishing (`save_as`).
 
-`Running.wait` serves every request that waits for a run. While it waits, the person at the client is asked about calls
-that need approval, and the client's model about Requests, if the client supports it. Up to 2025-11-25 the questions go
-out on the back-channel. From 2026-07-28 the request is answered with the questions (`InputRequired`), and
-`Running.take_up` reads the answers when the request comes again.
+`Running.wait` serves every request that waits for a run. While it waits, the person at the client
+is asked about calls that need approval, and the client's model about Requests, if the client
+supports it. Up to 2025-11-25 the questions go out on the back-channel. From 2026-07-28 the request
+is answered with the questions (`InputRequired`), and `Running.take_up` reads the answers when the
+request comes again.
 
-The name of `save_as` is stored as a setting, so that the run is also published if this process dies. The setting counts
-the tries: a publication that ended its processes twice is set aside, because it may do so again.
+The name of `save_as` is stored as a setting, so that the run is also published if this process
+dies. The setting counts the tries: a publication that ended its processes twice is set aside,
+because it may do so again.
 """
 
 from __future__ import annotations
@@ -61,9 +64,21 @@ from ideabridge.server.asking.elicitation import (
 )
 from ideabridge.server.asking.forms import Commands
 from ideabridge.server.asking.relaying import Relaying
-from ideabridge.server.asking.rounds import STATE_SECONDS, InputRequired, Round, ToolRequest, read_state
+from ideabridge.server.asking.rounds import (
+    STATE_SECONDS,
+    InputRequired,
+    Round,
+    ToolRequest,
+    read_state,
+)
 from ideabridge.server.asking.sampling import Sampler
-from ideabridge.server.brief import NOTHING, Known, brief_requests, preview_approvals, shorten_answer
+from ideabridge.server.brief import (
+    NOTHING,
+    Known,
+    brief_requests,
+    preview_approvals,
+    shorten_answer,
+)
 from ideabridge.server.callers import Context, caller_of, session_id
 from ideabridge.server.extensions.module_views import ModuleViews
 from ideabridge.server.search import ToolSearch
@@ -72,10 +87,11 @@ from ideabridge.tools.encoding import JSONObject, decode_trusted, encode
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
 from ideabridge.tools.worker import WorkerError
 
-# -- cancelled requests ----------------------------------------------------------------------------------------------
+# -- cancelled requests ----------------------------------------------------------------------------
 #
-# A host that ends calls after a minute must not lose the run. It reports the time-out as the reason of
-# `notifications/cancelled`. A closed connection, which cancels a call over HTTP in 2026-07-28, has no reason.
+# A host that ends calls after a minute must not lose the run. It reports the time-out as the
+# reason of `notifications/cancelled`. A closed connection, which cancels a call over HTTP in
+# 2026-07-28, has no reason.
 
 CANCELLED: Final = "notifications/cancelled"
 
@@ -86,7 +102,9 @@ _REASON_SECONDS: Final = 1.0
 
 
 class Cancellations:
-    """The reasons of recently cancelled requests, by session and request id: ids are unique within a session only."""
+    """The reasons of recently cancelled requests, by session and request id: ids are unique within
+    a session only.
+    """
 
     def __init__(self) -> None:
         self._reasons: OrderedDict[tuple[str, str], str] = OrderedDict()
@@ -95,8 +113,8 @@ class Cancellations:
     def note(self, context: Context) -> None:
         """Handle `notifications/cancelled`.
 
-        Some clients cancel a request twice after a time-out: once because of the time-out, and once as aborted. The
-        time-out is kept as the reason.
+        Some clients cancel a request twice after a time-out: once because of the time-out, and once
+        as aborted. The time-out is kept as the reason.
         """
         params: Mapping[str, Any] = context.params or {}
         key, reason = (session_id(context), str(params.get("requestId"))), params.get("reason")
@@ -117,7 +135,7 @@ class Cancellations:
         return reason is not None and _TIME_OUT.search(reason) is None
 
 
-# -- progress --------------------------------------------------------------------------------------------------------
+# -- progress --------------------------------------------------------------------------------------
 
 _BUFFERED = 1000
 """Notifications kept for a client that reads slowly; later ones are dropped."""
@@ -125,8 +143,12 @@ _BUFFERED = 1000
 _Note = tuple[float, float, str]
 
 
-async def _with_progress(run: Run, request: ToolRequest, seconds: float, wait: Callable[[], Awaitable[object]]) -> None:
-    """Await `wait` for at most `seconds`, and send a progress notification for every call if the request wants it."""
+async def _with_progress(
+    run: Run, request: ToolRequest, seconds: float, wait: Callable[[], Awaitable[object]]
+) -> None:
+    """Await `wait` for at most `seconds`, and send a progress notification for every call if the
+    request wants it.
+    """
     if not request.wants_progress:
         with anyio.move_on_after(seconds):
             await wait()
@@ -168,7 +190,9 @@ _PARTS: Final = 100
 
 @dataclasses.dataclass(slots=True)
 class _Skipped:
-    """The calls of a run that settled without a start: how many there were, and how many notes ago."""
+    """The calls of a run that settled without a start: how many there were, and how
+    many notes ago.
+    """
 
     count: int = 0
     notes: int = 0
@@ -176,10 +200,11 @@ class _Skipped:
 
 
 class _Counter:
-    """Counts the calls of a run and its rooms. The start of a call counts half, so that progress always grows.
+    """Counts the calls of a run and its rooms. The start of a call counts half, so that
+    progress always grows.
 
-    A call that is skipped has no event. To look for those at each event takes the square of the calls, so a run of
-    many calls counts them once in a while.
+    A call that is skipped has no event. To look for those at each event takes the square of the
+    calls, so a run of many calls counts them once in a while.
     """
 
     def __init__(self, run: Run) -> None:
@@ -258,7 +283,7 @@ class _Counter:
         return skipped.count
 
 
-# -- running ---------------------------------------------------------------------------------------------------------
+# -- running ---------------------------------------------------------------------------------------
 
 WAIT_S: Final = 45.0
 """Default of `wait_s`: many hosts end a call after 60 s."""
@@ -278,9 +303,12 @@ _AGAIN_MOST_S: Final = 60.0
 """The first and the longest pause between two attempts to publish a run."""
 
 _MOST_TRIES: Final = 2
-"""The times that a publication is tried which ends its process, or takes too long; then it is set aside."""
+"""The times that a publication is tried which ends its process, or takes too long; then
+it is set aside."""
 
-_NEEDS_PROGRAM: Final = "copied values do not settle other input; publish_idea with this run and name says what would"
+_NEEDS_PROGRAM: Final = (
+    "copied values do not settle other input; publish_idea with this run and name says what would"
+)
 
 Parts = TypeVarTuple("Parts")
 
@@ -293,8 +321,8 @@ def state_key(store: Store) -> bytes:
 
 
 def _read_blocks(run: Run, blocks: Blocks) -> JSONObject:
-    """The placeholders of the content blocks in the values that the last Solution has read, by reference. The Request
-    is text, so it has only their size.
+    """The placeholders of the content blocks in the values that the last Solution has read, by
+    reference. The Request is text, so it has only their size.
     """
     read: JSONObject = {}
     for asking in run.open_requests():
@@ -315,7 +343,8 @@ class Running:
     Attributes:
         search: an index of the tools of the bridge.
         published: called after an idea is published, to announce it at once.
-        closing: whether the server is ending. A request that is cancelled then was not cancelled by a client.
+        closing: whether the server is ending. A request that is cancelled then was not
+            cancelled by a client.
     """
 
     def __init__(self, bridge: Bridge, group: TaskGroup, commands: Commands) -> None:
@@ -333,18 +362,22 @@ class Running:
         self._unsaved: dict[str, str] = {}
         self.closing = False
 
-    def start(self, work: Callable[[Unpack[Parts]], Coroutine[Any, Any, None]], *arguments: *Parts) -> None:
+    def start(
+        self, work: Callable[[Unpack[Parts]], Coroutine[Any, Any, None]], *arguments: *Parts
+    ) -> None:
         """Start work that goes on when its request has ended. It raises nothing."""
         self._group.start_soon(work, *arguments)
 
     async def wait(self, run: Run, seconds: float, request: ToolRequest) -> RunStatus:
         """Wait until the run needs a decision or a solution or has ended, at most `seconds`.
 
-        Meanwhile the person at the client is asked about calls that need approval, if it shows forms, and the client's
-        model is asked for solutions, if the run uses sampling. With 0 seconds nobody is asked.
+        Meanwhile the person at the client is asked about calls that need approval, if it shows
+        forms, and the client's model is asked for solutions, if the run uses sampling. With 0
+        seconds nobody is asked.
 
         Raises:
-            InputRequired: the request must be answered with questions; it comes again with the answers.
+            InputRequired: the request must be answered with questions; it comes again
+                with the answers.
         """
         forms = self.deciding.shows_forms(request, run)
         asks = seconds > 0 and (forms or self.sampler.can_ask(run, request))
@@ -352,7 +385,9 @@ class Running:
             if not asks:
                 await _with_progress(run, request, seconds, run.wait)
             elif request.has_back_channel:
-                await _with_progress(run, request, seconds, lambda: self._wait_and_ask(run, request))
+                await _with_progress(
+                    run, request, seconds, lambda: self._wait_and_ask(run, request)
+                )
             else:
                 await self._wait_for_round(run, seconds, request)
         self.sampler.explain(run, request, seconds)
@@ -374,14 +409,23 @@ class Running:
     async def _wait_for_round(self, run: Run, seconds: float, request: ToolRequest) -> None:
         """Wait until somebody must be asked, and answer the request with the questions."""
         last = request.round or Round(run.id)
-        await _with_progress(run, request, seconds, lambda: self._wait_until_due(run, request, last))
+        await _with_progress(
+            run, request, seconds, lambda: self._wait_until_due(run, request, last)
+        )
         approvals = open_forms(run, last) if self.deciding.shows_forms(request, run) else []
         forms = forms_of(approvals, last, request, self.deciding)
-        questions, samples = await self.sampler.questions(self.sampler.due(run, request, last.number), request)
+        questions, samples = await self.sampler.questions(
+            self.sampler.due(run, request, last.number), request
+        )
         if forms or questions:
             asked = tuple(one.approval for one in approvals)
             following = dataclasses.replace(
-                last, number=last.number + 1, asked=asked, samples=samples, at=time.time(), key=request.key
+                last,
+                number=last.number + 1,
+                asked=asked,
+                samples=samples,
+                at=time.time(),
+                key=request.key,
             )
             raise InputRequired({**forms, **questions}, following)
 
@@ -405,7 +449,8 @@ class Running:
 
         Raises:
             UnknownRunError: the run belongs to another caller.
-            SettledTurnError, FinishedRunError, InterruptedRunError: an answer is late or a repetition.
+            SettledTurnError, FinishedRunError, InterruptedRunError: an answer is late
+                or a repetition.
         """
         last = read_state(state)
         if last.is_relayed:
@@ -421,8 +466,9 @@ class Running:
         await self.sampler.answered(last, request, responses or {})
 
     def boundary(self, audience: str) -> RequestStateBoundary:
-        """Middleware that seals the state of requests that come again, with a key that all servers on a store share. A
-        state is bound to its caller, also one that a module made: a text that another caller sends is refused.
+        """Middleware that seals the state of requests that come again, with a key that all servers
+        on a store share. A state is bound to its caller, also one that a module made: a text that
+        another caller sends is refused.
         """
         # By itself the SDK binds a state to a token that only its own middleware notes.
         security = RequestStateSecurity(
@@ -430,10 +476,14 @@ class Running:
         )
         return RequestStateBoundary(security, default_audience=audience)
 
-    async def wait_started(self, run: Run, request: ToolRequest, seconds: float = WAIT_S) -> RunStatus:
-        """As `wait`, for the request that started the run: a person who cancels the request cancels the run.
+    async def wait_started(
+        self, run: Run, request: ToolRequest, seconds: float = WAIT_S
+    ) -> RunStatus:
+        """As `wait`, for the request that started the run: a person who cancels the request
+        cancels the run.
 
-        If the host ends the request because of a time-out, or disconnects, the run continues; `check_run` finds it.
+        If the host ends the request because of a time-out, or disconnects, the run continues;
+        `check_run` finds it.
         """
         try:
             return await self.wait(run, seconds, request)
@@ -446,9 +496,11 @@ class Running:
         if await self.cancellations.is_deliberate(request.context):
             # Another process may have taken the run.
             with suppress(InterruptedRunError):
-                await run.patiently(lambda: run.cancel("the client cancelled the request that started it"))
+                await run.patiently(
+                    lambda: run.cancel("the client cancelled the request that started it")
+                )
 
-    # -- answers -----------------------------------------------------------------------------------------------
+    # -- answers -----------------------------------------------------------------------------------
 
     def answer_of(
         self, run: Run, request: ToolRequest, *, known: Known = NOTHING, notes: Sequence[str] = ()
@@ -467,23 +519,31 @@ class Running:
             result["saved"] = saved
         if run.status == "running":
             calls = run.calls()
-            result["progress"] = f"{sum(1 for one in calls if one.settled)} of {len(calls)} calls done"
+            result["progress"] = (
+                f"{sum(1 for one in calls if one.settled)} of {len(calls)} calls done"
+            )
             asked = result.get("usage", {}).get("request")
             if asked is not None:
-                result["progress"] += f"; a request is being answered: {cost_of_request(asked['bytes'])}"
+                result["progress"] += (
+                    f"; a request is being answered: {cost_of_request(asked['bytes'])}"
+                )
             if run.is_elsewhere and self._is_queued(run.id):
                 result["progress"] += "; it waits for a worker"
         if notes or request.notes:
             result["notes"] = [*notes, *request.notes, *result.get("notes", [])]
         approvals = result.get("approvals")
         if approvals:
-            result["approvals"] = shown = fitting_list(preview_approvals(run, approvals), _APPROVALS_BYTES)
+            result["approvals"] = shown = fitting_list(
+                preview_approvals(run, approvals), _APPROVALS_BYTES
+            )
             if len(shown) < len(approvals):
                 result["more_approvals"] = len(approvals) - len(shown)
             result["decides"] = self.deciding.who_decides(run, request)
         requests = result.get("requests")
         if requests is not None:
-            result["requests"] = brief_requests(run, requests, self.bridge.offer.known, self.search, known)
+            result["requests"] = brief_requests(
+                run, requests, self.bridge.offer.known, self.search, known
+            )
         shorten_answer(run, result, is_next_turn=known.before is not None)
         size = len(encode(result))
         content = blocks.place(
@@ -496,10 +556,13 @@ class Running:
         # The text repeats a Request whole, which hosts that show only text need.
         most = MAX_RESULT if requests is None else MAX_RESULT // 2
         if size > most:
-            asking = [one.runner.request for one in run.open_requests() if one.runner.request is not None]
+            asking = [
+                one.runner.request for one in run.open_requests() if one.runner.request is not None
+            ]
             why = "".join(f" Of a request, {one.largest()}." for one in asking[:1])
             return refusal(
-                f"run {run.id} is {run.status}, but its answer has {size:,} bytes; at most {most:,} fit.{why}",
+                f"run {run.id} is {run.status}, but its answer has {size:,} bytes; "
+                f"at most {most:,} fit.{why}",
                 {"run": run.id, "status": run.status, "errors": []},
             )
         return answer(result, run_text(result), content)
@@ -508,10 +571,12 @@ class Running:
         record = self.bridge.store.runs.get(run_id)
         return record is not None and record.status == QUEUED
 
-    # -- saving ------------------------------------------------------------------------------------------------
+    # -- saving ------------------------------------------------------------------------------------
 
     def save_when_done(self, run: Run, name: str) -> None:
-        """Publish the run under `name` once it is done. The name is stored, so this survives the process."""
+        """Publish the run under `name` once it is done. The name is stored, so this
+        survives the process.
+        """
         self._keep(run.id, {"name": name})
         self.publish_when_done(run)
 
@@ -543,8 +608,8 @@ class Running:
                 self._save_soon(record)
 
     def saved(self, run: Run) -> JSONObject | None:
-        """The result of `save_as`: `{"name", "version", "answer"}`, `{"name", "error"}` or `{"name", "pending"}` with
-        the reason; None without `save_as`, or if the run has not ended.
+        """The result of `save_as`: `{"name", "version", "answer"}`, `{"name", "error"}` or
+        `{"name", "pending"}` with the reason; None without `save_as`, or if the run has not ended.
         """
         if run.status not in ENDED:
             return None
@@ -575,7 +640,9 @@ class Running:
                         self.published()
                     return
                 except (ModulesAwayError, StoreError) as error:
-                    self._unsaved[run] = f"{self.bridge.secrets.mask(str(error))}; it is tried again"
+                    self._unsaved[run] = (
+                        f"{self.bridge.secrets.mask(str(error))}; it is tried again"
+                    )
                 tried.set()
                 await anyio.sleep(pause)
                 pause = min(2 * pause, _AGAIN_MOST_S)
@@ -588,7 +655,9 @@ class Running:
             del self._saving[run]
 
     async def _counted(self, run: str, caller: str, status: str, name: str) -> JSONObject:
-        """Publish a run, and count the try before it begins: nothing else says afterwards what ended the process."""
+        """Publish a run, and count the try before it begins: nothing else says afterwards what
+        ended the process.
+        """
         why = "its process ended"
         for tries in range(self._tries(run), _MOST_TRIES):
             self._keep(run, {"name": name, "tries": tries + 1})
@@ -601,7 +670,9 @@ class Running:
                 with suppress(StoreError):
                     self._keep(run, {"name": name, "tries": tries})
                 raise
-        logger.warning("run %s is not published as %s: it was tried %d times", run, name, _MOST_TRIES)
+        logger.warning(
+            "run %s is not published as %s: it was tried %d times", run, name, _MOST_TRIES
+        )
         return {
             "name": name,
             "error": f"set aside: it was tried {_MOST_TRIES} times without success ({why}). "
@@ -634,7 +705,9 @@ class Running:
     def _intent(self, run: str) -> str | None:
         """The name under which a run is still to be published."""
         kept = self._kept(run)
-        return None if kept is None or "version" in kept or "error" in kept else str(kept.get("name"))
+        return (
+            None if kept is None or "version" in kept or "error" in kept else str(kept.get("name"))
+        )
 
     def _kept(self, run: str) -> JSONObject | None:
         raw = self.bridge.store.settings.get(_SAVE_AS + run)

@@ -1,8 +1,9 @@
 """Search for tools by words, and the lines that describe tools to models.
 
-The ranking is BM25 of SQLite's FTS5, over a table in memory, with stems of English words. What is searched of a tool:
-the words of its name, its module, its parameters with their descriptions, its own description, and other verbs for the
-verbs of its name. `benchmarks/lifting/finding.py` measures it with public catalogues.
+The ranking is BM25 of SQLite's FTS5, over a table in memory, with stems of English words. What is
+searched of a tool: the words of its name, its module, its parameters with their descriptions, its
+own description, and other verbs for the verbs of its name. `benchmarks/lifting/finding.py` measures
+it with public catalogues.
 """
 
 from __future__ import annotations
@@ -105,9 +106,16 @@ class ToolSearch:
         self.names = ProgramNames(())
 
     def find(
-        self, tools: list[Tool], words: str, limit: int, module: str | None = None, *, weak: bool = True
+        self,
+        tools: list[Tool],
+        words: str,
+        limit: int,
+        module: str | None = None,
+        *,
+        weak: bool = True,
     ) -> tuple[list[Tool], int]:
-        """The best matches, best first, and the number of all matches. A tool with exactly this name is the first.
+        """The best matches, best first, and the number of all matches. A tool with exactly this
+        name is the first.
 
         Args:
             tools: what is searched.
@@ -122,9 +130,17 @@ class ToolSearch:
         named = self._exact.get(words.strip().lower(), ())
         wanted = _words(words)
         if not wanted:
-            everything = [number for number, tool in enumerate(tools) if module is None or tool.module == module]
+            everything = [
+                number
+                for number, tool in enumerate(tools)
+                if module is None or tool.module == module
+            ]
             return [tools[number] for number in everything[:limit]], len(everything)
-        scores = {number: score for number, score in self._matches(_any_of(wanted)) if self._is_of(number, module)}
+        scores = {
+            number: score
+            for number, score in self._matches(_any_of(wanted))
+            if self._is_of(number, module)
+        }
         for number in scores:
             if tools[number].origin in self.look_alikes:
                 # After the tool that it looks like.
@@ -159,7 +175,9 @@ class ToolSearch:
         self._exact = {}
         self._table.executescript(_TABLE)
         with self._table:
-            self._table.executemany(_ADD, ((number, *_texts(tool)) for number, tool in enumerate(tools)))
+            self._table.executemany(
+                _ADD, ((number, *_texts(tool)) for number, tool in enumerate(tools))
+            )
         for number, tool in enumerate(tools):
             for name in {tool.name.lower(), tool.label.lower()}:
                 self._exact.setdefault(name, []).append(number)
@@ -178,7 +196,14 @@ def _texts(tool: Tool) -> tuple[str, ...]:
         if isinstance(description, str):
             details.append(description[:300])
     module = _split(tool.module or "")
-    parts = (name, module, parameters, _split(tool.description[:4000]), synonyms, _split(" ".join(details)))
+    parts = (
+        name,
+        module,
+        parameters,
+        _split(tool.description[:4000]),
+        synonyms,
+        _split(" ".join(details)),
+    )
     return tuple(" ".join(part) for part in parts)
 
 
@@ -200,7 +225,7 @@ def _any_of(words: list[str]) -> str:
     return " OR ".join(map(_one, words))
 
 
-# -- lines -----------------------------------------------------------------------------------------------------------
+# -- lines -----------------------------------------------------------------------------------------
 
 _NOTES: Final = 12
 _NOTED: Final = 600
@@ -230,7 +255,9 @@ def _notes(tool: Tool, place: tuple[str, str] | None, names: ProgramNames) -> st
         changed.append(f"_module: {encode_text(tool.module)}")
     if place is not None:
         parameters = names.parameters(tool).items()
-        changed += [f"{python}: {encode_text(real)}" for python, real in parameters if python != real]
+        changed += [
+            f"{python}: {encode_text(real)}" for python, real in parameters if python != real
+        ]
     if len(changed) > _NOTES:
         changed[_NOTES:] = ["..."]
     return visible(", ".join(changed)[:_NOTED])

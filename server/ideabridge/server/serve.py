@@ -1,4 +1,6 @@
-"""Serving over stdio and streamable HTTP: the background tasks, and a shutdown within two seconds."""
+"""Serving over stdio and streamable HTTP: the background tasks, and a shutdown
+within two seconds.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,13 @@ import sys
 import threading
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Generator
-from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager, nullcontext
+from contextlib import (
+    AbstractContextManager,
+    ExitStack,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+)
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
@@ -56,10 +64,12 @@ DEFAULT_PORT: Final = 8787
 
 def _collect_seldom() -> None:
     """Let the collector of garbage, which stops all threads, look at all objects seldom."""
-    # Imported objects are never freed: each full collection, and the one at the end, would scan them for 0.1 s.
+    # Imported objects are never freed: each full collection, and the one at the end, would scan
+    # them for 0.1 s.
     gc.freeze()
-    # With Python's (700, 10, 10), large runs caused 20 full collections, of up to 1.4 s each. A dropped run is a cycle,
-    # so collections must not be too seldom, either: with (10_000, 50, 20), 120 runs of 4 MB took twice the memory.
+    # With Python's (700, 10, 10), large runs caused 20 full collections, of up to 1.4 s each. A
+    # dropped run is a cycle, so collections must not be too seldom, either: with (10_000, 50, 20),
+    # 120 runs of 4 MB took twice the memory.
     gc.set_threshold(10_000, 10, 10)
 
 
@@ -84,7 +94,9 @@ async def _front(
 
     with bounded_log(log_level), ExitStack() as stack:
         async with (
-            _serving(Bridge(configuration, store=store, on_tools_changed=changed, role=role), toolbox) as bridge,
+            _serving(
+                Bridge(configuration, store=store, on_tools_changed=changed, role=role), toolbox
+            ) as bridge,
             anyio.create_task_group() as group,
         ):
             # Others may keep the store locked for a moment.
@@ -109,7 +121,9 @@ async def _front(
 
 
 def _serving(bridge: Bridge, toolbox: Toolbox | None) -> Bridge:
-    """Add tools to a bridge whose callers are hosts. Calls of a toolbox handed to `Bridge` itself would not ask."""
+    """Add tools to a bridge whose callers are hosts. Calls of a toolbox handed to `Bridge`
+    itself would not ask.
+    """
     if toolbox is not None:
         bridge.toolbox.update(toolbox)
     return bridge
@@ -119,9 +133,14 @@ _COLLECTORS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_
 """The standard variables of OpenTelemetry that name a collector."""
 
 
-def _telemetry(bridge: Bridge, direct_calls: DirectCalls | None = None) -> AbstractContextManager[object]:
+def _telemetry(
+    bridge: Bridge, direct_calls: DirectCalls | None = None
+) -> AbstractContextManager[object]:
     """The scope in which spans are sent to a collector, if the environment names one."""
-    off = os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true" or os.environ.get("OTEL_TRACES_EXPORTER") == "none"
+    off = (
+        os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true"
+        or os.environ.get("OTEL_TRACES_EXPORTER") == "none"
+    )
     named = [name for name in _COLLECTORS if os.environ.get(name)]
     if off or not named:
         return nullcontext()
@@ -129,7 +148,10 @@ def _telemetry(bridge: Bridge, direct_calls: DirectCalls | None = None) -> Abstr
         from ideabridge.server.operations.telemetry import Telemetry
     except ImportError as error:
         # The variables may be meant for other programs.
-        _report(f"{named[0]} is set, but there are no spans: {error}; pip install 'ideabridge[telemetry]'")
+        _report(
+            f"{named[0]} is set, but there are no spans: {error}; pip "
+            "install 'ideabridge[telemetry]'"
+        )
         return nullcontext()
     return Telemetry(bridge, version("ideabridge"), direct_calls)
 
@@ -139,8 +161,8 @@ def _report(text: str) -> None:
 
 
 async def _recover(bridge: Bridge, front: Front) -> None:
-    """Resume the runs of processes that died, as long as this server lives. Report on stderr those that cannot be
-    resumed.
+    """Resume the runs of processes that died, as long as this server lives. Report on stderr those
+    that cannot be resumed.
     """
     mask = bridge.secrets.mask
 
@@ -161,14 +183,17 @@ _RETENTION_LOOKS: Final = 3600.0
 
 
 async def _retain(bridge: Bridge) -> None:
-    """Delete old runs according to the configuration's `retention`, and report this on stderr, until cancelled."""
+    """Delete old runs according to the configuration's `retention`, and report this on stderr,
+    until cancelled.
+    """
     settings, path = bridge.configuration.retention, bridge.store.path
     if settings is False or path == ":memory:":
         return
     stopped, who = threading.Event(), own_name()
 
     def work() -> str:
-        # Uses its own connection, so that the server continues meanwhile. A deleted store is not created again.
+        # Uses its own connection, so that the server continues meanwhile. A deleted store is
+        # not created again.
         if bridge.store.is_file and not Path(path).exists():
             return ""
         try:
@@ -207,8 +232,10 @@ async def serve_stdio(
         toolbox: tools besides the built-in and the configured ones.
         store: the store of ideas and runs; None for the configured one.
         on_status: called with the status of each module as soon as it is up, failed or disabled.
-        commands: the commands with which a person at a terminal decides about the runs of this server.
-        log_level: what is written to standard error: `error` without warnings, `info` also a line for each request.
+        commands: the commands with which a person at a terminal decides about the runs
+            of this server.
+        log_level: what is written to standard error: `error` without warnings, `info` also a line
+            for each request.
     """
     with request_log(log_level) as observers:
         async with _front(configuration, toolbox, store, on_status, commands, log_level) as front:
@@ -261,7 +288,8 @@ class OwnerLink:
     """The owner's way in to the page of a server.
 
     Attributes:
-        make: makes a URL that signs its visitor in as the owner, once, within ten minutes. It is a secret.
+        make: makes a URL that signs its visitor in as the owner, once, within ten minutes.
+            It is a secret.
         command: the command that makes another one.
     """
 
@@ -286,16 +314,18 @@ async def serve_http(
     commands: Commands = COMMANDS,
     log_level: LogLevel = "warning",
 ) -> None:
-    """Serve any number of clients over streamable HTTP until SIGTERM or SIGINT, and print the URL on stderr.
+    """Serve any number of clients over streamable HTTP until SIGTERM or SIGINT, and print
+    the URL on stderr.
 
-    Requests need a token if one is set, if an identity provider is configured, or if the store has, or ever had, a
-    named user.
+    Requests need a token if one is set, if an identity provider is configured, or if the store has,
+    or ever had, a named user.
 
     Args:
         configuration: the content of `ideabridge.json`.
         host: the address to bind to; other than loopback only with a token.
         port: the port; 0 selects a free port.
-        token: the bearer token; None for the value of the environment variable IDEABRIDGE_TOKEN, if it is set.
+        token: the bearer token; None for the value of the environment variable
+            IDEABRIDGE_TOKEN, if it is set.
         hosts: more names of this server in `Host` headers.
         toolbox: see `serve_stdio`.
         store: see `serve_stdio`.
@@ -305,11 +335,13 @@ async def serve_http(
         metrics: also serve metrics for Prometheus, at /metrics.
         workers: leave the calls of runs to workers (`work`).
         commands: see `serve_stdio`.
-        log_level: see `serve_stdio`; `debug` also a line for each request to /healthz, /readyz and /metrics.
+        log_level: see `serve_stdio`; `debug` also a line for each request to /healthz,
+            /readyz and /metrics.
 
     Raises:
-        ServeError: the address is not loopback and there is no token, or the server cannot listen on it; a file that is
-            not used would have let fewer people in; or a package for metrics is not installed.
+        ServeError: the address is not loopback and there is no token, or the server cannot listen
+            on it; a file that is not used would have let fewer people in; or a package for metrics
+            is not installed.
         StoreError: the store cannot be opened.
     """
     from ideabridge.server.transports.gate import CALLS, PAGE, Gate, TokenDoor
@@ -337,7 +369,9 @@ async def serve_http(
         why = configuration.opened_by(needs_token=credentials.are_required)
         if why is not None:
             raise ServeError(why)
-        listening = stack.enter_context(bind(host, port, token=token, guarded=credentials.are_required))
+        listening = stack.enter_context(
+            bind(host, port, token=token, guarded=credentials.are_required)
+        )
         url = url_of(listening)
         observers = stack.enter_context(request_log(log_level))
         told = (configuration, toolbox, store, on_status)
@@ -367,7 +401,9 @@ async def serve_http(
                 quotas=front.quotas,
                 per_minute=configuration.users.requests_per_minute,
             )
-            server = http_server(RequestWatch(front.server, observers).over(gate) if observers else gate)
+            server = http_server(
+                RequestWatch(front.server, observers).over(gate) if observers else gate
+            )
 
             def ending() -> None:
                 front.running.closing = True
@@ -393,11 +429,18 @@ def _ready(url: str, front: Front, *, has_page: bool, asks: bool) -> Ready:
     from ideabridge.server.transports.gate import CALLS, PAGE
 
     page, links = f"{url.removesuffix(CALLS)}{PAGE}/", front.running.bridge.store.owner_links
-    return Ready(url, asks, page, OwnerLink(lambda: link_to(page, links), front.running.deciding.commands.link))
+    return Ready(
+        url,
+        asks,
+        page,
+        OwnerLink(lambda: link_to(page, links), front.running.deciding.commands.link),
+    )
 
 
 def link_to(page: str, links: OwnerLinks) -> str:
-    """A URL that signs its visitor in to a page as the owner, once, within ten minutes. It is a secret."""
+    """A URL that signs its visitor in to a page as the owner, once, within ten minutes.
+    It is a secret.
+    """
     return f"{page}sign-in?key={links.make()}"
 
 
@@ -428,8 +471,8 @@ async def work(
 ) -> None:
     """Run the queued runs of servers on the same store, as a worker, until SIGTERM or SIGINT.
 
-    Then it takes no more runs, begins no more calls, and returns each run to the queue when its running calls have
-    ended. A second signal ends it at once.
+    Then it takes no more runs, begins no more calls, and returns each run to the queue when its
+    running calls have ended. A second signal ends it at once.
 
     Args:
         configuration: the content of `ideabridge.json`, the same as that of the servers.
@@ -480,7 +523,9 @@ async def work(
 
 
 def _metadata(configuration: Configuration, url: str) -> tuple[Route, str] | None:
-    """The route of the metadata by which clients find the identity provider (RFC 9728), and its address."""
+    """The route of the metadata by which clients find the identity provider (RFC 9728),
+    and its address.
+    """
     settings = configuration.auth
     if settings is None:
         return None
@@ -496,10 +541,15 @@ def _metadata(configuration: Configuration, url: str) -> tuple[Route, str] | Non
 
 
 async def _until_signalled(
-    serve: Callable[[], Awaitable[None]], ending: Callable[[], None], *, cancel: bool = True, exits: bool = True
+    serve: Callable[[], Awaitable[None]],
+    ending: Callable[[], None],
+    *,
+    cancel: bool = True,
+    exits: bool = True,
 ) -> None:
-    """Await `serve`. At a signal, call `ending`, and cancel `serve` unless `ending` makes it end (`cancel=False`).
-    After `END_SECONDS`, or after a second signal (`exits=False`), the process exits at once.
+    """Await `serve`. At a signal, call `ending`, and cancel `serve` unless `ending` makes it
+    end (`cancel=False`). After `END_SECONDS`, or after a second signal (`exits=False`), the
+    process exits at once.
     """
     if sys.platform == "win32":
         # No event loop there receives signals; Ctrl-C raises KeyboardInterrupt.
@@ -522,7 +572,9 @@ async def _until_signalled(
                 group.cancel_scope.cancel()
 
         group.start_soon(watch)
-        before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
+        before = {
+            number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)
+        }
         try:
             # If no Python code runs any more, the guard ends this process.
             with guard.hearing():
@@ -537,7 +589,9 @@ _ended = threading.Event()
 
 
 def _exit_soon() -> None:
-    """Exit after `END_SECONDS` if the process still exists then, because a thread or a child hangs."""
+    """Exit after `END_SECONDS` if the process still exists then, because a thread or a child
+    hangs.
+    """
     if _ended.is_set():
         return
     _ended.set()
@@ -546,10 +600,11 @@ def _exit_soon() -> None:
     timer.start()
 
 
-# -- the log -----------------------------------------------------------------------------------------------------------
+# -- the log ---------------------------------------------------------------------------------------
 #
-# uvicorn, asyncio and the MCP SDK log each malformed request or refused socket, so a client controls the number of
-# records. In each period only a few similar records are written, followed by the number of omitted ones.
+# uvicorn, asyncio and the MCP SDK log each malformed request or refused socket, so a client
+# controls the number of records. In each period only a few similar records are written, followed by
+# the number of omitted ones.
 
 STRETCH_SECONDS: Final = 10.0
 """The length of a period."""
@@ -613,15 +668,20 @@ def _bounded(text: str) -> str:
     if len(text) <= MOST_CHARACTERS:
         return text
     half = MOST_CHARACTERS // 2
-    return f"{text[:half]}\n... {len(text) - 2 * half:,} characters were left out ...\n{text[-half:]}"
+    return (
+        f"{text[:half]}\n... {len(text) - 2 * half:,} characters were left out ...\n{text[-half:]}"
+    )
 
 
 @contextmanager
 def bounded_log(level: LogLevel) -> Generator[None]:
-    """A scope in which the log of errors and warnings goes to standard error, unless the program that embeds ideabridge
-    has set up logging. With the level `error` it has no warnings.
+    """A scope in which the log of errors and warnings goes to standard error, unless the program
+    that embeds ideabridge has set up logging. With the level `error` it has no warnings.
     """
-    root, handler = logging.getLogger(), BoundedLog(logging.ERROR if level == "error" else logging.WARNING)
+    root, handler = (
+        logging.getLogger(),
+        BoundedLog(logging.ERROR if level == "error" else logging.WARNING),
+    )
     ours = not root.handlers
     if ours:
         root.addHandler(handler)

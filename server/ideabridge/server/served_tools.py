@@ -1,9 +1,10 @@
 """The tools of this server besides its own: exposed tools and published ideas.
 
-An exposed tool belongs to a module or a tool file (`expose`). The host and its user decide about direct calls of it,
-unless the configuration's `approval` has a rule for the tool: `deny` refuses the call, and `ask` makes it a run of one
-call, which waits for approval. Where only persons decide (`by`), each call that may change something is such a run. The
-same call again is that run until its result was given. Every direct call is recorded.
+An exposed tool belongs to a module or a tool file (`expose`). The host and its user decide about
+direct calls of it, unless the configuration's `approval` has a rule for the tool: `deny` refuses
+the call, and `ask` makes it a run of one call, which waits for approval. Where only persons decide
+(`by`), each call that may change something is such a run. The same call again is that run until its
+result was given. Every direct call is recorded.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class ServedTool(Protocol):
         ...
 
 
-# -- exposed tools ---------------------------------------------------------------------------------------------------
+# -- exposed tools ---------------------------------------------------------------------------------
 
 _ERROR_CHARACTERS: Final = 4096
 _CONTENT: Final[TypeAdapter[list[types.ContentBlock]]] = TypeAdapter(list[types.ContentBlock])
@@ -83,14 +84,23 @@ class UncertainCallError(IdeabridgeError):
 
 
 class ExposedTool:
-    """A tool of a tool file or a module under a name of this server. A tool of a module has no activity."""
+    """A tool of a tool file or a module under a name of this server. A tool of a module
+    has no activity.
+    """
 
     def __init__(
-        self, name: str, tool: Tool, activity: ActivityFunction | None, running: Running, record: DirectCalls
+        self,
+        name: str,
+        tool: Tool,
+        activity: ActivityFunction | None,
+        running: Running,
+        record: DirectCalls,
     ) -> None:
         output, self._wrapped = object_output(tool.wrapper or tool.output)
         self._views = running.module_views
-        self.is_hidden = is_for_views_only((tool.wire or {}).get("_meta")) and tool.module != self._views.module
+        self.is_hidden = (
+            is_for_views_only((tool.wire or {}).get("_meta")) and tool.module != self._views.module
+        )
         """Whether only views may call it, and views of its module are not passed on."""
         shown = tool
         if tool.module is not None and tool.wire is not None:
@@ -122,7 +132,8 @@ class ExposedTool:
 
         Raises:
             DirectCallError: a rule denies it, or it cannot be made a run of one call.
-            ValueMismatchError: the arguments, or the result of an activity, do not satisfy their schema.
+            ValueMismatchError: the arguments, or the result of an activity, do not
+                satisfy their schema.
             UncertainCallError: it gave no result, and may have taken effect.
             IdeabridgeError: the activity failed, or the call at the module, by cause.
         """
@@ -132,7 +143,9 @@ class ExposedTool:
             result = await self._answered(arguments, request, entry)
             if self.tool.module is None:
                 return await without_misfit(result, self.definition)
-            shown = await without_misfit(self._views.result(self.tool.module, result), self.definition)
+            shown = await without_misfit(
+                self._views.result(self.tool.module, result), self.definition
+            )
             structured = result.get("structuredContent")
             if structured is not None and "structuredContent" not in shown:
                 shown = {**shown, "content": _with_text(shown["content"], cast("JSON", structured))}
@@ -148,23 +161,30 @@ class ExposedTool:
             if error.outcome == "unknown":
                 entry.outcome = "unknown"
                 raise UncertainCallError(
-                    f"outcome unknown: {error}. {self.name} may have taken effect: look before you call it again"
+                    f"outcome unknown: {error}. {self.name} may have taken effect: look "
+                    "before you call it again"
                 ) from error
             if error.outcome == "ran":
-                raise UncertainCallError(f"{self.name} ran, and its result cannot be used: {error}") from error
+                raise UncertainCallError(
+                    f"{self.name} ran, and its result cannot be used: {error}"
+                ) from error
             raise
         finally:
             # Without another outcome it was cancelled.
             self._record.end(entry, result)
 
-    async def _answered(self, arguments: JSONObject, request: ToolRequest, entry: Entry) -> ToolAnswer:
+    async def _answered(
+        self, arguments: JSONObject, request: ToolRequest, entry: Entry
+    ) -> ToolAnswer:
         if request.resumed is not None:
             return await self._of_run(request.resumed, request, entry)
         tool = self.tool
         if self._activity is None:
             await self._bridge.offer.names_settled()
             # As its module lists it now.
-            tool = await self._bridge.modules[tool.module or ""].current(tool.remote_name or tool.name)
+            tool = await self._bridge.modules[tool.module or ""].current(
+                tool.remote_name or tool.name
+            )
         # Rules use the offered name of a tool, because its own name may occur in several modules.
         offered = tool
         if tool.module is not None:
@@ -177,7 +197,8 @@ class ExposedTool:
         if verdict.verdict == "allow":
             waiting = await self._waiting.find(digest, request.caller)
             if waiting is not None and waiting.status != "needs_approval":
-                # The same call was decided under the rules of before, and its result was not given yet.
+                # The same call was decided under the rules of before, and its result
+                # was not given yet.
                 return await self._of_run(waiting, request, entry)
             if waiting is not None:
                 reason = "the rules allow the call now, and it was made again"
@@ -185,12 +206,14 @@ class ExposedTool:
             return await self._called(tool, arguments, request, entry)
         if verdict.verdict == "deny":
             entry.outcome = "denied"
-            raise DirectCallError(f"{self.name} is denied by the configuration of ideabridge: {verdict.why}")
+            raise DirectCallError(
+                f"{self.name} is denied by the configuration of ideabridge: {verdict.why}"
+            )
         if self._in_run(offered, arguments).verdict == "allow":
             # A run of it would not ask, because rules of runs do not match exposed names.
             raise DirectCallError(
-                f"{self.name}: a rule asks about it by the name it is exposed under, and a run of it would not ask;"
-                f" write the rule with the name of the tool, {offered.name!r}"
+                f"{self.name}: a rule asks about it by the name it is exposed under, and a run of "
+                f"it would not ask; write the rule with the name of the tool, {offered.name!r}"
             )
         meta = next((key for key in arguments if key in META_PROPERTIES), None)
         if meta is not None:
@@ -200,7 +223,9 @@ class ExposedTool:
 
         async def start() -> Run:
             title = f"a direct call of {self.name}"
-            return await self._bridge.run_plan({"calls": [call]}, caller=request.caller, title=title)
+            return await self._bridge.run_plan(
+                {"calls": [call]}, caller=request.caller, title=title
+            )
 
         run = await self._waiting.run_of(digest, request.caller, start)
         return await self._of_run(run, request, entry)
@@ -215,8 +240,8 @@ class ExposedTool:
         if status != "done" or made is None:
             entry.outcome = "asked" if status == "needs_approval" else "error"
             again = (
-                f"once it is decided, call {self.name} again with the same arguments for its result; it asks and runs"
-                " only once"
+                f"once it is decided, call {self.name} again with the same arguments for its "
+                "result; it asks and runs only once"
             )
             notes = [] if status in ENDED else [again]
             return {**self._running.answer_of(run, request, notes=notes), "isError": True}
@@ -229,7 +254,9 @@ class ExposedTool:
             return {**self._running.answer_of(run, request), "isError": True}
         return await self._answer(ran, made.value)
 
-    async def _called(self, tool: Tool, arguments: JSONObject, request: ToolRequest, entry: Entry) -> ToolAnswer:
+    async def _called(
+        self, tool: Tool, arguments: JSONObject, request: ToolRequest, entry: Entry
+    ) -> ToolAnswer:
         parameters = self._parameters
         if tool.parameters != self.tool.parameters:
             parameters = Validator(tool.parameters, what=f"parameters of {self.name}")
@@ -237,11 +264,15 @@ class ExposedTool:
         if self._activity is None:
             return await self._of_module(tool, arguments, request, entry)
         try:
-            result = await self._activity(arguments, DirectContext({"_tool": tool.name, **arguments}, request))
+            result = await self._activity(
+                arguments, DirectContext({"_tool": tool.name, **arguments}, request)
+            )
         except IdeabridgeError:
             raise
         except Exception as error:  # noqa: BLE001 - any exception of an activity fails only its call
-            raise ActivityError(f"{type(error).__name__}: {str(error)[:_ERROR_CHARACTERS]}") from None
+            raise ActivityError(
+                f"{type(error).__name__}: {str(error)[:_ERROR_CHARACTERS]}"
+            ) from None
         # A direct call has no run whose context the message could join.
         data = result.data if isinstance(result, DataMessage) else result
         value = normalise(data, what=f"the result of {tool.name}")
@@ -251,7 +282,9 @@ class ExposedTool:
         entry.give(tool, value)
         return await self._answer(tool, value)
 
-    async def _of_module(self, tool: Tool, arguments: JSONObject, request: ToolRequest, entry: Entry) -> ToolAnswer:
+    async def _of_module(
+        self, tool: Tool, arguments: JSONObject, request: ToolRequest, entry: Entry
+    ) -> ToolAnswer:
         """The result of a module's tool, also of one that failed, as the module sent it.
 
         Raises:
@@ -266,7 +299,11 @@ class ExposedTool:
                 request.responses,
                 name,
                 lambda module, client: module.call_directly(
-                    tool.remote_name or tool.name, arguments, client, progress=progress, run=request.client
+                    tool.remote_name or tool.name,
+                    arguments,
+                    client,
+                    progress=progress,
+                    run=request.client,
                 ),
             )
         except ModuleToolError as error:
@@ -283,7 +320,11 @@ class ExposedTool:
             if tool.annotations.read_only is not True:
                 said = f"{self.name} ran, and its result cannot be used: {said}"
             _, *sent = cast("list[JSON]", error.result["content"])
-            return bounded(_in_era({**error.result, "content": [{"type": "text", "text": said}, *sent]}, request))
+            return bounded(
+                _in_era(
+                    {**error.result, "content": [{"type": "text", "text": said}, *sent]}, request
+                )
+            )
         except ModuleProtocolError as error:
             if error.code in (None, types.MISSING_REQUIRED_CLIENT_CAPABILITY):
                 raise
@@ -308,7 +349,9 @@ class ExposedTool:
         return object_output(tool.wrapper or tool.output)[1]
 
 
-def _definition_of(name: str, tool: Tool, parameters: JSONObject, output: JSONObject | None) -> dict[str, Any]:
+def _definition_of(
+    name: str, tool: Tool, parameters: JSONObject, output: JSONObject | None
+) -> dict[str, Any]:
     definition: dict[str, Any] = {"name": name, "inputSchema": showable(parameters)}
     if tool.description:
         definition["description"] = tool.description
@@ -325,8 +368,8 @@ def _definition_of(name: str, tool: Tool, parameters: JSONObject, output: JSONOb
 
 
 def _in_era(result: ToolAnswer, request: ToolRequest) -> ToolAnswer:
-    """The result of a module in the protocol version of a request. Up to 2025-11-25 structured content is an object;
-    what is none is text, if no text says it already.
+    """The result of a module in the protocol version of a request. Up to 2025-11-25 structured
+    content is an object; what is none is text, if no text says it already.
     """
     structured = cast("JSON", result.get("structuredContent"))
     if "structuredContent" not in result or isinstance(structured, dict) or request.has_rounds:
@@ -337,7 +380,9 @@ def _in_era(result: ToolAnswer, request: ToolRequest) -> ToolAnswer:
 
 
 def _with_text(content: Sequence[JSON], structured: JSON) -> list[JSON]:
-    """Return the content blocks of a result, with its structured content as text if no block says it already."""
+    """Return the content blocks of a result, with its structured content as text if no block
+    says it already.
+    """
     text = encode_text(structured)
     blocks = [*content]
     if not any(isinstance(block, dict) and _is_text(block.get("text"), text) for block in blocks):
@@ -370,14 +415,18 @@ async def _unstructured(value: JSON) -> ToolAnswer:
 
 @dataclass(frozen=True, slots=True)
 class DirectContext:
-    """The `ActivityContext` of a direct call, which has no instance, no output paths and no next Request."""
+    """The `ActivityContext` of a direct call, which has no instance, no output paths and
+    no next Request.
+    """
 
     call: JSONObject
     request: ToolRequest
     instance: None = None
     output_paths: tuple[str, ...] = ()
 
-    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+    async def progress(
+        self, progress: float, total: float | None = None, message: str | None = None
+    ) -> None:
         """Report progress to the client."""
         await self.request.context.session.report_progress(progress, total, message)
 
@@ -386,10 +435,12 @@ class DirectContext:
 
     def choose(self, path: str) -> None:
         """Raise an error, because there are no output paths."""
-        raise ActivityError(f"cannot choose output path {path!r}: called directly, the call has no _outputPath")
+        raise ActivityError(
+            f"cannot choose output path {path!r}: called directly, the call has no _outputPath"
+        )
 
 
-# -- published ideas -------------------------------------------------------------------------------------------------
+# -- published ideas -------------------------------------------------------------------------------
 
 _INPUT_CHARACTERS: Final = 300
 """Characters of the input of a recorded answer in its description."""
@@ -400,13 +451,17 @@ _MOST_ERRORS: Final = 20
 class PublishedTool:
     """A published idea as a tool."""
 
-    def __init__(self, name: str, publication: Publication, running: Running, record: DirectCalls) -> None:
+    def __init__(
+        self, name: str, publication: Publication, running: Running, record: DirectCalls
+    ) -> None:
         self._record = record
         self.publication = publication
         output, self._wrapped = reporting_output(publication)
         self._bridge = running.bridge
         self._running = running
-        self._input = Validator(publication.input_schema or {"type": "object"}, what=f"the input of {name}")
+        self._input = Validator(
+            publication.input_schema or {"type": "object"}, what=f"the input of {name}"
+        )
         self._output: Validator | None = None
         if publication.output_schema is not None:
             self._output = Validator(publication.output_schema, what=f"the output of {name}")
@@ -421,14 +476,18 @@ class PublishedTool:
 
     @property
     def definition(self) -> dict[str, Any]:
-        """The tool in its wire form. Its annotations follow from the current tools that it calls."""
+        """The tool in its wire form. Its annotations follow from the current tools that it
+        calls.
+        """
         known = self._bridge.offer.known
         if known is not self._known:
             self._known = known
             publication = self.publication
             hints = self._bridge.hints(publication, caller=publication.owner or LOCAL)
             annotations = Annotations.from_json(hints).to_json()
-            self._definition = {key: value for key, value in self._definition.items() if key != "annotations"}
+            self._definition = {
+                key: value for key, value in self._definition.items() if key != "annotations"
+            }
             if annotations:
                 self._definition["annotations"] = annotations
         return self._definition
@@ -451,7 +510,9 @@ class PublishedTool:
         finally:
             self._record.end_idea(entry)
 
-    async def _answered(self, arguments: JSONObject, request: ToolRequest, entry: Entry) -> ToolAnswer:
+    async def _answered(
+        self, arguments: JSONObject, request: ToolRequest, entry: Entry
+    ) -> ToolAnswer:
         if request.resumed is not None:
             entry.run = request.resumed.id
             return await self._of_run(request.resumed, request)
@@ -487,24 +548,37 @@ class PublishedTool:
             result["isError"] = True
             if status not in ("running", "needs_approval", "needs_solution"):
                 reason = f": {run.machine.reason}" if run.machine.reason else ""
-                line = f"{self._definition['name']} has no output: its run {run.id} is {status}{reason}"
-                result = with_report(refusal("\n".join([line, *errors]), result["structuredContent"]), run)
-        result["_meta"] = {"ideabridge/answer": run.way, "ideabridge/run": run.id, **result.get("_meta", {})}
+                line = (
+                    f"{self._definition['name']} has no output: its run "
+                    f"{run.id} is {status}{reason}"
+                )
+                result = with_report(
+                    refusal("\n".join([line, *errors]), result["structuredContent"]), run
+                )
+        result["_meta"] = {
+            "ideabridge/answer": run.way,
+            "ideabridge/run": run.id,
+            **result.get("_meta", {}),
+        }
         return result
 
     async def _of_value(self, value: JSON) -> ToolAnswer:
         if self._output is not None:
             await self._output.check_apart(value)
-        return await value_answer(value, wrapped=self._wrapped, schema=self.publication.output_schema)
+        return await value_answer(
+            value, wrapped=self._wrapped, schema=self.publication.output_schema
+        )
 
 
 def described(publication: Publication) -> str:
-    """The description for models, with the input of a recorded answer or what the runs of a plan leave open, and with
-    the user who wrote it.
+    """The description for models, with the input of a recorded answer or what the runs of a plan
+    leave open, and with the user who wrote it.
     """
     sharer = None if publication.owner is None else user_of(publication.owner)
     whose = "" if sharer is None else f" (Published by the user {sharer}.)"
-    description = " ".join(filter(None, (cut_description(publication.description), evidence_of(publication))))
+    description = " ".join(
+        filter(None, (cut_description(publication.description), evidence_of(publication)))
+    )
     if publication.answer != "recorded":
         return f"{description}{whose}"
     recorded = publication.recorded.get("input") if isinstance(publication.recorded, dict) else None

@@ -32,7 +32,14 @@ from ideabridge.server.extensions.apps import page as view_page
 from ideabridge.server.extensions.skills import EXTENSION as SKILLS
 from ideabridge.server.extensions.skills import GetSkillParams, IdeaSkills
 from ideabridge.server.extensions.tasks import EXTENSION as TASKS
-from ideabridge.server.extensions.tasks import STARTING, WAIT_S, RunTasks, TaskParams, UpdateTaskParams, takes_tasks
+from ideabridge.server.extensions.tasks import (
+    STARTING,
+    WAIT_S,
+    RunTasks,
+    TaskParams,
+    UpdateTaskParams,
+    takes_tasks,
+)
 from ideabridge.server.offerings import Offerings
 from ideabridge.server.operations.requests import note_failure, note_tool
 from ideabridge.server.own_tools import OWN_NAMES, VIEW_RUN, OwnHandlers
@@ -50,20 +57,22 @@ logger: Final = logging.getLogger(__name__)
 
 NAME: Final = "ideabridge"
 _USE: Final = (
-    "For more than one call use run_plan: calls run concurrently by data flow, and large results stay out of your"
-    " context."
+    "For more than one call use run_plan: calls run concurrently by data flow, and large results "
+    "stay out of your context."
 )
 _FRESH_MS: Final = 1000
 _HELLO: Final = ("initialize", "server/discover")
 
 MOST_INSTRUCTIONS: Final = 4000
-"""Characters of the instructions of all exposed modules. A model reads them at the start of each conversation."""
+"""Characters of the instructions of all exposed modules. A model reads them at the start of
+each conversation."""
 
 MOST_REQUESTS: Final = 1000
 """Requests of one caller in progress, including listeners."""
 
 MOST_RUNS: Final = 200
-"""Running runs of one caller in this process. Each may have `limits.parallel_calls` running calls."""
+"""Running runs of one caller in this process. Each may have `limits.parallel_calls` running
+calls."""
 
 MOST_ARGUMENTS: Final = 32 * MAX_BYTES
 """Bytes of the arguments of one caller's calls in progress."""
@@ -78,17 +87,25 @@ class FrontServer(Server[Any]):
         experimental_capabilities: dict[str, dict[str, Any]] | None = None,
         extensions: dict[str, dict[str, Any]] | None = None,
     ) -> InitializationOptions:
-        """The options with every list marked as changing. With HTTP there is no other way to pass them."""
-        changing = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
+        """The options with every list marked as changing. With HTTP there is no other
+        way to pass them.
+        """
+        changing = NotificationOptions(
+            prompts_changed=True, resources_changed=True, tools_changed=True
+        )
         return super().create_initialization_options(
             notification_options or changing, experimental_capabilities, extensions
         )
 
 
 class Front:
-    """Everything between the SDK and an open bridge. The task group must live as long as the server."""
+    """Everything between the SDK and an open bridge. The task group must live as
+    long as the server.
+    """
 
-    def __init__(self, bridge: Bridge, group: TaskGroup, version: str, commands: Commands = COMMANDS) -> None:
+    def __init__(
+        self, bridge: Bridge, group: TaskGroup, version: str, commands: Commands = COMMANDS
+    ) -> None:
         self._bridge = bridge
         self.quotas = Quotas()
         self.secrets = bridge.secrets
@@ -128,9 +145,15 @@ class Front:
         # Their results are already in wire form, which the types of the constructor do not allow.
         server.add_request_handler("tools/list", types.PaginatedRequestParams, self.list_tools)
         server.add_request_handler("tools/call", types.CallToolRequestParams, self.call_tool)
-        server.add_request_handler("resources/list", types.PaginatedRequestParams, offerings.resources)
-        server.add_request_handler("resources/templates/list", types.PaginatedRequestParams, offerings.templates)
-        server.add_request_handler("resources/read", types.ReadResourceRequestParams, self.read_resource)
+        server.add_request_handler(
+            "resources/list", types.PaginatedRequestParams, offerings.resources
+        )
+        server.add_request_handler(
+            "resources/templates/list", types.PaginatedRequestParams, offerings.templates
+        )
+        server.add_request_handler(
+            "resources/read", types.ReadResourceRequestParams, self.read_resource
+        )
         server.extensions.update({SKILLS: {}, TASKS: {}})
         server.add_request_handler("tasks/get", TaskParams, self.get_task)
         server.add_request_handler("tasks/update", UpdateTaskParams, self.update_task)
@@ -139,24 +162,36 @@ class Front:
         server.add_request_handler("skills/get", GetSkillParams, self._skills.entry)
         server.add_request_handler("prompts/list", types.PaginatedRequestParams, offerings.prompts)
         server.add_request_handler("prompts/get", types.GetPromptRequestParams, offerings.prompt)
-        server.add_request_handler("completion/complete", types.CompleteRequestParams, offerings.complete)
+        server.add_request_handler(
+            "completion/complete", types.CompleteRequestParams, offerings.complete
+        )
         if offerings.has_modules:
             # ideabridge itself logs nothing to clients.
-            server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, offerings.set_log_level)
-        server.add_notification_handler("notifications/initialized", types.NotificationParams, announcements.connected)
+            server.add_request_handler(
+                "logging/setLevel", types.SetLevelRequestParams, offerings.set_log_level
+            )
+        server.add_notification_handler(
+            "notifications/initialized", types.NotificationParams, announcements.connected
+        )
         server.middleware.append(self._guard)
         server.middleware.append(self.running.boundary(NAME))
         return server
 
     def _instructions(self, caller: str) -> str:
-        """Ours, and those of the modules whose tools hosts see, as far as the modules are known by now."""
+        """Ours, and those of the modules whose tools hosts see, as far as the modules
+        are known by now.
+        """
         configuration = self._bridge.configuration
         parts = [f"{self._behind(caller)} {_USE}"]
         if configuration.untrusted is not None:
             parts[0] += f" {configuration.untrusted.told_to_hosts()}"
         room = MOST_INSTRUCTIONS
         for name in self._bridge.modules.names:
-            text = visible(self._bridge.modules[name].instructions).strip() if configuration.exposes(name) else ""
+            text = (
+                visible(self._bridge.modules[name].instructions).strip()
+                if configuration.exposes(name)
+                else ""
+            )
             if text:
                 parts.append(f"Instructions of the server {name}:\n{text}"[:room])
                 room -= len(parts[-1])
@@ -166,7 +201,9 @@ class Front:
 
     def _behind(self, caller: str) -> str:
         """What is behind this server for a caller."""
-        has_servers = any(not module.disabled for module in self._bridge.configuration.modules.values())
+        has_servers = any(
+            not module.disabled for module in self._bridge.configuration.modules.values()
+        )
         built_in = builtin_toolbox()
         has_tools = any(tool.name not in built_in for tool in self._bridge.toolbox)
         if has_servers and has_tools:
@@ -176,12 +213,18 @@ class Front:
         if has_tools:
             return "The user's own tools are behind this one; no MCP server is configured here."
         if self.catalogue.lists_ideas(caller):
-            return "Behind this one are tools that were published from runs; no MCP server is configured here."
-        return "No MCP server and no tool of the user is configured here, so there are only the built-in tools."
+            return (
+                "Behind this one are tools that were published from runs; no MCP "
+                "server is configured here."
+            )
+        return (
+            "No MCP server and no tool of the user is configured here, so there are "
+            "only the built-in tools."
+        )
 
     async def _guard(self, ctx: Context, call_next: CallNext) -> HandlerResult:
-        """Middleware for all requests: it counts them, records the reasons of cancellations, explains arguments that
-        are not an object, and keeps internals out of error messages.
+        """Middleware for all requests: it counts them, records the reasons of cancellations,
+        explains arguments that are not an object, and keeps internals out of error messages.
         """
         if ctx.method == CANCELLED:
             self.running.cancellations.note(ctx)
@@ -190,13 +233,15 @@ class Front:
             if arguments is not None and not isinstance(arguments, dict):
                 return refusal(f"arguments: expected an object, found {type(arguments).__name__}")
         try:
-            # A request may still be in progress after its client disconnected, so it is counted here.
+            # A request may still be in progress after its client disconnected, so it
+            # is counted here.
             if ctx.request_id is None:
                 return await call_next(ctx)
             with self.quotas.holding(caller_of(ctx), "requests in progress", MOST_REQUESTS):
                 result = await call_next(ctx)
             if ctx.method in _HELLO and isinstance(result, dict):
-                # For this caller and now: the SDK has the same text for everybody, over stdio that of the start.
+                # For this caller and now: the SDK has the same text for everybody, over stdio
+                # that of the start.
                 result["instructions"] = self._instructions(caller_of(ctx))
             return result
         except (MCPError, ValidationError):
@@ -209,17 +254,22 @@ class Front:
             raise MCPError(types.INTERNAL_ERROR, self._bridge.secrets.mask(str(error))) from None
         except Exception as error:  # noqa: BLE001 - clients must not see internals
             self._log(ctx.method, error)
-            raise MCPError(types.INTERNAL_ERROR, f"{ctx.method} failed by an error of ideabridge itself") from None
+            raise MCPError(
+                types.INTERNAL_ERROR, f"{ctx.method} failed by an error of ideabridge itself"
+            ) from None
 
     def _log(self, what: str, error: Exception) -> None:
         note_failure()
         text = self._bridge.secrets.mask("".join(traceback.format_exception(error)))
         logger.error("ideabridge: error in %s: %s", what[:64], text)
 
-    # -- tools -------------------------------------------------------------------------------------------------
+    # -- tools -------------------------------------------------------------------------------------
 
-    async def list_tools(self, context: Context, params: types.PaginatedRequestParams | None) -> dict[str, Any]:
-        """One page of tools. The first page waits for modules whose tools are not known yet; later ones are announced.
+    async def list_tools(
+        self, context: Context, params: types.PaginatedRequestParams | None
+    ) -> dict[str, Any]:
+        """One page of tools. The first page waits for modules whose tools are not known yet; later
+        ones are announced.
 
         Raises:
             MCPError: the cursor is not one of this list.
@@ -228,7 +278,9 @@ class Front:
             await self.catalogue.await_modules()
         try:
             tools, following = self.catalogue.page(
-                params.cursor if params else None, caller_of(context), as_sent=self._takes_any_schema(context)
+                params.cursor if params else None,
+                caller_of(context),
+                as_sent=self._takes_any_schema(context),
             )
             request = ToolRequest(caller_of(context), context)
             if not self.running.deciding.offers(request):
@@ -256,7 +308,7 @@ class Front:
             return setting == "as_sent"
         return client is None or not _is_one_of(client, PLAIN_HOSTS)
 
-    # -- tasks -------------------------------------------------------------------------------------------------
+    # -- tasks -------------------------------------------------------------------------------------
 
     async def get_task(self, context: Context, params: TaskParams) -> dict[str, Any]:
         """See `RunTasks.get`."""
@@ -270,7 +322,7 @@ class Front:
         """See `RunTasks.cancel`."""
         return await self._tasks.cancel(params, ToolRequest(caller_of(context), context))
 
-    # -- resources and tools -----------------------------------------------------------------------------------
+    # -- resources and tools -----------------------------------------------------------------------
 
     async def read_resource(
         self, context: Context, params: types.ReadResourceRequestParams
@@ -311,10 +363,15 @@ class Front:
         except MCPError:
             raise
         except IdeabridgeError as error:
-            return refusal(self._bridge.secrets.mask(str(error)) or f"{params.name} failed without a message")
+            return refusal(
+                self._bridge.secrets.mask(str(error)) or f"{params.name} failed without a message"
+            )
         except Exception as error:  # noqa: BLE001 - it must not end the connection, and clients must not see internals
             self._log(params.name, error)
-            return refusal(f"{params.name[:64]} failed by an error of ideabridge itself; its log on stderr has it")
+            return refusal(
+                f"{params.name[:64]} failed by an error of ideabridge itself; "
+                "its log on stderr has it"
+            )
         finally:
             self.catalogue.stop_waiting()
 
@@ -324,16 +381,23 @@ class Front:
         asked_by.set(caller)
         arguments, size = await compute_beside(params.arguments, _arguments_in, params)
         if size > MAX_BYTES:
-            raise LimitExceededError(f"arguments of {name[:64]} have {size:,} bytes; at most {MAX_BYTES:,} are taken")
+            raise LimitExceededError(
+                f"arguments of {name[:64]} have {size:,} bytes; at most {MAX_BYTES:,} are taken"
+            )
         request = ToolRequest(caller, context, responses=params.input_responses)
         if params.request_state is not None:
             await self.running.take_up(request, params.request_state, params.input_responses)
-        with self.quotas.holding(request.caller, "bytes of arguments in progress", MOST_ARGUMENTS, size):
+        with self.quotas.holding(
+            request.caller, "bytes of arguments in progress", MOST_ARGUMENTS, size
+        ):
             if name in OWN_NAMES:
                 note_tool(name, "own")
             if name == VIEW_RUN:
                 if self.running.module_views.module is not None:
-                    why = f"{name} is for the view of a run, which is not offered beside the views of a module"
+                    why = (
+                        f"{name} is for the view of a run, which is not offered "
+                        "beside the views of a module"
+                    )
                     raise UnknownToolError(why)
                 may_decide = self.running.deciding.offers(request)
                 return await self._views.call(arguments, request.caller, may_decide=may_decide)
@@ -342,7 +406,9 @@ class Front:
                 if starts:
                     self._expect_place(request)
                 if starts and name in STARTING and takes_tasks(request):
-                    return self._tasks.answer(await self._own.call(name, {"wait_s": WAIT_S, **arguments}, request))
+                    return self._tasks.answer(
+                        await self._own.call(name, {"wait_s": WAIT_S, **arguments}, request)
+                    )
                 return _for_host(context, await self._own.call(name, arguments, request))
             tool = await self.catalogue.find(name, request.caller)
             note_tool(name, "idea" if isinstance(tool, PublishedTool) else "exposed")
@@ -351,12 +417,14 @@ class Front:
             return await tool.call(arguments, request)
 
     def _expect_place(self, request: ToolRequest) -> None:
-        """Refuse to start a run for a caller with too many running ones; a resumed request already has its run."""
+        """Refuse to start a run for a caller with too many running ones; a resumed request
+        already has its run.
+        """
         count = 0 if request.resumed is not None else self._bridge.runs_at_work(request.caller)
         if count >= MOST_RUNS:
             raise QuotaError(
-                f"you have {count} runs at work; one caller may have {MOST_RUNS} at a time. check_run lists them, and"
-                " cancels one"
+                f"you have {count} runs at work; one caller may have {MOST_RUNS} at a time. "
+                "check_run lists them, and cancels one"
             )
 
 
@@ -366,7 +434,9 @@ def _is_one_of(client: types.InitializeRequestParams, hosts: Sequence[str]) -> b
 
 
 def _for_host(context: Context, result: ToolAnswer) -> ToolAnswer:
-    """The answer of an own tool without its structured content, if the host would show that in place of the images."""
+    """The answer of an own tool without its structured content, if the host would show that in
+    place of the images.
+    """
     client = context.session.client_params
     if len(result["content"]) == 1 or client is None or not _is_one_of(client, STRUCTURED_HOSTS):
         return result

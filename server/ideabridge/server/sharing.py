@@ -1,9 +1,10 @@
 """Sharing: asks a person before others get a tool whose program and words an assistant wrote.
 
-Theory of operation. The question is a plan of one call of `publish_idea`, which runs nothing and has the whole program.
-A plan can wait until it is accepted, so the question reaches a person as every approval does: in a form of the client,
-on the page, or at a terminal. The same call of `publish_idea` again finds its question (`WaitingCalls`), and publishes
-once a person has accepted it. What an assistant accepts counts as no answer.
+Theory of operation. The question is a plan of one call of `publish_idea`, which runs nothing and
+has the whole program. A plan can wait until it is accepted, so the question reaches a person as
+every approval does: in a form of the client, on the page, or at a terminal. The same call of
+`publish_idea` again finds its question (`WaitingCalls`), and publishes once a person has accepted
+it. What an assistant accepts counts as no answer.
 """
 
 from __future__ import annotations
@@ -31,11 +32,14 @@ _TOOL: Final = "publish_idea"
 
 _DEFINED: Final[JSONObject] = {
     "name": _TOOL,
-    "description": "Give others a tool whose program and descriptions an assistant wrote. It has read results that"
-    " somebody else wrote.",
+    "description": "Give others a tool whose program and descriptions an assistant wrote. It has read "
+    "results that somebody else wrote.",
 }
 
-_AGAIN: Final = "Once it is decided, the same call of publish_idea again publishes it; the person is asked only once."
+_AGAIN: Final = (
+    "Once it is decided, the same call of publish_idea again publishes it; the "
+    "person is asked only once."
+)
 
 
 class Sharing:
@@ -52,7 +56,9 @@ class Sharing:
         self._waiting = record.waiting
 
     async def find(self, task: ProgramTask, written: ProgramAnswer) -> Run | None:
-        """Return the question about a program, if a person was asked already, also one that was refused."""
+        """Return the question about a program, if a person was asked already, also one
+        that was refused.
+        """
         return await self._waiting.find(_digest(task, written), task.caller, refused=True)
 
     async def ask(self, task: ProgramTask, written: ProgramAnswer) -> Run:
@@ -61,12 +67,15 @@ class Sharing:
         async def start() -> Run:
             title = f"share {task.name} with others"
             plan = self._plan(task, written)
-            return await self._bridge.run_plan(plan, caller=task.caller, title=title, planning="lazy")
+            return await self._bridge.run_plan(
+                plan, caller=task.caller, title=title, planning="lazy"
+            )
 
         return await self._waiting.run_of(_digest(task, written), task.caller, start)
 
     async def decided(self, question: Run, request: ToolRequest, seconds: float) -> Decider | None:
-        """Return the person who accepted a question, at most some seconds later; None: nobody has answered yet.
+        """Return the person who accepted a question, at most some seconds later; None: nobody
+        has answered yet.
 
         Raises:
             InputRequired: the person is asked in a form, and the request comes again.
@@ -80,8 +89,8 @@ class Sharing:
             await self.forget(question)
             who = "nobody" if decision is None else str(decision.by)
             raise PublicationError(
-                f"only a person gives others a tool that an assistant wrote, and {who} answered; nothing was published."
-                " The same call again asks"
+                f"only a person gives others a tool that an assistant wrote, and {who} answered; "
+                "nothing was published. The same call again asks"
             )
         if decision.decision != "approve":
             await self.forget(question)
@@ -90,7 +99,9 @@ class Sharing:
         return decision.by
 
     async def forget(self, question: Run) -> None:
-        """Forget the question of a program that was published, or refused: the same call asks again."""
+        """Forget the question of a program that was published, or refused: the same
+        call asks again.
+        """
         await self._waiting.give(question)
 
     def waits(self, task: ProgramTask, question: Run, request: ToolRequest) -> ToolAnswer:
@@ -101,19 +112,28 @@ class Sharing:
         approvals = [f"{question.id}:{one.approval}" for one in question.pending()]
         result: JSONObject = {
             "name": task.name,
-            "needs_person": {"run": question.id, "approvals": list[JSON](approvals), "decides": decides},
+            "needs_person": {
+                "run": question.id,
+                "approvals": list[JSON](approvals),
+                "decides": decides,
+            },
         }
         if request.notes:
             result["notes"] = list[JSON](request.notes)
         text = (
-            f"the recordings accept the program for {task.name}. Others would get it, and an assistant wrote it, so"
-            f" nothing is published before a person agrees ({', '.join(approvals)}): {decides}. {_AGAIN}"
+            f"the recordings accept the program for {task.name}. Others would get it, and an "
+            "assistant wrote it, so nothing is published before a person agrees "
+            f"({', '.join(approvals)}): {decides}. {_AGAIN}"
         )
         return answer(result, "\n".join([text, *request.notes]))
 
     def _plan(self, task: ProgramTask, written: ProgramAnswer) -> Plan:
         """The plan that stands for a question: one call whose result is written already."""
-        shown: JSONObject = {"name": task.name, "with": list[JSON](self._others(task)), **written.to_json()}
+        shown: JSONObject = {
+            "name": task.name,
+            "with": list[JSON](self._others(task)),
+            **written.to_json(),
+        }
         if task.description is not None:
             shown["description"] = task.description
         values = escaped(shown)

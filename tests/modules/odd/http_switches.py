@@ -20,7 +20,8 @@ class HttpSwitch:
         edits: what the server does; see `odd.py`.
         options: of the site: `sse`, `old_sse`, `session`, `path`, `moved`, `begin`, `endpoint`.
         era: of the server.
-        entry: members of the configured module; its `url` is that of the site, unless `place` replaces its path.
+        entry: members of the configured module; its `url` is that of the site, unless `place`
+            replaces its path.
         error: a pattern of the error that the first call gives; None: it gives the right value.
         tool: of the first call.
         calls: how often a call of the tool reaches the server, at most.
@@ -78,7 +79,11 @@ for status, words in (
 ):
     for tool in ("look", "delete"):
         said = words if len(words) < 30 else words.rpartition('"message":"')[2][:-3]
-        add(f"lost session: {status} {said!r}: {tool}", ["tools/call", "lose", status, words], tool=tool)
+        add(
+            f"lost session: {status} {said!r}: {tool}",
+            ["tools/call", "lose", status, words],
+            tool=tool,
+        )
 add("lost session while listing", ["resources/list", "lose", 404, ""])
 
 # -- statuses --------------------------------------------------------------------------------------
@@ -94,29 +99,52 @@ add("a call answered 500 in HTML", [FIRST, "status", 500, "<html><body>it went w
 add("every call answered 404 inside a session", ["tools/call", "status", 404, ""], error="404|session", later=False,
     calls=4)  # fmt: skip
 add("initialize answered 500", ["initialize", "status", 500, "it went wrong"], up=False, says="500")
-add("initialize answered 404", ["initialize", "status", 404, ""], ["GET", "status", 404], up=False, says="404")
+add(
+    "initialize answered 404",
+    ["initialize", "status", 404, ""],
+    ["GET", "status", 404],
+    up=False,
+    says="404",
+)
 add("initialize answered 403", ["initialize", "status", 403, "no"], up=False, says="403")
 add("the notification answered 200 with a body", ["notifications/initialized", "wire",
     'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}'])  # fmt: skip
-add("the notification answered 204", ["notifications/initialized", "wire", "HTTP/1.1 204 No Content\r\n\r\n"])
+add(
+    "the notification answered 204",
+    ["notifications/initialized", "wire", "HTTP/1.1 204 No Content\r\n\r\n"],
+)
 add("the notification answered 400", ["notifications/initialized", "status", 400, "no"])
 add("the notification answered 500", ["notifications/initialized", "status", 500, "no"])
 for status in (400, 401, 403, 404, 500, 501):
     add(f"the stream of GET answered {status}", ["GET", "status", status])
 add("the stream of GET answered in HTML", ["GET", "wire",
     "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 6\r\n\r\n<html>"])  # fmt: skip
-add("the stream of GET ends at once", ["GET", "wire", "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"])
+add(
+    "the stream of GET ends at once",
+    ["GET", "wire", "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"],
+)
 add("the stream of GET has noise", ["GET", "wire",
-    "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: hello\n\nevent: ping\ndata: {}\n\n"])  # fmt: skip
+    ("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: "
+        "hello\n\nevent: ping\ndata: {}\n\n")])  # fmt: skip
 add("the end of the session answered 405", ["DELETE", "status", 405])
 add("the end of the session answered 500", ["DELETE", "status", 500])
-add("a call whose connection is cut", [FIRST, "wire", ""], error="connection|answer|HTTP|end", tool="delete", calls=1)
+add(
+    "a call whose connection is cut",
+    [FIRST, "wire", ""],
+    error="connection|answer|HTTP|end",
+    tool="delete",
+    calls=1,
+)
 add("a call whose answer is cut", [FIRST, "wire",
     'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 5000\r\n\r\n{"jsonrpc"'],
     error="connection|answer|HTTP|end|cut", tool="delete", calls=1)  # fmt: skip
 add("a call answered with 202 and nothing", [FIRST, "wire", "HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n"],
     error="202|answer")  # fmt: skip
-add("a call answered with 204 and nothing", [FIRST, "wire", "HTTP/1.1 204 No Content\r\n\r\n"], error="204|answer")
+add(
+    "a call answered with 204 and nothing",
+    [FIRST, "wire", "HTTP/1.1 204 No Content\r\n\r\n"],
+    error="204|answer",
+)
 add("a call answered with 200 and nothing", [FIRST, "body", ""], error="answer|empty|JSON")
 add("a call answered with a page", [FIRST, "headers", {"Content-Type": "text/html"}],
     [FIRST, "body", "<html><body>Sign in</body></html>"], error="text/html|HTML|MCP|answer")  # fmt: skip
@@ -138,7 +166,11 @@ for name, kind, body in (
 ):
     add(f"JSON: {name}", [FIRST, "wire", BODY % (kind, body)])
     if name in ("a byte order mark", "a charset", "text/plain", "a batch"):
-        add(f"JSON: {name}: initialize", ["initialize", "wire", BODY % (kind, body)], options={"session": False})
+        add(
+            f"JSON: {name}: initialize",
+            ["initialize", "wire", BODY % (kind, body)],
+            options={"session": False},
+        )
 add("JSON: no content type", [FIRST, "wire", "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n%M%"])
 for name, body in (
     ("plain", "data: %M%\n\n"),
@@ -183,7 +215,13 @@ for name, body in (
         add(f"SSE: {name}: tools/list", ["tools/list", "wire", BODY % ("text/event-stream", body)])
 add("SSE: only noise", [FIRST, "wire", BODY % ("text/event-stream", "data: ping\n\n")],
     error="ended|answer", tool="delete", calls=1)  # fmt: skip
-add("SSE: nothing", [FIRST, "wire", BODY % ("text/event-stream", "")], error="ended|answer", tool="delete", calls=1)
+add(
+    "SSE: nothing",
+    [FIRST, "wire", BODY % ("text/event-stream", "")],
+    error="ended|answer",
+    tool="delete",
+    calls=1,
+)
 add("SSE: capitals", [FIRST, "wire", BODY % ("Text/Event-Stream; Charset=UTF-8", "data: %M%\n\n")])
 add("SSE: a message over several lines", [FIRST, "raw", '{"jsonrpc": "2.0",\ndata: "id": %ID%,\ndata: "result": '
     '{"content": [{"type": "text", "text": "' + LOOK + '"}]}}'], options={"sse": True})  # fmt: skip
@@ -193,7 +231,11 @@ add("modern")
 add("no sessions", options={"session": False})
 add("a session id with odd characters", ["initialize", "headers", {"Mcp-Session-Id": "a/b=c; d"}],
     options={"session": False})  # fmt: skip
-add("an empty session id", ["initialize", "headers", {"Mcp-Session-Id": ""}], options={"session": False})
+add(
+    "an empty session id",
+    ["initialize", "headers", {"Mcp-Session-Id": ""}],
+    options={"session": False},
+)
 add("modern answers without members", *([method, "drop", ["result", member]]
     for method in ("server/discover", "tools/list", "tools/call") for member in ("ttlMs", "cacheScope", "resultType")),
     era="modern")  # fmt: skip
@@ -210,7 +252,11 @@ add("discover with a page", ["server/discover", "headers", {"Content-Type": "tex
 for status in (307, 308):
     add(f"redirect {status} to the path with a slash", options={"path": "mcp/", "moved": (status, "%SITE%/mcp/")},
         place="old")  # fmt: skip
-    add(f"redirect {status} to the same origin, whole", options={"moved": (status, "%ORIGIN%%SITE%/mcp")}, place="old")
+    add(
+        f"redirect {status} to the same origin, whole",
+        options={"moved": (status, "%ORIGIN%%SITE%/mcp")},
+        place="old",
+    )
     add(f"redirect {status} to a relative path", options={"moved": (status, "mcp")}, place="old")
     add(f"redirect {status} to another origin", options={"moved": (status, "http://127.0.0.1:9/mcp")}, place="old",
         up=False, says="127.0.0.1:9")  # fmt: skip
@@ -219,7 +265,13 @@ for status in (307, 308):
     add(f"redirect {status} in a circle", options={"moved": (status, "%SITE%/old")}, place="old", up=False,
         says="redirect|circle|loop")  # fmt: skip
     add(f"redirect {status} of a call", [FIRST, "redirect", status, "%SITE%/mcp"])
-add("redirect without a place", options={"moved": (307, "")}, place="old", up=False, says="redirect|307|circle|loop")
+add(
+    "redirect without a place",
+    options={"moved": (307, "")},
+    place="old",
+    up=False,
+    says="redirect|307|circle|loop",
+)
 for status in (301, 302, 303):
     add(f"redirect {status}", options={"moved": (status, "%SITE%/mcp")}, place="old", up=False,
         says=f"{status}|[rR]edirect")  # fmt: skip
@@ -256,7 +308,12 @@ for name, body in (
 ):
     add(f"old SSE: {name}", [FIRST, "body", body], options=OLD, entry={"type": "sse"})
 for status in (200, 201, 204):
-    add(f"old SSE: messages answered {status}", ["*", "status", status], options=OLD, entry={"type": "sse"})
+    add(
+        f"old SSE: messages answered {status}",
+        ["*", "status", status],
+        options=OLD,
+        entry={"type": "sse"},
+    )
 add("old SSE: a call answered 500", [FIRST, "status", 500], options=OLD, entry={"type": "sse"}, error="500",
     tool="delete", calls=1)  # fmt: skip
 # It does not know the session, in the new one neither.

@@ -6,9 +6,11 @@ import re
 from typing import Any, cast
 
 LIBRARY = re.compile(
-    r"pydantic|validation error|ValidationError|httpx|httpcore|anyio|ExceptionGroup|TaskGroup|Traceback|JSONDecodeError"
+    r"pydantic|validation "
+    r"error|ValidationError|httpx|httpcore|anyio|ExceptionGroup|TaskGroup|Traceback|JSONDecodeError"
     r"|jsonschema|orjson|jsonrpc_message|KeyError|TypeError|AttributeError|ValueError|RuntimeError|IndexError"
-    r"|AssertionError|ClosedResource|BrokenResource|EndOfStream|<class '|object at 0x|Expecting value|Errno"
+    r"|AssertionError|ClosedResource|BrokenResource|EndOfStream|<class '|object at "
+    r"0x|Expecting value|Errno"
     r"|streaming request content|For more information check|SSEError|Failed to parse|union\["
     r"|Input should be|Field required|type=|unhandled errors",
 )
@@ -23,7 +25,9 @@ def foreign_words(texts: list[str]) -> list[str]:
 def leaves(value: Any) -> list[Any]:
     """The scalars in a JSON value."""
     if isinstance(value, dict):
-        return [leaf for member in cast("dict[str, Any]", value).values() for leaf in leaves(member)]
+        return [
+            leaf for member in cast("dict[str, Any]", value).values() for leaf in leaves(member)
+        ]
     if isinstance(value, list):
         return [leaf for member in cast("list[Any]", value) for leaf in leaves(member)]
     return [value]

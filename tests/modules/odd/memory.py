@@ -1,4 +1,5 @@
-"""The odd server in the process of the test, under a clock that jumps: what waits for seconds takes none.
+"""The odd server in the process of the test, under a clock that jumps: what waits for
+seconds takes none.
 
 The whole transport over stdio runs, except the process: `Child` stands in for it.
 """
@@ -22,7 +23,8 @@ from tests.modules.servers.odd import Edit, Server, encoded
 T = TypeVar("T")
 
 STUCK_SECONDS = 5.0
-"""Real seconds without any event and any deadline, after which a test waits for what never happens."""
+"""Real seconds without any event and any deadline, after which a test waits for what never
+happens."""
 
 LEAST = 1e-6
 
@@ -94,7 +96,8 @@ class Child:
     """The servers that were started, each by one connection."""
 
     edits: ClassVar[dict[str, list[Edit]]] = {}
-    """The edits of each configured server, by a key in place of the argument, which may not be as long."""
+    """The edits of each configured server, by a key in place of the argument, which may
+    not be as long."""
 
     def __init__(self, server: Server) -> None:
         self.server = server

@@ -1,7 +1,9 @@
-"""Mutations of a session: any member of any message dropped, of another type, doubled, nested, renamed, or huge.
+"""Mutations of a session: any member of any message dropped, of another type, doubled, nested,
+renamed, or huge.
 
-What a message may have comes from the models of both protocol versions. A mutation is a list of targets and edits, in
-JSON: `mutation(seed)` makes it, `broken_laws` runs a session with it and says which laws it breaks.
+What a message may have comes from the models of both protocol versions. A mutation is a list of
+targets and edits, in JSON: `mutation(seed)` makes it, `broken_laws` runs a session with it and says
+which laws it breaks.
 """
 
 from __future__ import annotations
@@ -90,7 +92,7 @@ class Mutation:
         return [*self.edits, *self.call]
 
 
-# -- sessions --------------------------------------------------------------------------------------------------------
+# -- sessions --------------------------------------------------------------------------------------
 
 
 async def in_memory(mutation: Mutation) -> Session:
@@ -103,7 +105,9 @@ async def in_memory(mutation: Mutation) -> Session:
     return done
 
 
-async def session(mutation: Mutation, entry: Mapping[str, Any], calls: Sequence[str] = CALLS) -> Session:
+async def session(
+    mutation: Mutation, entry: Mapping[str, Any], calls: Sequence[str] = CALLS
+) -> Session:
     """Connect to a configured server, list its tools, call everything, and list the rest."""
     done = Session()
     with anyio.fail_after(LONGEST):
@@ -147,7 +151,7 @@ async def _ignore(_progress: float, _total: float | None, _message: str | None) 
     pass
 
 
-# -- which members there are -----------------------------------------------------------------------------------------
+# -- which members there are -----------------------------------------------------------------------
 
 
 @cache
@@ -165,7 +169,9 @@ def recorded(era: str) -> dict[str, Message]:
         before = len(server.sent)
         server.handle({"id": tool, "method": "tools/call", "params": told})
         for method, message in server.sent[before:]:
-            found[f"call {tool}" if "id" in message and "method" not in message else method] = message
+            found[f"call {tool}" if "id" in message and "method" not in message else method] = (
+                message
+            )
     if era == "legacy":
         server.handle({"id": "q1", "result": {"action": "decline"}})
         found["call ask"] = server.sent[-1][1]
@@ -187,7 +193,15 @@ def paths_of(target: str, era: str) -> list[list[Any]]:
     message = recorded(era)[target]
     schema = schema_of(target, era)
     carries = "result" if "result" in message else "params"
-    paths: list[list[Any]] = [[], ["id"], ["jsonrpc"], ["method"], ["params"], ["error"], ["result"]]
+    paths: list[list[Any]] = [
+        [],
+        ["id"],
+        ["jsonrpc"],
+        ["method"],
+        ["params"],
+        ["error"],
+        ["result"],
+    ]
     _walk(message.get(carries), [schema], schema.get("$defs", {}), [carries], paths)
     if "method" in message:
         # A notification or request: its members stand beside `params`.
@@ -198,7 +212,11 @@ def paths_of(target: str, era: str) -> list[list[Any]]:
 
 
 def _walk(
-    value: Any, schemas: Sequence[Any], definitions: Mapping[str, Any], path: list[Any], paths: list[list[Any]]
+    value: Any,
+    schemas: Sequence[Any],
+    definitions: Mapping[str, Any],
+    path: list[Any],
+    paths: list[list[Any]],
 ) -> None:
     paths.append(path)
     plain = [leaf for schema in schemas for leaf in _alternatives(schema, definitions)]
@@ -248,7 +266,7 @@ def at(value: Any, path: Sequence[Any]) -> Any:
     return value
 
 
-# -- mutations -------------------------------------------------------------------------------------------------------
+# -- mutations -------------------------------------------------------------------------------------
 
 
 def mutation(seed: int, *, most: int = 1) -> Mutation:
@@ -259,7 +277,9 @@ def mutation(seed: int, *, most: int = 1) -> Mutation:
     call: list[Edit] = []
     tool: str | None = None
     for _ in range(chance.randint(1, most)):
-        (target, paths), *_ = chance.choices(targets(era), weights=[len(paths) ** 0.5 for _, paths in targets(era)])
+        (target, paths), *_ = chance.choices(
+            targets(era), weights=[len(paths) ** 0.5 for _, paths in targets(era)]
+        )
         path = chance.choice(paths)
         edit = _edit(chance, recorded(era)[target], path)
         if not target.startswith("call "):
@@ -283,12 +303,20 @@ def _edit(chance: random.Random, message: Message, path: list[Any]) -> list[Any]
         case "double" if not path or isinstance(path[-1], int):
             return ["double", path]
         case "nest" if path:
-            return ["put", path, chance.choice(([present], {"value": present}, [[present]], {"0": present}))]
+            return [
+                "put",
+                path,
+                chance.choice(([present], {"value": present}, [[present]], {"0": present})),
+            ]
         case "swap" if path:
             others = [one for one in leaves(message) if one != present] or [None]
             return ["put", path, chance.choice(others)]
         case _:
-            return ["put", path, chance.choice(VALUES)] if path else ["put", ["extra"], chance.choice(VALUES)]
+            return (
+                ["put", path, chance.choice(VALUES)]
+                if path
+                else ["put", ["extra"], chance.choice(VALUES)]
+            )
 
 
 def _renamed(name: str) -> str:
@@ -296,7 +324,7 @@ def _renamed(name: str) -> str:
     return snake if snake != name else name.title() if name else "x"
 
 
-# -- laws ------------------------------------------------------------------------------------------------------------
+# -- laws ------------------------------------------------------------------------------------------
 
 
 def broken_laws(mutation: Mutation) -> list[str]:
@@ -309,7 +337,10 @@ def broken_laws(mutation: Mutation) -> list[str]:
         return [f"it takes more than {LONGEST:g} s"]
     except BaseException as error:  # noqa: BLE001 - whatever leaves a module is the finding
         return [f"{type(error).__name__} leaves the module: {str(error)[:300]}"]
-    wrong = [f"words of a library: {text[:300]}" for text in foreign_words([*done.errors.values(), *done.notes])]
+    wrong = [
+        f"words of a library: {text[:300]}"
+        for text in foreign_words([*done.errors.values(), *done.notes])
+    ]
     wrong += _rest_works(mutation, done)
     wrong += _notes_exist(mutation, done)
     wrong += _hints_are_not_wider(done)
@@ -338,7 +369,11 @@ def _rest_works(mutation: Mutation, done: Session) -> list[str]:
     wrong: list[str] = []
     unusable = any(
         (_handshake(edit) or edit[0] == "tools/list")
-        and (is_whole(edit) or edit[2] == ["result", "tools"] or edit[2][:2] == ["result", "supportedVersions"])
+        and (
+            is_whole(edit)
+            or edit[2] == ["result", "tools"]
+            or edit[2][:2] == ["result", "supportedVersions"]
+        )
         for edit in mutation.edits
     )
     if not unusable:
@@ -346,7 +381,9 @@ def _rest_works(mutation: Mutation, done: Session) -> list[str]:
             wrong.append(f"it does not come up: {done.errors.get('status', '')[:200]}")
         elif done.values.get("look") != RIGHT + "look" and mutation.tool != "look":
             wrong.append(f"`look` gives {done.values.get('look', done.errors.get('look'))!r}")
-        odd = {edit[2][2] for edit in mutation.edits if edit[0] == "tools/list" and len(edit[2]) > 2}
+        odd = {
+            edit[2][2] for edit in mutation.edits if edit[0] == "tools/list" and len(edit[2]) > 2
+        }
         lost = [name for n, name in enumerate(("look", "typed", "change", "delete", "fails", "picture", "blocks"))
                 if n not in odd and name not in done.listed]  # fmt: skip
         if lost and done.up:
@@ -363,22 +400,34 @@ def _entries_remain(mutation: Mutation, done: Session) -> list[str]:
         if any(is_whole(edit) or len(edit[2]) <= 2 for edit in edits):
             continue
         base = recorded(mutation.era)[method]["result"]
-        entries = next(cast("list[Any]", value) for value in base.values() if isinstance(value, list))
+        entries = next(
+            cast("list[Any]", value) for value in base.values() if isinstance(value, list)
+        )
         least = len(entries) - len({edit[2][2] for edit in edits})
         if len(done.offered.get(kind, [])) < least:
-            wrong.append(f"{kind} are missing: {len(done.offered.get(kind, []))} of {least}; {done.errors.get(kind)}")
+            wrong.append(
+                f"{kind} are missing: {len(done.offered.get(kind, []))} of "
+                f"{least}; {done.errors.get(kind)}"
+            )
     return wrong
 
 
 def _notes_exist(mutation: Mutation, done: Session) -> list[str]:
     """Something is said where a message was not what the protocol says."""
-    if done.notes or any(text != usual(mutation.era).errors.get(name) for name, text in done.errors.items()):
+    if done.notes or any(
+        text != usual(mutation.era).errors.get(name) for name, text in done.errors.items()
+    ):
         return []
     for method, message in done.sent:
         if "result" not in message or method not in ("tools/call", "tools/list", *LISTS.values()):
             continue
         if not _valid(method, VERSIONS[mutation.era], message["result"]):
-            return [f"nothing is said about the odd answer to {method}: {json.dumps(mutation.all)[:200]}"]
+            return [
+                (
+                    f"nothing is said about the odd answer to {method}: "
+                    f"{json.dumps(mutation.all)[:200]}"
+                )
+            ]
     return []
 
 
@@ -390,7 +439,12 @@ def _valid(method: str, version: str, result: Any) -> bool:
     return True
 
 
-_WIDER: Final = {"readOnlyHint": True, "destructiveHint": False, "idempotentHint": True, "openWorldHint": False}
+_WIDER: Final = {
+    "readOnlyHint": True,
+    "destructiveHint": False,
+    "idempotentHint": True,
+    "openWorldHint": False,
+}
 """The value of each hint that lets a tool run with fewer questions."""
 
 
@@ -405,7 +459,9 @@ def _hints_are_not_wider(done: Session) -> list[str]:
     wrong: list[str] = []
     for name, hints in done.listed.items():
         for hint, wider in _WIDER.items():
-            if hints.get(hint) is wider and not any(at(one, [hint]) is wider for one in sent.get(name, [])):
+            if hints.get(hint) is wider and not any(
+                at(one, [hint]) is wider for one in sent.get(name, [])
+            ):
                 wrong.append(f"{hint} of {name} is {wider}, which the module never said")
     return wrong
 
@@ -418,10 +474,16 @@ def _names_are_theirs(done: Session) -> list[str]:
         for tool in message["result"]["tools"]
         if isinstance(at(tool, ["name"]), str)
     }
-    wrong = [f"tool {name!r} is listed, which the module has not" for name in done.listed if name not in names]
+    wrong = [
+        f"tool {name!r} is listed, which the module has not"
+        for name in done.listed
+        if name not in names
+    ]
     for message in done.received:
         if message.get("method") == "tools/call" and message["params"].get("name") not in CALLS:
-            wrong.append(f"tool {message['params'].get('name')!r} is called, which nobody asked for")
+            wrong.append(
+                f"tool {message['params'].get('name')!r} is called, which nobody asked for"
+            )
     return wrong
 
 
@@ -435,7 +497,9 @@ def _failures_stay(done: Session) -> list[str]:
 
 
 def _is_failure(message: Message) -> bool:
-    """True if an answer says that the call failed. A text in `isError` is one, unless it says no."""
+    """True if an answer says that the call failed. A text in `isError` is one,
+    unless it says no.
+    """
     said = at(message, ["result", "isError"])
     if isinstance(said, str):
         return said not in ("", "false", "null", "\ufeff")
@@ -473,7 +537,9 @@ def _values_are_theirs(done: Session) -> list[str]:
         for leaf in leaves(done.values[name]):
             if leaf is None or leaf in _TAGS or isinstance(leaf, dict | list):
                 continue
-            if not isinstance(leaf, str) and any(leaf == number for number in numbers if leaf is not True):
+            if not isinstance(leaf, str) and any(
+                leaf == number for number in numbers if leaf is not True
+            ):
                 continue
             if isinstance(leaf, float) and f"{leaf:g}" in leaves(results):
                 # The SDK reads a number, as a priority, that was sent as a text.
@@ -482,7 +548,9 @@ def _values_are_theirs(done: Session) -> list[str]:
                 # The first bytes of the data say what it is; the note says that nobody else did.
                 continue
             if any(_packed(part) not in joined for part in str(leaf).split("\n")):
-                wrong.append(f"the value of {name} has {str(leaf)[:200]!r}, which the module did not send")
+                wrong.append(
+                    f"the value of {name} has {str(leaf)[:200]!r}, which the module did not send"
+                )
     return wrong
 
 

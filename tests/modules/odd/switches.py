@@ -1,7 +1,8 @@
 """The switches of the odd server: what each does, and what must hold.
 
-What must hold for every one of them, unless it says otherwise: the module comes up with all its tools, `look` gives the
-right value, everything ends in time, and no error and no note has a traceback or the words of a library.
+What must hold for every one of them, unless it says otherwise: the module comes up with all its
+tools, `look` gives the right value, everything ends in time, and no error and no note has a
+traceback or the words of a library.
 """
 
 # The types of the odd values do not matter.
@@ -72,13 +73,17 @@ def add(name: str, part: Part, *edits: Edit, **expects: Any) -> None:
 
 def call(name: str, part: Part, tool: str, *edits: Edit, **expects: Any) -> None:
     """Add a switch that concerns one call."""
-    SWITCHES.append(Switch(name, part, [["tools/call", *edit] for edit in edits], tool=tool, own=True, **expects))
+    SWITCHES.append(
+        Switch(
+            name, part, [["tools/call", *edit] for edit in edits], tool=tool, own=True, **expects
+        )
+    )
 
 
 RESULT: Final = "result"
 LOOK: Final = RIGHT + "look"
 
-# -- reader: bytes, JSON, envelopes -----------------------------------------------------------------------------------
+# -- reader: bytes, JSON, envelopes ----------------------------------------------------------------
 
 for name, raw, note in (
     ("byte order mark", "\xef\xbb\xbf%M%", None),
@@ -93,7 +98,11 @@ for name, raw, note in (
     ("words after", "%M% done", ""),
     ("blank lines", "\n \n\t\n%M%\n\n", None),
     ("carriage return", "%M%\r", None),
-    ("two messages in a line", '{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}%M%', None),
+    (
+        "two messages in a line",
+        '{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}%M%',
+        None,
+    ),
     ("the word DONE", "[DONE]\n%M%", ""),
     ("an empty object", "{}\n%M%", ""),
     ("an empty list", "[]\n%M%", ""),
@@ -109,7 +118,11 @@ for name, raw, note in (
     ("headers as in LSP", "Content-Length: 5\r\n\r\n%M%", ""),
     ("a byte that is not UTF-8 before", "\xff\xfe\n%M%", ""),
     ("an unknown notification", '{"jsonrpc":"2.0","method":"notifications/odd"}\n%M%', ""),
-    ("a notification with a list", '{"jsonrpc":"2.0","method":"notifications/odd","params":[1]}\n%M%', None),
+    (
+        "a notification with a list",
+        '{"jsonrpc":"2.0","method":"notifications/odd","params":[1]}\n%M%',
+        None,
+    ),
     (
         "a notification with a null id",
         '{"jsonrpc":"2.0","id":null,"method":"notifications/progress","params":{}}\n%M%',
@@ -131,17 +144,33 @@ for name, raw, note in (
         '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info"}}\n%M%',
         None,
     ),
-    ("a change with a text", '{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":"x"}\n%M%', None),
+    (
+        "a change with a text",
+        '{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":"x"}\n%M%',
+        None,
+    ),
     (
         "a cancellation of nothing",
         '{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":77}}\n%M%',
         None,
     ),
-    ("a cancellation without id", '{"jsonrpc":"2.0","method":"notifications/cancelled"}\n%M%', None),
+    (
+        "a cancellation without id",
+        '{"jsonrpc":"2.0","method":"notifications/cancelled"}\n%M%',
+        None,
+    ),
     ("the answer twice", "%M%\n%M%", None),
     ("an answer to nobody", '{"jsonrpc":"2.0","id":987654,"result":{}}\n%M%', None),
-    ("an error for nobody", '{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"odd"}}\n%M%', None),
-    ("an error for nobody, without id", '{"jsonrpc":"2.0","error":{"code":-32700,"message":"odd"}}\n%M%', None),
+    (
+        "an error for nobody",
+        '{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"odd"}}\n%M%',
+        None,
+    ),
+    (
+        "an error for nobody, without id",
+        '{"jsonrpc":"2.0","error":{"code":-32700,"message":"odd"}}\n%M%',
+        None,
+    ),
 ):
     call(name, "reader", "look", ["raw", raw], value=LOOK, note=note)
     if name in (
@@ -166,7 +195,12 @@ for name, member, value in (
     call(name, "reader", "look", member, value=value, note="" if "jsonrpc" in name else None)
     add(f"{name}: initialize", "reader", ["initialize", *member])
 
-call("the id as text", "reader", "look", ["raw", '{"jsonrpc":"2.0","id":"%ID%","result":{"content":[]}}'])
+call(
+    "the id as text",
+    "reader",
+    "look",
+    ["raw", '{"jsonrpc":"2.0","id":"%ID%","result":{"content":[]}}'],
+)
 call(
     "an error beside the result",
     "reader",
@@ -174,7 +208,13 @@ call(
     ["put", ["error"], {"code": -32000, "message": "it went wrong"}],
     error="it went wrong",
 )
-for name, value in (("without", None), ("null", "null"), ("object", "{}"), ("list", "[1]"), ("other", "4711")):
+for name, value in (
+    ("without", None),
+    ("null", "null"),
+    ("object", "{}"),
+    ("list", "[1]"),
+    ("other", "4711"),
+):
     number = "" if value is None else f'"id":{value},'
     call(
         f"an answer with the id: {name}",
@@ -192,20 +232,39 @@ for name, written, words in (
     ("a control character", '"a\x01b"', "a"),
     ("a raw tab", '"a\tb"', "a"),
 ):
-    raw = '{"jsonrpc":"2.0","id":%ID%,"result":{"content":[{"type":"text","text":' + written + "}]}}"
-    call(name, "reader", "look", ["raw", raw], value=ANY, reaches=words, note="" if "lone" in name else None)
+    raw = (
+        '{"jsonrpc":"2.0","id":%ID%,"result":{"content":[{"type":"text","text":' + written + "}]}}"
+    )
+    call(
+        name,
+        "reader",
+        "look",
+        ["raw", raw],
+        value=ANY,
+        reaches=words,
+        note="" if "lone" in name else None,
+    )
 for name, raw in (
     ("a trailing comma", '{"jsonrpc":"2.0","id":%ID%,"result":{"content":[],}}'),
     ("single quotes", "{'jsonrpc':'2.0','id':%ID%,'result':{'content':[]}}"),
     ("a cut message", '{"jsonrpc":"2.0","id":%ID%,"result":{"content":['),
-    ("a number that is not one", '{"jsonrpc":"2.0","id":%ID%,"result":{"content":[],"structuredContent":{"n":NaN}}}'),
+    (
+        "a number that is not one",
+        '{"jsonrpc":"2.0","id":%ID%,"result":{"content":[],"structuredContent":{"n":NaN}}}',
+    ),
 ):
     call(name, "reader", "look", ["raw", raw], error="JSON|did not answer|NaN|nan")
 call(
     "deep nesting",
     "reader",
     "look",
-    ["raw", '{"jsonrpc":"2.0","id":%ID%,"result":{"content":[],"structuredContent":' + "[" * 5000 + "]" * 5000 + "}}"],
+    [
+        "raw",
+        '{"jsonrpc":"2.0","id":%ID%,"result":{"content":[],"structuredContent":'
+        + "[" * 5000
+        + "]" * 5000
+        + "}}",
+    ],
     error="deep|JSON",
 )
 for name, value, words in (
@@ -217,19 +276,40 @@ for name, value, words in (
     ("without a code", {"message": "it went wrong"}, "it went wrong"),
     ("without a message", {"code": -32000}, "-32000"),
     ("with a code as text", {"code": "E_ODD", "message": "it went wrong"}, "it went wrong"),
-    ("with a code as number in text", {"code": "-32000", "message": "it went wrong"}, "it went wrong"),
+    (
+        "with a code as number in text",
+        {"code": "-32000", "message": "it went wrong"},
+        "it went wrong",
+    ),
     ("with a code that is no integer", {"code": 1.5, "message": "it went wrong"}, "it went wrong"),
     ("with a code that is null", {"code": None, "message": "it went wrong"}, "it went wrong"),
     ("with a message that is null", {"code": -32000, "message": None}, "-32000"),
-    ("with a message that is an object", {"code": -32000, "message": {"a": "it went wrong"}}, "it went wrong"),
-    ("with odd data", {"code": -32000, "message": "it went wrong", "data": [None, {"x": []}]}, "it went wrong"),
-    ("with more members", {"code": -32000, "message": "it went wrong", "name": "Odd"}, "it went wrong"),
+    (
+        "with a message that is an object",
+        {"code": -32000, "message": {"a": "it went wrong"}},
+        "it went wrong",
+    ),
+    (
+        "with odd data",
+        {"code": -32000, "message": "it went wrong", "data": [None, {"x": []}]},
+        "it went wrong",
+    ),
+    (
+        "with more members",
+        {"code": -32000, "message": "it went wrong", "name": "Odd"},
+        "it went wrong",
+    ),
 ):
     call(
-        f"an error: {name}", "reader", "look", ["drop", [RESULT]], ["put", ["error"], value], error=words or "odd|error"
+        f"an error: {name}",
+        "reader",
+        "look",
+        ["drop", [RESULT]],
+        ["put", ["error"], value],
+        error=words or "odd|error",
     )
 
-# -- requests of the module during a call --------------------------------------------------------------------------
+# -- requests of the module during a call ----------------------------------------------------------
 
 for name, *asked in (
     ("ping", "x1", "ping"),
@@ -244,11 +324,19 @@ for name, *asked in (
     call(f"asks during a call: {name}", "doors", "look", ["request", *asked], value=LOOK)
     add(f"asks before the handshake: {name}", "doors", ["initialize", "request", *asked])
 
-# -- connecting: the handshake -------------------------------------------------------------------------------------
+# -- connecting: the handshake ---------------------------------------------------------------------
 
 for name, path, values in (
-    ("capabilities", ["capabilities"], [None, [], "all", 5, True, {}, {"tools": None}, {"tools": True}, {"odd": 1}]),
-    ("serverInfo", ["serverInfo"], [None, "odd", [], {}, {"name": "odd"}, {"version": "1"}, {"name": 1, "version": 2}]),
+    (
+        "capabilities",
+        ["capabilities"],
+        [None, [], "all", 5, True, {}, {"tools": None}, {"tools": True}, {"odd": 1}],
+    ),
+    (
+        "serverInfo",
+        ["serverInfo"],
+        [None, "odd", [], {}, {"name": "odd"}, {"version": "1"}, {"name": 1, "version": 2}],
+    ),
     (
         "protocolVersion",
         ["protocolVersion"],
@@ -259,10 +347,18 @@ for name, path, values in (
 ):
     add(f"initialize without {name}", "connecting", ["initialize", "drop", [RESULT, *path]])
     for value in values:
-        add(f"initialize with {name} {value!r}", "connecting", ["initialize", "put", [RESULT, *path], value])
+        add(
+            f"initialize with {name} {value!r}",
+            "connecting",
+            ["initialize", "put", [RESULT, *path], value],
+        )
 for name, path, values in (
     ("capabilities", ["capabilities"], [None, [], "all", {}, {"tools": None}, {"tools": True}]),
-    ("supportedVersions", ["supportedVersions"], ["2026-07-28", [1, "2026-07-28"], ["2099-01-01", "2026-07-28"]]),
+    (
+        "supportedVersions",
+        ["supportedVersions"],
+        ["2026-07-28", [1, "2026-07-28"], ["2099-01-01", "2026-07-28"]],
+    ),
     ("instructions", ["instructions"], [None, 5]),
     ("_meta", ["_meta"], [None, [], {"io.modelcontextprotocol/serverInfo": "odd"}]),
     ("ttlMs", ["ttlMs"], [None, "1000", -1, 1.5]),
@@ -270,11 +366,22 @@ for name, path, values in (
     ("resultType", ["resultType"], [None, 1]),
 ):
     if name != "supportedVersions":
-        add(f"discover without {name}", "connecting", ["server/discover", "drop", [RESULT, *path]], era="modern")
+        add(
+            f"discover without {name}",
+            "connecting",
+            ["server/discover", "drop", [RESULT, *path]],
+            era="modern",
+        )
     for value in values:
         edit = ["server/discover", "put", [RESULT, *path], value]
         add(f"discover with {name} {value!r}", "connecting", edit, era="modern")
-for method in ("tools/list", "tools/call", "resources/list", "resources/templates/list", "prompts/list"):
+for method in (
+    "tools/list",
+    "tools/call",
+    "resources/list",
+    "resources/templates/list",
+    "prompts/list",
+):
     for member in ("ttlMs", "cacheScope", "resultType"):
         edit = [method, "drop", [RESULT, member]]
         counts = {"resources": 3, "templates": 2, "prompts": 2}
@@ -283,10 +390,25 @@ ENDS = ["server/discover", "exit", 1]
 add("ends when asked for discover", "connecting", ENDS, within=20)
 add("ends well when asked for discover", "connecting", ["server/discover", "exit", 0], within=20)
 add("silent when asked for discover", "connecting", ["server/discover", "silent"], within=20)
-for name, code in (("invalid request", -32600), ("invalid params", -32602), ("internal", -32603), ("own", -1)):
+for name, code in (
+    ("invalid request", -32600),
+    ("invalid params", -32602),
+    ("internal", -32603),
+    ("own", -1),
+):
     error = {"code": code, "message": "no"}
-    add(f"discover refused as {name}", "connecting", ["server/discover", "put", ["error"], error], within=20)
-add("discover refused by a text", "connecting", ["server/discover", "put", ["error"], "no"], within=20)
+    add(
+        f"discover refused as {name}",
+        "connecting",
+        ["server/discover", "put", ["error"], error],
+        within=20,
+    )
+add(
+    "discover refused by a text",
+    "connecting",
+    ["server/discover", "put", ["error"], "no"],
+    within=20,
+)
 add(
     "discover answered with nothing",
     "connecting",
@@ -301,7 +423,7 @@ for name, expects in (("silent", "did not answer"), ("exit", "exit code")):
 add("initialize refused", "connecting", ["initialize", "drop", [RESULT]],
     ["initialize", "put", ["error"], {"code": -32000, "message": "no key"}], up=False, says="no key")  # fmt: skip
 
-# -- connecting: lists -----------------------------------------------------------------------------------------------
+# -- connecting: lists -----------------------------------------------------------------------------
 
 CURSOR = [RESULT, "nextCursor"]
 LISTS = {"tools/list": "tools", "resources/list": "resources", "resources/templates/list": "templates",
@@ -346,7 +468,13 @@ for method, kind in LISTS.items():
             without=frozenset({"*"} if kind == "tools" else ()), note="")  # fmt: skip
     add(f"{method}: no list", "connecting", [method, "drop", [RESULT, key]],
         without=frozenset({"*"} if kind == "tools" else ()), note="")  # fmt: skip
-    for name, entry in (("null", None), ("a text", "x"), ("a list", []), ("a number", 5), ("an empty object", {})):
+    for name, entry in (
+        ("null", None),
+        ("a text", "x"),
+        ("a list", []),
+        ("a number", 5),
+        ("an empty object", {}),
+    ):
         add(f"{method}: an entry is {name}", "connecting", [method, "put", [RESULT, key, 1], entry],
             offered=least, without=frozenset({"typed"} if kind == "tools" else ()), note="")  # fmt: skip
 add(
@@ -373,7 +501,17 @@ for method, member, kind in (
     for value in (None, 5, [], {}):
         add(f"{method}: {member} {value!r}", "connecting", [method, "put", [RESULT, key, 1, member], value],
             offered={kind: LEAST[kind]}, note="")  # fmt: skip
-    for other in ("name", "title", "description", "mimeType", "size", "annotations", "icons", "_meta", "arguments"):
+    for other in (
+        "name",
+        "title",
+        "description",
+        "mimeType",
+        "size",
+        "annotations",
+        "icons",
+        "_meta",
+        "arguments",
+    ):
         if other == member:
             continue
         for value in (None, [5], "odd", 5):
@@ -382,7 +520,7 @@ for method, member, kind in (
             add(f"{method}: {other} {value!r}", "connecting", [method, "put", [RESULT, key, 1, other], value],
                 offered={kind: LEAST[kind] + 1 if fits else missing})  # fmt: skip
 
-# -- definitions ------------------------------------------------------------------------------------------------------
+# -- definitions -----------------------------------------------------------------------------------
 
 SCHEMA = [RESULT, "tools", 1, "inputSchema"]
 
@@ -399,7 +537,11 @@ SCHEMAS: Final[list[tuple[str, list[Any], Any]]] = [
     ("draft-03 required", ["properties", "q"], {"type": "string", "required": True}),
     ("draft-03 any", ["properties", "q"], {"type": "any"}),
     ("draft-03 divisibleBy", ["properties", "n"], {"type": "integer", "divisibleBy": 1}),
-    ("draft-04 exclusiveMinimum", ["properties", "n"], {"type": "integer", "minimum": 0, "exclusiveMinimum": True}),
+    (
+        "draft-04 exclusiveMinimum",
+        ["properties", "n"],
+        {"type": "integer", "minimum": 0, "exclusiveMinimum": True},
+    ),
     ("draft-04 $schema", ["$schema"], "http://json-schema.org/draft-04/schema#"),
     ("draft-04 id", ["id"], "http://odd.invalid/schema"),
     ("unknown $schema", ["$schema"], "http://odd.invalid/schema"),
@@ -428,7 +570,11 @@ SCHEMAS: Final[list[tuple[str, list[Any], Any]]] = [
     ("required empty", ["required"], []),
     ("required an unknown name", ["required"], []),
     ("a broken pattern", ["properties", "q"], {"type": "string", "pattern": "(["}),
-    ("a pattern of another language", ["properties", "q"], {"type": "string", "pattern": "^\\p{Lu}(?<=x)\\Z"}),
+    (
+        "a pattern of another language",
+        ["properties", "q"],
+        {"type": "string", "pattern": "^\\p{Lu}(?<=x)\\Z"},
+    ),
     ("a pattern that is null", ["properties", "q"], {"type": "string", "pattern": None}),
     ("a broken pattern of names", ["patternProperties"], {"([": {}}),
     ("enum null", ["properties", "q"], {"enum": None}),
@@ -442,7 +588,11 @@ SCHEMAS: Final[list[tuple[str, list[Any], Any]]] = [
     ("a $ref to the root", ["properties", "q"], {"$ref": "#"}),
     ("a $ref to itself", ["properties", "q"], {"$ref": "#/properties/q"}),
     ("a $ref into another property", ["properties", "q"], {"$ref": "#/properties/edits"}),
-    ("unknown keywords", ["properties", "q"], {"type": "string", "x-odd": 1, "ui:widget": {}, "nullable": True}),
+    (
+        "unknown keywords",
+        ["properties", "q"],
+        {"type": "string", "x-odd": 1, "ui:widget": {}, "nullable": True},
+    ),
     ("nullable", ["properties", "q"], {"type": "string", "nullable": True}),
     ("10,000 properties", ["properties"], {f"p{n}": {"type": "string"} for n in range(10_000)}),
     ("300 KB", ["properties", "q"], {"type": "string", "description": "x" * 300_000}),
@@ -494,11 +644,31 @@ SCHEMAS: Final[list[tuple[str, list[Any], Any]]] = [
 """Changes of an input schema: a name, the path of a member, and its value."""
 
 for name, path, value in SCHEMAS:
-    add(f"schema: {name}", "definitions", ["tools/list", "put", [*SCHEMA, *path], value], tool="typed", value={"n": 3})
-for name, value in (("null", None), ("true", True), ("a list", []), ("a text", "none"), ("empty", {}), ("a number", 5)):
+    add(
+        f"schema: {name}",
+        "definitions",
+        ["tools/list", "put", [*SCHEMA, *path], value],
+        tool="typed",
+        value={"n": 3},
+    )
+for name, value in (
+    ("null", None),
+    ("true", True),
+    ("a list", []),
+    ("a text", "none"),
+    ("empty", {}),
+    ("a number", 5),
+):
     add(f"schema: the whole is {name}", "definitions", ["tools/list", "put", SCHEMA, value], tool="typed",
         value={"n": 3}, note=None if value == {} else "")  # fmt: skip
-add("schema: missing", "definitions", ["tools/list", "drop", SCHEMA], tool="typed", value={"n": 3}, note="")
+add(
+    "schema: missing",
+    "definitions",
+    ["tools/list", "drop", SCHEMA],
+    tool="typed",
+    value={"n": 3},
+    note="",
+)
 add("schema: under another name", "definitions", ["tools/list", "rename", SCHEMA, "input_schema"], tool="typed",
     value={"n": 3}, note="")  # fmt: skip
 add("schema: an array", "definitions", ["tools/list", "put", SCHEMA, {"type": "array"}], tool="typed", value={"n": 3},
@@ -523,14 +693,31 @@ TOOL = [RESULT, "tools", 0]
 for member, values in (
     ("description", [None, 5, ["x"], {}]),
     ("title", [None, 5, []]),
-    ("icons", [None, "x", {}, ["x"], [{}], [{"src": 5}], [{"src": "https://x.invalid", "sizes": "48x48"}], [None]]),
+    (
+        "icons",
+        [
+            None,
+            "x",
+            {},
+            ["x"],
+            [{}],
+            [{"src": 5}],
+            [{"src": "https://x.invalid", "sizes": "48x48"}],
+            [None],
+        ],
+    ),
     ("_meta", [None, [], "x", 5]),
     ("execution", [None, "x", {"taskSupport": "odd"}, {"taskSupport": None}]),
     ("odd", [None, {"a": []}]),
     ("outputSchema", [None, "x", []]),
 ):
     for value in values:
-        add(f"tool: {member} {value!r}", "definitions", ["tools/list", "put", [*TOOL, member], value], hints=GOOD)
+        add(
+            f"tool: {member} {value!r}",
+            "definitions",
+            ["tools/list", "put", [*TOOL, member], value],
+            hints=GOOD,
+        )
 for value in (None, "none", [], 5, True):
     add(f"tool: annotations {value!r}", "definitions", ["tools/list", "put", [*TOOL, "annotations"], value],
         hints={"look": {}}, note=None if value is None else "")  # fmt: skip
@@ -554,7 +741,7 @@ add("tool: listed twice", "definitions", ["tools/list", "double", TOOL], note=""
 add("tool: without a name", "definitions", ["tools/list", "drop", [RESULT, "tools", 1, "name"]],
     without=frozenset({"typed"}), note="", tool="typed", error="left out|name|no tool")  # fmt: skip
 
-# -- results ----------------------------------------------------------------------------------------------------------
+# -- results ---------------------------------------------------------------------------------------
 
 CONTENT = [RESULT, "content"]
 for name, edit, expects in (
@@ -616,7 +803,12 @@ for name, edit, expects in (
     ("the result a list", ["put", [RESULT], [{"type": "text", "text": "hello"}]], {"reaches": "hello"}),
     ("the result empty", ["put", [RESULT], {}], {"value": ANY}),
 ):  # fmt: skip
-    noted = None if name in ("isError null", "result _meta null", "structured content null") or "more" in name else ""
+    noted = (
+        None
+        if name in ("isError null", "result _meta null", "structured content null")
+        or "more" in name
+        else ""
+    )
     call(f"content: {name}", "results", "look", edit, **expects)
     # What the tool may have changed is known, however odd a member is.
     if "result" not in name:
@@ -645,7 +837,13 @@ for name, edit in (
     ("_meta a list", ["put", [RESULT, "_meta"], []]),
     ("isError a word", ["put", [RESULT, "isError"], "true"]),
 ):
-    call(f"a failure: {name}", "results", "fails", edit, error="" if name == "content missing" else "it went wrong")
+    call(
+        f"a failure: {name}",
+        "results",
+        "fails",
+        edit,
+        error="" if name == "content missing" else "it went wrong",
+    )
 for name, edit in (
     ("resultType unknown", ["put", [RESULT, "resultType"], "odd"]),
     ("resultType null", ["put", [RESULT, "resultType"], None]),

@@ -1,4 +1,6 @@
-"""Odd definitions as a host sees them: the tool is listed in a form that hosts take, and called in every way."""
+"""Odd definitions as a host sees them: the tool is listed in a form that hosts take, and
+called in every way.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,12 @@ def definitions() -> list[tuple[str, dict[str, Any]]]:
         odd = changed(base, "put", ["inputSchema", *path], value)
         made.append((name, {**odd, "name": f"any_{number}"}))
     for name, value in WHOLE:
-        made.append((f"the whole is {name}", {**base, "inputSchema": value, "name": f"any_{len(SCHEMAS) + len(made)}"}))
+        made.append(
+            (
+                f"the whole is {name}",
+                {**base, "inputSchema": value, "name": f"any_{len(SCHEMAS) + len(made)}"},
+            )
+        )
     return made
 
 
@@ -51,11 +58,14 @@ DEFINITIONS = definitions()
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Generator[Host]:
     folder = tmp_path_factory.mktemp("definitions")
-    edits: list[Edit] = [["tools/list", "put", ["result", "tools"], [TOOLS[0], *(odd for _, odd in DEFINITIONS)]]]
+    edits: list[Edit] = [
+        ["tools/list", "put", ["result", "tools"], [TOOLS[0], *(odd for _, odd in DEFINITIONS)]]
+    ]
     # A command line may not be as long as this.
     script = folder / "server.py"
     script.write_text(
-        f"import json, sys\nsys.path.insert(0, {str(SERVERS)!r})\nfrom odd import Server, over_stdio\n"
+        f"import json, sys\nsys.path.insert(0, {str(SERVERS)!r})\nfrom odd import Server, "
+        "over_stdio\n"
         f"over_stdio(Server(json.loads({json.dumps(edits)!r})))\n"
     )
     configuration = configured(
@@ -85,9 +95,13 @@ def marked() -> list[Any]:
 
 
 @pytest.mark.parametrize(("way", "odd"), marked())
-def test_a_tool_with_an_odd_schema_is_called_in_every_way(host: Host, way: Way, odd: dict[str, Any]) -> None:
+def test_a_tool_with_an_odd_schema_is_called_in_every_way(
+    host: Host, way: Way, odd: dict[str, Any]
+) -> None:
     schema = odd["inputSchema"]
-    needed = [known for part, known in NEEDED if isinstance(schema, dict) and part in json.dumps(schema)]
+    needed = [
+        known for part, known in NEEDED if isinstance(schema, dict) and part in json.dumps(schema)
+    ]
     arguments = needed[0] if needed else {}
     result = host.call_in(way, odd["name"], arguments)
     whole = result.model_dump_json(by_alias=True)

@@ -34,7 +34,9 @@ def marked() -> list[Any]:
 
 
 @pytest.mark.parametrize(("number", "switch"), marked())
-async def test_an_oddity_of_http_costs_what_is_odd_alone(web: Web, number: int, switch: HttpSwitch) -> None:
+async def test_an_oddity_of_http_costs_what_is_odd_alone(
+    web: Web, number: int, switch: HttpSwitch
+) -> None:
     name = f"site{number}"
     url = web.add(name, switch.edits, switch.era, **switch.options)
     if switch.place is not None:

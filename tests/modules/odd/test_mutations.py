@@ -1,4 +1,5 @@
-"""Thousands of sessions with an odd server: what is odd costs what is odd alone, and no law is broken.
+"""Thousands of sessions with an odd server: what is odd costs what is odd alone, and
+no law is broken.
 
 One mutation alone, as a failure prints it:
 
@@ -24,14 +25,17 @@ def check(mutations: list[Mutation]) -> None:
     for one in mutations:
         wrong = broken_laws(one)
         if wrong:
-            failed.append(f"ODD_MUTATION='{one.to_json()}'\n      " + "\n      ".join(dict.fromkeys(wrong)))
+            failed.append(
+                f"ODD_MUTATION='{one.to_json()}'\n      " + "\n      ".join(dict.fromkeys(wrong))
+            )
     assert not failed, f"{len(failed)} of {len(mutations)} break a law:\n" + "\n".join(failed[:20])
 
 
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     memory.use(monkeypatch)
-    # What the log says is checked with the switches; thousands of records would take most of the time.
+    # What the log says is checked with the switches; thousands of records would take
+    # most of the time.
     monkeypatch.setattr(logging.root.manager, "disable", logging.CRITICAL)
 
 
@@ -46,6 +50,8 @@ def test_changed_members_cost_what_is_odd_alone(block: int) -> None:
     check([mutation(1_000_000 + block * 1000 + number, most=3) for number in range(1000)])
 
 
-@pytest.mark.skipif("ODD_MUTATION" not in os.environ, reason="runs one mutation, named by the environment")
+@pytest.mark.skipif(
+    "ODD_MUTATION" not in os.environ, reason="runs one mutation, named by the environment"
+)
 def test_alone() -> None:
     check([Mutation.from_json(os.environ["ODD_MUTATION"])])

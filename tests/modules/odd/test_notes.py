@@ -1,4 +1,6 @@
-"""People see what was odd about a module, in `modules list` and in `doctor`; no word of it is a library's."""
+"""People see what was odd about a module, in `modules list` and in `doctor`; no word of it
+is a library's.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,10 @@ ODD: list[Edit] = [
 @pytest.mark.usefixtures("own_folder")
 @pytest.mark.parametrize("words", [["modules", "list"], ["modules", "list", "--json"], ["doctor"]])
 def test_people_see_what_was_odd(words: list[str], tmp_path: Path) -> None:
-    odd = {"command": sys.executable, "args": ["-I", "-S", str(SERVERS / "odd.py"), json.dumps(ODD)]}
+    odd = {
+        "command": sys.executable,
+        "args": ["-I", "-S", str(SERVERS / "odd.py"), json.dumps(ODD)],
+    }
     write_trusted(tmp_path, {"mcpServers": {"odd": odd}})
     done = subprocess.run(
         [*preloaded.python(BIN / "ideabridge"), *words],

@@ -32,7 +32,11 @@ class Raw:
             "capabilities": {},
             "clientInfo": {"name": "raw", "version": "1"},
         }
-        self.send(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}).encode())
+        self.send(
+            json.dumps(
+                {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
+            ).encode()
+        )
         assert self.read()["id"] == 1
         self.send(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
 
@@ -46,7 +50,9 @@ class Raw:
         return json.loads(self.process.stdout.readline())
 
     def answers(self, line: bytes) -> list[dict[str, Any]]:
-        """What is written after a line, before the answer to the next request, which is always served."""
+        """What is written after a line, before the answer to the next request, which
+        is always served.
+        """
         number = next(NUMBERS)
         self.send(line)
         self.send(b'{"jsonrpc":"2.0","id":%d,"method":"ping"}' % number)
@@ -60,7 +66,11 @@ class Raw:
 @pytest.fixture(scope="module")
 def raw(tmp_path_factory: pytest.TempPathFactory) -> Generator[Raw]:
     odd = {"command": sys.executable, "args": ["-I", "-S", str(SERVERS / "odd.py")]}
-    server = Raw(served(configured(tmp_path_factory.mktemp("door"), mcpServers={"odd": odd}, expose=["modules"])))
+    server = Raw(
+        served(
+            configured(tmp_path_factory.mktemp("door"), mcpServers={"odd": odd}, expose=["modules"])
+        )
+    )
     yield server
     server.process.communicate(timeout=5)
 

@@ -1,4 +1,6 @@
-"""What a host is told of modules that are slow, down, denied, hidden or unknown, and of a program without `await`."""
+"""What a host is told of modules that are slow, down, denied, hidden or unknown, and of a program
+without `await`.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,11 @@ SOON = 19.0
 
 
 def odd(*edits: Edit, **keys: Any) -> dict[str, Any]:
-    return {"command": sys.executable, "args": ["-I", "-S", str(SERVERS / "odd.py"), json.dumps(edits)], **keys}
+    return {
+        "command": sys.executable,
+        "args": ["-I", "-S", str(SERVERS / "odd.py"), json.dumps(edits)],
+        **keys,
+    }
 
 
 REFUSES: list[Edit] = [
@@ -87,7 +93,8 @@ def marked() -> list[Any]:
     params: list[Any] = []
     for what, *rest in CASES:
         for way in WAYS:
-            # The names of tools of several modules clash, and a module that has never been up may have any name.
+            # The names of tools of several modules clash, and a module that has never been up
+            # may have any name.
             if way == "directly" and what != "denied":
                 continue
             params.append(pytest.param(way, *rest, id=f"state: {what}: {way}"))

@@ -36,7 +36,9 @@ def test_an_oddity_costs_what_is_odd_alone(
     memory.use(monkeypatch)
     with caplog.at_level(logging.INFO):
         memory.run(lambda: holds(switch))
-    assert not foreign_words([record.getMessage() for record in caplog.records if record.name != "asyncio"])
+    assert not foreign_words(
+        [record.getMessage() for record in caplog.records if record.name != "asyncio"]
+    )
     assert not [record for record in caplog.records if record.exc_info]
 
 
@@ -50,7 +52,9 @@ async def holds(switch: Switch) -> None:
             said += [*status.notes, status.error or ""]
             assert not foreign_words(said)
             if switch.note is not None:
-                assert any(re.search(switch.note, note) for note in status.notes), f"notes: {status.notes}"
+                assert any(re.search(switch.note, note) for note in status.notes), (
+                    f"notes: {status.notes}"
+                )
 
 
 async def session_holds(switch: Switch, module: Module) -> list[str]:
@@ -74,10 +78,14 @@ async def session_holds(switch: Switch, module: Module) -> list[str]:
             if anyio.current_time() - began > switch.within - 2:
                 break
     assert anyio.current_time() - began <= switch.within
-    assert {*NAMES} - {tool.name for tool in module.tools} <= missing(switch), f"notes: {module.status().notes}"
+    assert {*NAMES} - {tool.name for tool in module.tools} <= missing(switch), (
+        f"notes: {module.status().notes}"
+    )
     for name, hints in switch.hints.items():
         shown = module.tool(name).annotations.to_json()
-        assert {key: value for key, value in shown.items() if key != "title" and key in HINTS} == dict(hints)
+        assert {
+            key: value for key, value in shown.items() if key != "title" and key in HINTS
+        } == dict(hints)
     if switch.tool is not None:
         said += await call_holds(switch, module)
     if not missing(switch) >= {"look"}:

@@ -1,4 +1,6 @@
-"""A session comes to the same over every transport: through pipes to a process, and over HTTP in both forms."""
+"""A session comes to the same over every transport: through pipes to a process, and over
+HTTP in both forms.
+"""
 
 from __future__ import annotations
 
@@ -42,20 +44,33 @@ def chosen(transport: Transport) -> list[Mutation]:
     """Mutations that leave every message to be answered: a silent one would cost real seconds."""
     first = {"stdio": 2_000_000, "json": 3_000_000, "sse": 4_000_000}[transport]
     made = (mutation(seed) for seed in count(first))
-    return list(islice((one for one in made if not any(is_whole(edit) for edit in one.all)), NUMBER))
+    return list(
+        islice((one for one in made if not any(is_whole(edit) for edit in one.all)), NUMBER)
+    )
 
 
 def entry_of(transport: Transport, number: int, made: Mutation, web: Web) -> Mapping[str, Any]:
     if transport == "stdio":
         script = str(SERVERS / "odd.py")
-        return {"command": sys.executable, "args": ["-I", "-S", script, json.dumps(made.edits), made.era], **BOUNDS}
-    return {"url": web.add(f"{transport}{number}", made.edits, made.era, sse=transport == "sse"), **BOUNDS}
+        return {
+            "command": sys.executable,
+            "args": ["-I", "-S", script, json.dumps(made.edits), made.era],
+            **BOUNDS,
+        }
+    return {
+        "url": web.add(f"{transport}{number}", made.edits, made.era, sse=transport == "sse"),
+        **BOUNDS,
+    }
 
 
 @pytest.mark.parametrize("transport", ["stdio", "json", "sse"])
 def test_a_session_comes_to_the_same_over_every_transport(transport: Transport, web: Web) -> None:
     made = chosen(transport)
-    calls = CALLS if transport == "stdio" else tuple(tool for tool in CALLS if tool not in ASKED_BY_POST)
+    calls = (
+        CALLS
+        if transport == "stdio"
+        else tuple(tool for tool in CALLS if tool not in ASKED_BY_POST)
+    )
     expected = [in_memory(one, calls) for one in made]
     wrong: list[str] = []
 
@@ -65,7 +80,10 @@ def test_a_session_comes_to_the_same_over_every_transport(transport: Transport, 
         for what in ("up", "listed", "values", "offered"):
             seen, wanted = getattr(real, what), getattr(expected[number], what)
             if seen != wanted:
-                wrong.append(f"ODD_MUTATION='{one.to_json()}': {what} is\n{seen}\nin memory\n{wanted}\n{real.errors}")
+                wrong.append(
+                    f"ODD_MUTATION='{one.to_json()}': {what} is\n{seen}\nin "
+                    f"memory\n{wanted}\n{real.errors}"
+                )
         wrong.extend(foreign_words([*real.notes, *real.errors.values()]))
 
     async def compare_all() -> None:
@@ -82,4 +100,6 @@ def in_memory(made: Mutation, calls: tuple[str, ...]) -> Session:
     """The session with the odd server in this process, under the clock that jumps."""
     with pytest.MonkeyPatch.context() as patch:
         memory.use(patch)
-        return memory.run(lambda: session(made, memory.entry(made.edits, made.era, **BOUNDS), calls))
+        return memory.run(
+            lambda: session(made, memory.entry(made.edits, made.era, **BOUNDS), calls)
+        )

@@ -1,4 +1,6 @@
-"""Odd results as a host sees them, through `ideabridge serve`: called directly, in a plan, in a program."""
+"""Odd results as a host sees them, through `ideabridge serve`: called directly, in a
+plan, in a program.
+"""
 
 from __future__ import annotations
 
@@ -42,14 +44,18 @@ class Host:
         return self._portal.call(bounded)
 
     def call_in(self, way: Way, tool: str, arguments: dict[str, Any]) -> types.CallToolResult:
-        """Call a tool of the odd server in one of the three ways; the result is that of the run, or of the call."""
+        """Call a tool of the odd server in one of the three ways; the result is that of the run,
+        or of the call.
+        """
         if way == "directly":
             return self.call(tool, arguments)
         if way == "plan":
             call = {"_tool": tool, "_module": "odd", **arguments, "_outputPath": "x"}
             return self.call("run_plan", {"calls": [call], "output": "†state.x"})
         given = ", ".join(f"{name}=input[{name!r}]" for name in arguments)
-        return self.call("run_plan", {"program": f"import odd\nawait odd.{tool}({given})", "input": arguments})
+        return self.call(
+            "run_plan", {"program": f"import odd\nawait odd.{tool}({given})", "input": arguments}
+        )
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +79,10 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Generator[Host]:
 CASES = [
     switch
     for switch in SWITCHES
-    if switch.own and switch.part == "results" and switch.era == "legacy" and "of a change" not in switch.name
+    if switch.own
+    and switch.part == "results"
+    and switch.era == "legacy"
+    and "of a change" not in switch.name
 ]
 
 
@@ -91,13 +100,21 @@ def test_an_odd_result_reaches_a_host_in_every_way(host: Host, way: Way, switch:
     result = host.call_in(way, switch.tool, {"edits": json.dumps(switch.edits)})
     whole = result.model_dump_json(by_alias=True)
     # What a program raises is shown as Python shows it.
-    assert not foreign_words([re.sub("Traceback|RuntimeError", "", whole) if way == "program" else whole])
+    assert not foreign_words(
+        [re.sub("Traceback|RuntimeError", "", whole) if way == "program" else whole]
+    )
     told: dict[str, Any] = result.structured_content or {}
-    failed = result.is_error if way == "directly" else bool(told.get("errors")) or told.get("status") == "failed"
+    failed = (
+        result.is_error
+        if way == "directly"
+        else bool(told.get("errors")) or told.get("status") == "failed"
+    )
     value = told if way == "directly" else told.get("output")
     if switch.error is not None:
         assert failed, whole
-        assert re.search(switch.error, text(result)) or re.search(switch.error, json.dumps(told)), whole
+        assert re.search(switch.error, text(result)) or re.search(switch.error, json.dumps(told)), (
+            whole
+        )
     elif switch.value is not None:
         assert not failed, whole
     if switch.reaches is not None:

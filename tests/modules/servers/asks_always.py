@@ -1,8 +1,10 @@
-"""A server of the handshake era that asks in every state, and goes on only once every request of it is answered.
+"""A server of the handshake era that asks in every state, and goes on only once every request of
+it is answered.
 
-asks_always.py [PIPE]: its tool `report` gives what each request got, by state: `{state: {request: error code or
-result}}`. With a named pipe, the call of `report` first asks for a form, and everything else while that form is open;
-once all else is answered, it writes a line to the pipe.
+asks_always.py [PIPE]: its tool `report` gives what each request got, by state:
+`{state: {request: error code or result}}`. With a named pipe, the call of `report` first asks
+for a form, and everything else while that form is open; once all else is answered, it writes a
+line to the pipe.
 """
 
 import json
@@ -19,7 +21,10 @@ QUESTIONS: dict[str, dict[str, Any]] = {
     "unknown": {"method": "odd/odd", "params": {"a": [1]}},
     "sampling": {
         "method": "sampling/createMessage",
-        "params": {"maxTokens": 5, "messages": [{"role": "user", "content": {"type": "text", "text": "hello"}}]},
+        "params": {
+            "maxTokens": 5,
+            "messages": [{"role": "user", "content": {"type": "text", "text": "hello"}}],
+        },
     },
     "malformed sampling": {"method": "sampling/createMessage", "params": {"messages": "none"}},
     "malformed form": {"method": "elicitation/create", "params": {"message": 5}},
@@ -54,7 +59,9 @@ def receive() -> dict[str, Any]:
 
 
 def ask(state: str) -> None:
-    """Ask everything, and wait until everything is answered. What else comes meanwhile is handled later."""
+    """Ask everything, and wait until everything is answered. What else comes meanwhile
+    is handled later.
+    """
     got = GOT.setdefault(state, {})
     for name, question in QUESTIONS.items():
         send({"id": f"{state}/{name}", **question})
@@ -89,7 +96,11 @@ def handle(message: dict[str, Any]) -> None:
             ask("after the handshake")
         case "tools/list":
             ask("while listing")
-            tool = {"name": "report", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}
+            tool = {
+                "name": "report",
+                "inputSchema": {"type": "object"},
+                "annotations": {"readOnlyHint": True},
+            }
             send({"id": number, "result": {"tools": [tool]}})
             ask("while idle")
         case "tools/call":

@@ -25,11 +25,27 @@ SCHEMA = {
             "properties": {"value": {"type": "integer"}, "next": {"$ref": "#/$defs/node"}},
         }
     },
-    "properties": {"list": {"$ref": "#node"}, "kind": {"type": "string"}, "size": {"type": "integer"}},
-    "allOf": [{"if": {"properties": {"kind": {"const": "big"}}, "required": ["kind"]}, "then": {"required": ["size"]}}],
+    "properties": {
+        "list": {"$ref": "#node"},
+        "kind": {"type": "string"},
+        "size": {"type": "integer"},
+    },
+    "allOf": [
+        {
+            "if": {"properties": {"kind": {"const": "big"}}, "required": ["kind"]},
+            "then": {"required": ["size"]},
+        }
+    ],
 }
-OUTPUT = {"type": "object", "properties": {"node": {"$ref": "#/$defs/node"}}, "$defs": SCHEMA["$defs"]}
-OPEN = {"type": "object", "properties": {"seconds": {"type": "number"}, "times": {"type": "integer"}}}
+OUTPUT = {
+    "type": "object",
+    "properties": {"node": {"$ref": "#/$defs/node"}},
+    "$defs": SCHEMA["$defs"],
+}
+OPEN = {
+    "type": "object",
+    "properties": {"seconds": {"type": "number"}, "times": {"type": "integer"}},
+}
 
 TOOLS = [
     types.Tool(
@@ -38,8 +54,12 @@ TOOLS = [
         description="Has everything.",
         input_schema=SCHEMA,
         output_schema=OUTPUT,
-        icons=[types.Icon(src="https://example.org/icon.png", mime_type="image/png", sizes=["48x48"])],
-        annotations=types.ToolAnnotations(title="Rich in annotations", read_only_hint=True, open_world_hint=False),
+        icons=[
+            types.Icon(src="https://example.org/icon.png", mime_type="image/png", sizes=["48x48"])
+        ],
+        annotations=types.ToolAnnotations(
+            title="Rich in annotations", read_only_hint=True, open_world_hint=False
+        ),
         _meta={"example.org/cost": {"unit": 1}},
     ),
     types.Tool(name="meta", input_schema=OPEN),
@@ -48,18 +68,25 @@ TOOLS = [
 ]
 
 
-async def list_tools(_ctx: Context, _params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
+async def list_tools(
+    _ctx: Context, _params: types.PaginatedRequestParams | None
+) -> types.ListToolsResult:
     return types.ListToolsResult(tools=TOOLS)
 
 
 async def call_tool(ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
     arguments = params.arguments or {}
     if params.name == "refuses":
-        message, data = "the shop is closed" + "!" * arguments.get("cries", 0), "nine" * arguments.get("times", 1)
+        message, data = (
+            "the shop is closed" + "!" * arguments.get("cries", 0),
+            "nine" * arguments.get("times", 1),
+        )
         raise MCPError(-32050, message, {"opens": f"at {data}"})
     if "logged" in arguments:
         words = types.LoggingMessageNotificationParams(level="info", data="x" * arguments["logged"])
-        await ctx.session.send_notification(types.LoggingMessageNotification(params=words), ctx.request_id)
+        await ctx.session.send_notification(
+            types.LoggingMessageNotification(params=words), ctx.request_id
+        )
     if params.name == "steps":
         for number in range(arguments["times"]):
             await anyio.sleep(arguments["seconds"])
@@ -73,7 +100,10 @@ async def call_tool(ctx: Context, params: types.CallToolRequestParams) -> types.
 
 async def main() -> None:
     server = Server(
-        "faithful", instructions="Ask for one thing at a time.", on_list_tools=list_tools, on_call_tool=call_tool
+        "faithful",
+        instructions="Ask for one thing at a time.",
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
     )
     async with stdio_server() as (read, write):
         await server.run(read, write, server.create_initialization_options())

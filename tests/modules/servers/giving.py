@@ -1,4 +1,6 @@
-"""A server of the handshake era, on bare stdin and stdout, whose tools answer with what they are given."""
+"""A server of the handshake era, on bare stdin and stdout, whose tools answer with what
+they are given.
+"""
 
 import json
 import sys
@@ -23,12 +25,22 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
         case "initialize":
             capabilities: dict[str, Any] = {"tools": {}}
             info = {"name": "giving", "version": "1"}
-            return {"result": {"protocolVersion": "2025-11-25", "capabilities": capabilities, "serverInfo": info}}
+            return {
+                "result": {
+                    "protocolVersion": "2025-11-25",
+                    "capabilities": capabilities,
+                    "serverInfo": info,
+                }
+            }
         case "tools/list":
             return {"result": {"tools": TOOLS}}
         case "tools/call":
             given = params["arguments"]
-            return {"error": given["error"]} if "error" in given else {"result": given.get("result", {"content": []})}
+            return (
+                {"error": given["error"]}
+                if "error" in given
+                else {"result": given.get("result", {"content": []})}
+            )
         case _:
             return {"error": {"code": -32601, "message": "no such method"}}
 
@@ -37,7 +49,11 @@ def main() -> None:
     for line in sys.stdin.buffer:
         message = json.loads(line)
         if "id" in message and "method" in message:
-            answered = {"jsonrpc": "2.0", "id": message["id"], **answer(message["method"], message.get("params", {}))}
+            answered = {
+                "jsonrpc": "2.0",
+                "id": message["id"],
+                **answer(message["method"], message.get("params", {})),
+            }
             sys.stdout.buffer.write(json.dumps(answered).encode() + b"\n")
             sys.stdout.buffer.flush()
 

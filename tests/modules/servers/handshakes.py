@@ -27,14 +27,20 @@ def initialized(params: dict[str, Any]) -> dict[str, Any]:
         case "names_modern":
             return refused(-32602, "no such version", {"supported": ["2026-07-28"]})
         case "names_versions" if params["protocolVersion"] != "2025-03-26":
-            return refused(-32602, "Unsupported protocol version", {"supported": ["2024-11-05", "2025-03-26"]})
+            return refused(
+                -32602, "Unsupported protocol version", {"supported": ["2024-11-05", "2025-03-26"]}
+            )
         case "says_versions" if params["protocolVersion"] != "2025-03-26":
             return refused(-32000, "Bad version. Supported: 2024-11-05, 2025-03-26.")
         case "refuses":
             return refused(-32603, "no licence")
         case _:
             pass
-    result: dict[str, Any] = {"protocolVersion": VERSION, "capabilities": {"tools": {}}, "serverInfo": INFO}
+    result: dict[str, Any] = {
+        "protocolVersion": VERSION,
+        "capabilities": {"tools": {}},
+        "serverInfo": INFO,
+    }
     match MODE:
         case "names_versions" | "says_versions":
             result["protocolVersion"] = params["protocolVersion"]
@@ -59,7 +65,14 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
                     return None
                 case "names_modern" | "dies_on_initialize":
                     versions = {"supportedVersions": ["2026-07-28"]}
-                    return {"result": {**versions, "capabilities": {"tools": {}}, "serverInfo": INFO, **COMPLETE}}
+                    return {
+                        "result": {
+                            **versions,
+                            "capabilities": {"tools": {}},
+                            "serverInfo": INFO,
+                            **COMPLETE,
+                        }
+                    }
                 case _:
                     return refused(-32601, "no such method")
         case "initialize":
@@ -70,7 +83,9 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
             more = COMPLETE if MODE in ("names_modern", "dies_on_initialize") else {}
             return {"result": {"tools": [TOOL], **more}}
         case "tools/call":
-            more = {"resultType": "complete"} if MODE in ("names_modern", "dies_on_initialize") else {}
+            more = (
+                {"resultType": "complete"} if MODE in ("names_modern", "dies_on_initialize") else {}
+            )
             return {"result": {"content": [{"type": "text", "text": "done"}], **more}}
         case _:
             return refused(-32601, "no such method")
@@ -87,7 +102,9 @@ def main() -> None:
         if "id" in message and "method" in message:
             answered = answer(message["method"], message.get("params") or {})
             if answered is not None:
-                sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": message["id"], **answered}) + "\n")
+                sys.stdout.write(
+                    json.dumps({"jsonrpc": "2.0", "id": message["id"], **answered}) + "\n"
+                )
                 sys.stdout.flush()
 
 

@@ -2,7 +2,8 @@
 
 Its argument is a folder. Tools:
 
-- rows(n): a typed result of n rows, of 277 to 282 bytes each: few rows are large, and cheap to read.
+- rows(n): a typed result of n rows, of 277 to 282 bytes each: few rows are large,
+  and cheap to read.
 - text(n): the same as a text that holds JSON.
 - imitate(): what looks like handles and references.
 - keep(data): writes the data into the file `kept` of the folder, and answers with its size.
@@ -24,13 +25,27 @@ IMITATIONS: list[Any] = [
     {"†results.0": "†results.0.rows"},
 ]
 
-ROW: dict[str, Any] = {"type": "object", "properties": {"n": {"type": "integer"}, "name": {"type": "string"}}}
-ROWS: dict[str, Any] = {"type": "object", "properties": {"rows": {"type": "array", "items": ROW}}, "required": ["rows"]}
+ROW: dict[str, Any] = {
+    "type": "object",
+    "properties": {"n": {"type": "integer"}, "name": {"type": "string"}},
+}
+ROWS: dict[str, Any] = {
+    "type": "object",
+    "properties": {"rows": {"type": "array", "items": ROW}},
+    "required": ["rows"],
+}
 
 
-def tool(name: str, properties: dict[str, Any], *, reads: bool = True, **more: Any) -> dict[str, Any]:
+def tool(
+    name: str, properties: dict[str, Any], *, reads: bool = True, **more: Any
+) -> dict[str, Any]:
     schema = {"type": "object", "properties": properties, "required": [*properties]}
-    return {"name": name, "inputSchema": schema, "annotations": {"readOnlyHint": True} if reads else {}, **more}
+    return {
+        "name": name,
+        "inputSchema": schema,
+        "annotations": {"readOnlyHint": True} if reads else {},
+        **more,
+    }
 
 
 NUMBER: dict[str, Any] = {"n": {"type": "integer"}}
@@ -65,7 +80,11 @@ for line in sys.stdin.buffer:
     match message["method"]:
         case "initialize":
             server = {"name": "large", "version": "1"}
-            answer["result"] = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": server}
+            answer["result"] = {
+                "protocolVersion": "2025-11-25",
+                "capabilities": {"tools": {}},
+                "serverInfo": server,
+            }
         case "tools/list":
             answer["result"] = {"tools": TOOLS}
         case "tools/call":

@@ -1,12 +1,15 @@
-"""A server of the handshake era, with resources of its own making and questions that only some clients answer.
+"""A server of the handshake era, with resources of its own making and questions that only some
+clients answer.
 
     linking.py NAME [--lists URI]... [--template TEMPLATE]... [--port PORT]
 
-It reads any URI, and answers with its NAME. Its tool `link` gives a link to a resource, `show` has one in its result,
-and `touch` reports that one has changed. Resources whose URI has the word `slow` report progress. `--port`: over HTTP.
+It reads any URI, and answers with its NAME. Its tool `link` gives a link to a resource, `show` has
+one in its result, and `touch` reports that one has changed. Resources whose URI has the word `slow`
+report progress. `--port`: over HTTP.
 
-Its tools `open` and `samples` ask only clients that declare addresses, and sampling with tools, as SDKs do. `must_open`
-answers with the error that names an address, and `tell` tells that the address is done.
+Its tools `open` and `samples` ask only clients that declare addresses, and sampling with tools, as
+SDKs do. `must_open` answers with the error that names an address, and `tell` tells that the
+address is done.
 """
 
 from __future__ import annotations
@@ -32,11 +35,15 @@ parser.add_argument("--port", type=int)
 TOLD = parser.parse_args()
 TOOLS = ("link", "touch", "show", "open", "must_open", "samples", "tell")
 SEVEN = "seven"
-ADDRESS = types.ElicitRequestURLParams(message="Pay", url="https://pay.example/7", elicitation_id=SEVEN)
+ADDRESS = types.ElicitRequestURLParams(
+    message="Pay", url="https://pay.example/7", elicitation_id=SEVEN
+)
 PARAMETERS: dict[str, Any] = {"type": "object", "properties": {"uri": {"type": "string"}}}
 
 
-async def list_tools(_ctx: Context, _params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
+async def list_tools(
+    _ctx: Context, _params: types.PaginatedRequestParams | None
+) -> types.ListToolsResult:
     return types.ListToolsResult(
         tools=[types.Tool(name=f"{TOLD.name}_{name}", input_schema=PARAMETERS) for name in TOOLS]
     )
@@ -71,19 +78,29 @@ async def asked(ctx: Context, name: str) -> types.CallToolResult:
         tool = types.Tool(name="ask", input_schema=PARAMETERS)
         params = types.CreateMessageRequestParams(messages=[message], max_tokens=10, tools=[tool])
         question = types.CreateMessageRequest(params=params)
-        sampled = await ctx.session.send_request(question, types.CreateMessageResultWithTools, metadata=metadata)
+        sampled = await ctx.session.send_request(
+            question, types.CreateMessageResultWithTools, metadata=metadata
+        )
         return types.CallToolResult(content=[types.TextContent(text=sampled.model)])
     if declared.elicitation is None or declared.elicitation.url is None:
         raise MCPError(types.INVALID_PARAMS, "the client does not open addresses")
     if name == "must_open":
         data = types.ElicitationRequiredErrorData(elicitations=[ADDRESS])
-        raise MCPError(types.URL_ELICITATION_REQUIRED, "pay first", data.model_dump(mode="json", by_alias=True))
-    answer = await ctx.session.send_request(types.ElicitRequest(params=ADDRESS), types.ElicitResult, metadata=metadata)
+        raise MCPError(
+            types.URL_ELICITATION_REQUIRED, "pay first", data.model_dump(mode="json", by_alias=True)
+        )
+    answer = await ctx.session.send_request(
+        types.ElicitRequest(params=ADDRESS), types.ElicitResult, metadata=metadata
+    )
     return types.CallToolResult(content=[types.TextContent(text=answer.action)])
 
 
-async def list_resources(_ctx: Context, _params: types.PaginatedRequestParams | None) -> types.ListResourcesResult:
-    return types.ListResourcesResult(resources=[types.Resource(uri=uri, name=uri) for uri in TOLD.lists])
+async def list_resources(
+    _ctx: Context, _params: types.PaginatedRequestParams | None
+) -> types.ListResourcesResult:
+    return types.ListResourcesResult(
+        resources=[types.Resource(uri=uri, name=uri) for uri in TOLD.lists]
+    )
 
 
 async def list_templates(
@@ -93,15 +110,21 @@ async def list_templates(
     return types.ListResourceTemplatesResult(resource_templates=templates)
 
 
-async def read_resource(ctx: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
+async def read_resource(
+    ctx: Context, params: types.ReadResourceRequestParams
+) -> types.ReadResourceResult:
     if "slow" in params.uri:
         for done in range(5):
             await ctx.session.report_progress(done, 5, "reading")
             await anyio.sleep(0.3)
-    return types.ReadResourceResult(contents=[types.TextResourceContents(uri=params.uri, text=TOLD.name)])
+    return types.ReadResourceResult(
+        contents=[types.TextResourceContents(uri=params.uri, text=TOLD.name)]
+    )
 
 
-async def list_prompts(_ctx: Context, _params: types.PaginatedRequestParams | None) -> types.ListPromptsResult:
+async def list_prompts(
+    _ctx: Context, _params: types.PaginatedRequestParams | None
+) -> types.ListPromptsResult:
     return types.ListPromptsResult(prompts=[types.Prompt(name=f"{TOLD.name}_prompt")])
 
 
@@ -135,15 +158,22 @@ async def over_stdio() -> None:
             async with send:
                 async for item in read:
                     message = item.message if isinstance(item, SessionMessage) else None
-                    if isinstance(message, types.JSONRPCRequest) and message.method == "server/discover":
-                        error = types.ErrorData(code=types.METHOD_NOT_FOUND, message="Method not found")
+                    if (
+                        isinstance(message, types.JSONRPCRequest)
+                        and message.method == "server/discover"
+                    ):
+                        error = types.ErrorData(
+                            code=types.METHOD_NOT_FOUND, message="Method not found"
+                        )
                         answer = types.JSONRPCError(jsonrpc="2.0", id=message.id, error=error)
                         await write.send(SessionMessage(answer))
                     else:
                         await send.send(item)
 
         group.start_soon(pump)
-        await SERVER.run(receive, write, SERVER.create_initialization_options(NotificationOptions()))
+        await SERVER.run(
+            receive, write, SERVER.create_initialization_options(NotificationOptions())
+        )
         group.cancel_scope.cancel()
 
 
@@ -160,7 +190,11 @@ def over_http() -> None:
             await app(scope, receive, send)
 
     config = uvicorn.Config(
-        handshake_only, port=TOLD.port, lifespan="on", log_level="critical", timeout_graceful_shutdown=0
+        handshake_only,
+        port=TOLD.port,
+        lifespan="on",
+        log_level="critical",
+        timeout_graceful_shutdown=0,
     )
     uvicorn.Server(config).run()
 

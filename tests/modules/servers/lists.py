@@ -1,6 +1,8 @@
-"""A server of the handshake era on bare stdin and stdout, whose lists are odd in the way of its first argument.
+"""A server of the handshake era on bare stdin and stdout, whose lists are odd in the way of its
+first argument.
 
-All four lists behave alike. A call of any tool makes it behave from then on, as far as it failed or hung.
+All four lists behave alike. A call of any tool makes it behave from then on, as far as it
+failed or hung.
 """
 
 import json
@@ -103,15 +105,29 @@ def main() -> None:
             answer = page(method, cursor_of(message))
         elif method == "initialize":
             info = {"name": "lists", "version": "1"}
-            capabilities: dict[str, Any] = {"tools": {}, "resources": {"listChanged": True}, "prompts": {}}
-            answer = {"result": {"protocolVersion": "2025-11-25", "capabilities": capabilities, "serverInfo": info}}
+            capabilities: dict[str, Any] = {
+                "tools": {},
+                "resources": {"listChanged": True},
+                "prompts": {},
+            }
+            answer = {
+                "result": {
+                    "protocolVersion": "2025-11-25",
+                    "capabilities": capabilities,
+                    "serverInfo": info,
+                }
+            }
         elif method == "tools/call":
             BEHAVES[0] = True
             answer = {"result": {"content": [{"type": "text", "text": "done"}]}}
         elif method == "completion/complete":
             answer = {"result": {"completion": {"values": ["done"]}}}
         elif method == "prompts/get":
-            answer = {"result": {"messages": [{"role": "user", "content": {"type": "text", "text": "done"}}]}}
+            answer = {
+                "result": {
+                    "messages": [{"role": "user", "content": {"type": "text", "text": "done"}}]
+                }
+            }
         elif method == "resources/read":
             uri = message["params"]["uri"]
             answer = {"result": {"contents": [{"uri": uri, "text": "read"}]}}

@@ -1,7 +1,8 @@
 """An odd server on bare sockets and pipes, without an SDK: it does whatever its edits say.
 
-An edit is a list, `[when, what, ...]`. `when` is the method that a message answers or has: "tools/list", or
-"tools/list#2" for the second such message of the connection, or "*". What an edit does:
+An edit is a list, `[when, what, ...]`. `when` is the method that a message answers or
+has: "tools/list", or "tools/list#2" for the second such message of the connection, or
+"*". What an edit does:
 
     put PATH VALUE     sets a member of the message; drop PATH removes it; rename PATH NEW renames it
     double PATH        a list item, or the whole message (an empty path), comes twice
@@ -16,8 +17,8 @@ and over HTTP, where `when` may also be GET or DELETE:
     status CODE TEXT, headers {}, body TEXT (%M% in it), redirect CODE PLACE, sse, wire TEXT (all bytes), cross
     lose STATUS TEXT   the session of this request is unknown, once
 
-A connection has edits from the command line, and a call has those in its argument `edits`, as JSON. So one process, or
-`Web` in one thread, serves many cases.
+A connection has edits from the command line, and a call has those in its argument `edits`, as JSON.
+So one process, or `Web` in one thread, serves many cases.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ PICTURE = "iVBORw0KGgo="
 META = {"ttlMs": 0, "cacheScope": "private", "resultType": "complete"}
 
 
-def tool(name: str, *, annotations: Message | None = None, output: Message | None = None) -> Message:
+def tool(
+    name: str, *, annotations: Message | None = None, output: Message | None = None
+) -> Message:
     """A definition with every member that one can have."""
     made: Message = {
         "name": name,
@@ -52,10 +55,17 @@ def tool(name: str, *, annotations: Message | None = None, output: Message | Non
         "description": f"The tool {name}.",
         "inputSchema": {
             "type": "object",
-            "properties": {"edits": EDITS, "q": {"type": "string"}, "n": {"type": "integer", "minimum": 0}},
+            "properties": {
+                "edits": EDITS,
+                "q": {"type": "string"},
+                "n": {"type": "integer", "minimum": 0},
+            },
         },
-        "annotations": annotations or {"title": name.title(), "readOnlyHint": True, "openWorldHint": False},
-        "icons": [{"src": "https://icons.invalid/a.png", "mimeType": "image/png", "sizes": ["48x48"]}],
+        "annotations": annotations
+        or {"title": name.title(), "readOnlyHint": True, "openWorldHint": False},
+        "icons": [
+            {"src": "https://icons.invalid/a.png", "mimeType": "image/png", "sizes": ["48x48"]}
+        ],
         "_meta": {"odd.example/x": 1},
     }
     if output is not None:
@@ -67,7 +77,10 @@ OUTPUT: Message = {"type": "object", "properties": {"n": {"type": "integer"}}, "
 TOOLS: list[Message] = [
     tool("look"),
     tool("typed", output=OUTPUT),
-    tool("change", annotations={"readOnlyHint": False, "destructiveHint": False, "idempotentHint": True}),
+    tool(
+        "change",
+        annotations={"readOnlyHint": False, "destructiveHint": False, "idempotentHint": True},
+    ),
     tool("delete", annotations={"readOnlyHint": False, "destructiveHint": True}),
     tool("fails"),
     tool("picture"),
@@ -88,7 +101,12 @@ RESOURCES: list[Message] = [
     for name in ("first", "second", "third")
 ]
 TEMPLATES: list[Message] = [
-    {"uriTemplate": f"odd://{name}/{{x}}", "name": name, "description": "A template.", "mimeType": "text/plain"}
+    {
+        "uriTemplate": f"odd://{name}/{{x}}",
+        "name": name,
+        "description": "A template.",
+        "mimeType": "text/plain",
+    }
     for name in ("some", "other")
 ]
 PROMPTS: list[Message] = [
@@ -124,7 +142,8 @@ def object_in(members: Message, name: str) -> Message:
 
 
 class Server:
-    """One connection to the server, without any input and output: `handle` takes a message and returns texts to write.
+    """One connection to the server, without any input and output: `handle` takes a message and
+    returns texts to write.
 
     Args:
         edits: those of the connection.
@@ -160,7 +179,9 @@ class Server:
             if asked is None:
                 return []
             answer = message.get("result", message.get("error"))
-            return self._written("tools/call", asked["id"], {"content": [text(json.dumps(answer))]}, asked)
+            return self._written(
+                "tools/call", asked["id"], {"content": [text(json.dumps(answer))]}, asked
+            )
         if number is None:
             return self._apply(str(method), None, [])
         return self._answered(str(method), number, message)
@@ -223,10 +244,15 @@ class Server:
                 return self._page("prompts", PROMPTS, params)
             case "resources/read":
                 uri = params.get("uri")
-                return {"contents": [{"uri": uri, "mimeType": "text/plain", "text": RIGHT + str(uri)}]}
+                return {
+                    "contents": [{"uri": uri, "mimeType": "text/plain", "text": RIGHT + str(uri)}]
+                }
             case "prompts/get":
                 said = RIGHT + str(params.get("name"))
-                return {"description": "A prompt.", "messages": [{"role": "user", "content": text(said)}]}
+                return {
+                    "description": "A prompt.",
+                    "messages": [{"role": "user", "content": text(said)}],
+                }
             case "completion/complete":
                 return {"completion": {"values": ["ada", "bob"], "total": 2, "hasMore": False}}
             case "ping" | "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe":
@@ -235,7 +261,9 @@ class Server:
                 return None
 
     def _page(self, name: str, entries: list[Message], params: Message) -> Message:
-        """A page of a list. It has two where an edit changes `nextCursor`: the second has the last entry."""
+        """A page of a list. It has two where an edit changes `nextCursor`: the second has
+        the last entry.
+        """
         method = "resources/templates/list" if name == "resourceTemplates" else f"{name}/list"
         for edit in self.edits:
             if edit[:2] == [method, "pages"]:
@@ -243,7 +271,10 @@ class Server:
                 more = {"nextCursor": str(number + 1)} if number + 1 < edit[2] else {}
                 full = [{**TOOLS[0], "name": f"any_{number}"}] if edit[3] else []
                 return {name: entries if number == 0 else full, **more}
-        paged = any(edit[0].split("#")[0] == method and ["result", "nextCursor"] in edit for edit in self.edits)
+        paged = any(
+            edit[0].split("#")[0] == method and ["result", "nextCursor"] in edit
+            for edit in self.edits
+        )
         if not paged:
             return {name: entries}
         if params.get("cursor") is None:
@@ -274,19 +305,28 @@ class Server:
                 result = {"content": [text(RIGHT + name)]}
             case _:
                 error = {"code": -32602, "message": f"no tool {name}"}
-                return self._apply("tools/call", {"jsonrpc": "2.0", "id": number, "error": error}, [])
+                return self._apply(
+                    "tools/call", {"jsonrpc": "2.0", "id": number, "error": error}, []
+                )
         return [*before, *self._written("tools/call", number, result, message)]
 
     def _chat(self, params: Message) -> list[str]:
         token = object_in(params, "_meta").get("progressToken")
         sent: list[Message] = [
-            {"method": "notifications/message", "params": {"level": "info", "logger": "odd", "data": "hello"}},
+            {
+                "method": "notifications/message",
+                "params": {"level": "info", "logger": "odd", "data": "hello"},
+            },
             {"method": "notifications/tools/list_changed"},
         ]
         if token is not None:
             said = {"progressToken": token, "progress": 1, "total": 2, "message": "half"}
             sent.insert(0, {"method": "notifications/progress", "params": said})
-        return [line for one in sent for line in self._apply(one["method"], {"jsonrpc": "2.0", **one}, [])]
+        return [
+            line
+            for one in sent
+            for line in self._apply(one["method"], {"jsonrpc": "2.0", **one}, [])
+        ]
 
     def _asked(self, number: Any, kind: str, message: Message) -> list[str]:
         params = message["params"]
@@ -295,7 +335,11 @@ class Server:
                 told = {"content": [text(json.dumps(params["inputResponses"]))]}
                 return self._written("tools/call", number, told, message)
             question = {"method": kind, "params": QUESTIONS[kind]}
-            asks = {"resultType": "input_required", "inputRequests": {"a": question}, "requestState": "s"}
+            asks = {
+                "resultType": "input_required",
+                "inputRequests": {"a": question},
+                "requestState": "s",
+            }
             return self._written("tools/call#asks", number, asks, message)
         self._questions += 1
         name = f"q{self._questions}"
@@ -303,7 +347,7 @@ class Server:
         asked = {"jsonrpc": "2.0", "id": name, "method": kind, "params": QUESTIONS[kind]}
         return self._apply(kind, asked, own_edits(message))
 
-    # -- edits ---------------------------------------------------------------------------------------------------
+    # -- edits -------------------------------------------------------------------------------------
 
     def _apply(self, method: str, message: Message | None, own: list[Edit]) -> list[str]:
         count = self._counts[method] = self._counts.get(method, 0) + 1
@@ -335,10 +379,14 @@ class Server:
                     self.exit = values[0]
                 case "notify":
                     note = {"jsonrpc": "2.0", "method": values[0]}
-                    before.append(json.dumps(note if len(values) == 1 else {**note, "params": values[1]}))
+                    before.append(
+                        json.dumps(note if len(values) == 1 else {**note, "params": values[1]})
+                    )
                 case "request":
                     asked = {"jsonrpc": "2.0", "id": values[0], "method": values[1]}
-                    before.append(json.dumps(asked if len(values) < 3 else {**asked, "params": values[2]}))
+                    before.append(
+                        json.dumps(asked if len(values) < 3 else {**asked, "params": values[2]})
+                    )
                 case _:
                     self.http[what] = values
         if message is not None:
@@ -360,10 +408,18 @@ class Server:
 
 
 BLOCKS: list[Message] = [
-    {"type": "image", "data": PICTURE, "mimeType": "image/png", "annotations": {"audience": ["user"]}},
+    {
+        "type": "image",
+        "data": PICTURE,
+        "mimeType": "image/png",
+        "annotations": {"audience": ["user"]},
+    },
     {"type": "audio", "data": "AAAA", "mimeType": "audio/wav"},
     {"type": "resource_link", "uri": "odd://text/first", "name": "first", "mimeType": "text/plain"},
-    {"type": "resource", "resource": {"uri": "odd://text/second", "mimeType": "text/plain", "text": "inside"}},
+    {
+        "type": "resource",
+        "resource": {"uri": "odd://text/second", "mimeType": "text/plain", "text": "inside"},
+    },
 ]
 
 
@@ -374,7 +430,9 @@ def own_edits(message: Message) -> list[Edit]:
 
 
 def changed(value: Any, what: str, path: list[Any], new: Any = None) -> Any:
-    """A copy of a value with one member changed; the value itself if there is no such member to change."""
+    """A copy of a value with one member changed; the value itself if there is no such
+    member to change.
+    """
     if new == HUGE:
         new = "x" * 100_000
     if not path:
@@ -418,7 +476,7 @@ def _changed_list(value: list[Any], what: str, key: int, rest: list[Any], new: A
     return items
 
 
-# -- stdio ---------------------------------------------------------------------------------------------------------
+# -- stdio -----------------------------------------------------------------------------------------
 
 
 def encoded(line: str) -> bytes:
@@ -436,7 +494,7 @@ def over_stdio(server: Server) -> None:
             os._exit(server.exit)
 
 
-# -- HTTP ----------------------------------------------------------------------------------------------------------
+# -- HTTP ------------------------------------------------------------------------------------------
 
 
 class Site:
@@ -456,7 +514,9 @@ class Site:
 
 
 class Web:
-    """Sites of many cases behind one port. Each connection is a thread; the bytes are written by hand."""
+    """Sites of many cases behind one port. Each connection is a thread; the bytes are
+    written by hand.
+    """
 
     def __init__(self, port: int = 0) -> None:
         self.listener = socket.create_server(("127.0.0.1", port), backlog=128)
@@ -465,7 +525,9 @@ class Web:
         self.closed = False
 
     def add(self, name: str, edits: list[Edit], era: str = "legacy", **options: Any) -> str:
-        """Add a site; returns its address. `sse=True`: answers are streams of events; `path`, `session=False`."""
+        """Add a site; returns its address. `sse=True`: answers are streams of events; `path`,
+        `session=False`.
+        """
         self.sites[name] = Site(edits, era, options)
         return f"{self.origin}/{name}/{options.get('path', 'mcp')}"
 
@@ -527,7 +589,10 @@ def response(status: int, body: str = "", headers: Message | None = None) -> byt
     """The bytes of a response."""
     data = encoded(body)
     sent = {"Content-Length": len(data), "Content-Type": "text/plain", **(headers or {})}
-    lines = [f"HTTP/1.1 {status} Status", *(f"{name}: {value}" for name, value in sent.items() if value is not None)]
+    lines = [
+        f"HTTP/1.1 {status} Status",
+        *(f"{name}: {value}" for name, value in sent.items() if value is not None),
+    ]
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + data
 
 
@@ -545,7 +610,12 @@ class Exchange:
         message: Message,
     ) -> None:
         self.web, self.site, self.name = web, site, name
-        self.connection, self.headers, self.method, self.message = connection, headers, method, message
+        self.connection, self.headers, self.method, self.message = (
+            connection,
+            headers,
+            method,
+            message,
+        )
 
     def elsewhere(self, place: str) -> bool:
         """Answer at another path than the site's own; `moved` says where that is."""
@@ -615,11 +685,17 @@ class Exchange:
                 number = json.dumps(self.message.get("id"))
                 return response(values[0], said.replace("%ID%", number), {"Content-Type": kind})
         if session not in site.sessions:
-            error = {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "Session not found"}}
+            error = {
+                "jsonrpc": "2.0",
+                "id": None,
+                "error": {"code": -32600, "message": "Session not found"},
+            }
             return response(404, json.dumps(error), {"Content-Type": "application/json"})
         return None
 
-    def _respond(self, lines: list[str], edits: dict[str, list[Any]], session: str, server: Server) -> bool:
+    def _respond(
+        self, lines: list[str], edits: dict[str, list[Any]], session: str, server: Server
+    ) -> bool:
         connection = self.connection
         if "wire" in edits:
             connection.sendall(encoded(edits["wire"][0].replace("%M%", lines[-1] if lines else "")))
@@ -650,7 +726,11 @@ class Exchange:
             body = lines[-1] if lines else ""
             headers = {"Content-Type": "application/json", **headers}
         if "body" in edits:
-            body = edits["body"][0].replace("%M%", lines[-1] if lines else "").replace("%EVENTS%", body)
+            body = (
+                edits["body"][0]
+                .replace("%M%", lines[-1] if lines else "")
+                .replace("%EVENTS%", body)
+            )
         connection.sendall(response(200, body, headers))
         return True
 
@@ -672,7 +752,7 @@ class Exchange:
             time.sleep(2)
         return False
 
-    # -- HTTP+SSE ------------------------------------------------------------------------------------------------
+    # -- HTTP+SSE ----------------------------------------------------------------------------------
 
     def old_sse(self, place: str) -> bool:
         """Answer as servers of 2024-11-05 do."""
@@ -685,7 +765,9 @@ class Exchange:
             endpoint = site.options.get("endpoint", "/%SITE%/messages?session=%SESSION%")
             endpoint = endpoint.replace("/%SITE%", f"/{self.name}").replace("%SESSION%", session)
             begin = site.options.get("begin", "event: endpoint\ndata: %ENDPOINT%\n\n")
-            connection.sendall(encoded(begin.replace("%ENDPOINT%", endpoint.replace("%ORIGIN%", self.web.origin))))
+            connection.sendall(
+                encoded(begin.replace("%ENDPOINT%", endpoint.replace("%ORIGIN%", self.web.origin)))
+            )
             while not self.web.closed:
                 time.sleep(0.2)
                 if connection.fileno() < 0:
@@ -699,7 +781,11 @@ class Exchange:
         lines = server.handle(self.message)
         body = "".join(f"event: message\ndata: {line}\n\n" for line in lines)
         if "body" in server.http:
-            body = server.http["body"][0].replace("%M%", lines[-1] if lines else "").replace("%EVENTS%", body)
+            body = (
+                server.http["body"][0]
+                .replace("%M%", lines[-1] if lines else "")
+                .replace("%EVENTS%", body)
+            )
         status = server.http.get("status", [202])[0]
         connection.sendall(response(status))
         if status < 300:
@@ -708,10 +794,16 @@ class Exchange:
 
 
 def main() -> None:
-    """Serve: `odd.py [EDITS [ERA]]` over stdio, `odd.py --http EDITS [ERA]` over HTTP, whose address is printed."""
+    """Serve: `odd.py [EDITS [ERA]]` over stdio, `odd.py --http EDITS [ERA]` over HTTP, whose
+    address is printed.
+    """
     arguments = sys.argv[1:]
     web = arguments[:1] == ["--http"]
-    edits, era, *_ = [*arguments[web:], "[]", "legacy"] if len(arguments) - web == 0 else [*arguments[web:], "legacy"]
+    edits, era, *_ = (
+        [*arguments[web:], "[]", "legacy"]
+        if len(arguments) - web == 0
+        else [*arguments[web:], "legacy"]
+    )
     if not web:
         over_stdio(Server(json.loads(edits), era))
         return

@@ -46,14 +46,20 @@ def called(number: int, name: str) -> str:
             half = json.dumps({"jsonrpc": "2.0", "id": number, "result": {"content": text}})
             return half.replace("half done", r"a \ud83d b") + "\n"
         case "pretty":
-            return json.dumps({"jsonrpc": "2.0", "id": number, "result": {"content": text}}, indent=2) + "\n"
+            return (
+                json.dumps({"jsonrpc": "2.0", "id": number, "result": {"content": text}}, indent=2)
+                + "\n"
+            )
         case "twice":
             other = json.dumps({"jsonrpc": "2.0", "method": "notifications/heartbeat"})
             return f"{other}{json.dumps({'jsonrpc': '2.0', 'id': number, 'result': {'content': text}})}\n"
         case "quiet":
             return answer(number, result=[]) + "\n"
         case _:
-            return f"> {json.dumps({'jsonrpc': '2.0', 'id': number, 'result': {'content': text[0]}})}\n"
+            return (
+                "> "
+                f"{json.dumps({'jsonrpc': '2.0', 'id': number, 'result': {'content': text[0]}})}\n"
+            )
 
 
 def main() -> None:
@@ -62,7 +68,12 @@ def main() -> None:
         message: dict[str, Any] = json.loads(line)
         number, method = message.get("id"), message.get("method")
         if method == "initialize":
-            write(answer(number, result={"protocolVersion": 20251125, "capabilities": {"tools": True}}) + "\n")
+            write(
+                answer(
+                    number, result={"protocolVersion": 20251125, "capabilities": {"tools": True}}
+                )
+                + "\n"
+            )
         elif method == "tools/list":
             write(answer(number, result={"tools": TOOLS, "nextCursor": None}) + "\n")
         elif method == "tools/call":

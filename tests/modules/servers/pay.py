@@ -1,15 +1,18 @@
-"""A server that pays, of the handshake era, on stdin and stdout or (with --http PORT) over HTTP: starts fast.
+"""A server that pays, of the handshake era, on stdin and stdout or (with --http PORT) over
+HTTP: starts fast.
 
-Its first argument is a folder. Every payment stands in `ledger` there before anything else happens, one line each. What
-a call does next is told by its argument `do`:
+Its first argument is a folder. Every payment stands in `ledger` there before anything else happens,
+one line each. What a call does next is told by its argument `do`:
 
 - answer: it answers.
 - die: the process ends with exit code 3, or over HTTP with the connection.
 - die_once: the first such call of all processes ends the process, the next ones answer.
-- hang: it never answers. It pays only when somebody writes into the pipe `release`, and then writes into `released`.
+- hang: it never answers. It pays only when somebody writes into the pipe `release`, and then writes
+  into `released`.
 - close: it closes its output (over HTTP the stream of the answer), and goes on.
 - close_once: as die_once.
-- ask: over stdio it asks a question, and its process ends when somebody writes into the pipe `release`.
+- ask: over stdio it asks a question, and its process ends when somebody writes into the
+  pipe `release`.
 - garbage, strange, big: it answers with what is no JSON, no result, or over the limit.
 - refuse: it reports an error, and has not paid.
 - http_NNN: over HTTP it answers with that status.
@@ -26,12 +29,19 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(sys.argv[1])
-OBJECT: dict[str, Any] = {"type": "object", "properties": {"to": {"type": "string"}, "do": {"type": "string"}}}
+OBJECT: dict[str, Any] = {
+    "type": "object",
+    "properties": {"to": {"type": "string"}, "do": {"type": "string"}},
+}
 TOOLS: list[dict[str, Any]] = [
     {"name": "pay", "inputSchema": OBJECT},
     {"name": "refund", "inputSchema": {"type": "object", "properties": {"of": {}}}},
     {"name": "look", "inputSchema": OBJECT, "annotations": {"readOnlyHint": True}},
-    {"name": "put", "inputSchema": OBJECT, "annotations": {"idempotentHint": True, "destructiveHint": False}},
+    {
+        "name": "put",
+        "inputSchema": OBJECT,
+        "annotations": {"idempotentHint": True, "destructiveHint": False},
+    },
 ]
 
 
@@ -70,7 +80,10 @@ def act(name: str, arguments: dict[str, Any]) -> Any:
         threading.Event().wait()
     if do == "ask":
         form = {"type": "object", "properties": {"pin": {"type": "string"}}}
-        question = {"method": "elicitation/create", "params": {"message": "Your PIN?", "requestedSchema": form}}
+        question = {
+            "method": "elicitation/create",
+            "params": {"message": "Your PIN?", "requestedSchema": form},
+        }
         os.write(1, json.dumps({"jsonrpc": "2.0", "id": "q", **question}).encode() + b"\n")
         (FOLDER / "release").read_text()
         os._exit(3)
@@ -93,7 +106,11 @@ def answer(message: dict[str, Any]) -> bytes | None:
         return None
     if method == "initialize":
         info = {"name": "pay", "version": "1"}
-        result: Any = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info}
+        result: Any = {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {"tools": {}},
+            "serverInfo": info,
+        }
     elif method == "tools/list":
         result = {"tools": TOOLS}
     elif method == "tools/call":
@@ -178,7 +195,9 @@ def main() -> None:
     if "--http" not in sys.argv:
         serve_stdio()
         return
-    server = ThreadingHTTPServer(("127.0.0.1", int(sys.argv[sys.argv.index("--http") + 1])), Handler)
+    server = ThreadingHTTPServer(
+        ("127.0.0.1", int(sys.argv[sys.argv.index("--http") + 1])), Handler
+    )
     server.daemon_threads = True
     print(server.server_address[1], flush=True)
     server.serve_forever()

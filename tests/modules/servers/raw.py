@@ -1,4 +1,5 @@
-"""A hostile server of the handshake era, on bare stdin and stdout: starts fast, does what no SDK would.
+"""A hostile server of the handshake era, on bare stdin and stdout: starts fast, does
+what no SDK would.
 
 Its first argument says how it behaves while connecting; its tools misbehave by name.
 """
@@ -60,27 +61,44 @@ def text(value: str) -> dict[str, Any]:
 
 
 def question(number: str) -> dict[str, Any]:
-    params = {"message": "Whose?", "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}}}
+    params = {
+        "message": "Whose?",
+        "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}},
+    }
     return {"jsonrpc": "2.0", "id": number, "method": "elicitation/create", "params": params}
 
 
 def definitions() -> list[Any]:
     if MODE == "bad_tools":
         return [
-            {"name": "good", "inputSchema": OBJECT, "annotations": {"readOnlyHint": True, "title": "Good"}},
+            {
+                "name": "good",
+                "inputSchema": OBJECT,
+                "annotations": {"readOnlyHint": True, "title": "Good"},
+            },
             {"name": "array", "inputSchema": {"type": "array"}},
             {"name": "untyped", "inputSchema": {"properties": {"a": {}}}},
-            {"name": "broken", "inputSchema": {"type": "object", "properties": {"a": {"type": "strange"}}}},
+            {
+                "name": "broken",
+                "inputSchema": {"type": "object", "properties": {"a": {"type": "strange"}}},
+            },
             {
                 "name": "fetches",
-                "inputSchema": {"type": "object", "properties": {"a": {"$ref": "http://127.0.0.1:9/"}}},
+                "inputSchema": {
+                    "type": "object",
+                    "properties": {"a": {"$ref": "http://127.0.0.1:9/"}},
+                },
             },
             {"name": "hints", "inputSchema": OBJECT, "annotations": "none"},
             "not even an object",
             {"name": "good", "inputSchema": OBJECT},
             {
                 "name": "meta",
-                "inputSchema": {"type": "object", "properties": {"_id": {}, "x": {}}, "required": ["_id"]},
+                "inputSchema": {
+                    "type": "object",
+                    "properties": {"_id": {}, "x": {}},
+                    "required": ["_id"],
+                },
             },
         ]
     output = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
@@ -120,11 +138,17 @@ def call(number: Any, params: dict[str, Any]) -> None:
             write(b'starting up...\n\xff\xfe binary\n{"json": true}\n\n[1, 2]\n')
             result = text("after garbage")
         case "latin":
-            write(b'{"jsonrpc":"2.0","id":%d,"result":{"content":[{"type":"text","text":"caf\xe9"}]}}\n' % number)
+            write(
+                b'{"jsonrpc":"2.0","id":%d,"result":{"content":[{"type":"text","text":"caf\xe9"}]}}\n'
+                % number
+            )
             return
         case "long":
             body = b"x" * (17 * 1024 * 1024)
-            write(b'{"jsonrpc":"2.0","id":%d,"result":{"content":[{"type":"text","text":"%s"}]}}\n' % (number, body))
+            write(
+                b'{"jsonrpc":"2.0","id":%d,"result":{"content":[{"type":"text","text":"%s"}]}}\n'
+                % (number, body)
+            )
             return
         case "endless":
             write(b"x" * (17 * 1024 * 1024) + b"\n")
@@ -143,12 +167,16 @@ def call(number: Any, params: dict[str, Any]) -> None:
             send({"id": number, "error": {"code": -32001, "message": "no, says sesame-open-now"}})
             return
         case "nan":
-            write(b'{"jsonrpc":"2.0","id":%d,"result":{"content":[],"structuredContent":{"a":{"b":NaN}}}}\n' % number)
+            write(
+                b'{"jsonrpc":"2.0","id":%d,"result":{"content":[],"structuredContent":{"a":{"b":NaN}}}}\n'
+                % number
+            )
             return
         case "deep":
             nested = b"[" * 150 + b"]" * 150
             write(
-                b'{"jsonrpc":"2.0","id":%d,"result":{"content":[],"structuredContent":{"a":%s}}}\n' % (number, nested)
+                b'{"jsonrpc":"2.0","id":%d,"result":{"content":[],"structuredContent":{"a":%s}}}\n'
+                % (number, nested)
             )
             return
         case "big":
@@ -156,11 +184,21 @@ def call(number: Any, params: dict[str, Any]) -> None:
         case "progress":
             token = params["_meta"]["progressToken"]
             for done in (1, 2):
-                params = {"progressToken": token, "progress": done, "total": 2, "message": f"step {done}"}
+                params = {
+                    "progressToken": token,
+                    "progress": done,
+                    "total": 2,
+                    "message": f"step {done}",
+                }
                 send({"method": "notifications/progress", "params": params})
             result = text("done")
         case "blocks":
-            result = {"content": [*text("see")["content"], {"type": "image", "data": "AA==", "mimeType": "image/png"}]}
+            result = {
+                "content": [
+                    *text("see")["content"],
+                    {"type": "image", "data": "AA==", "mimeType": "image/png"},
+                ]
+            }
         case "nothing":
             result = {"content": []}
         case "two_texts":
@@ -188,13 +226,19 @@ def handle(message: dict[str, Any]) -> None:
     if method == "initialize":
         if len(sys.argv) > 2 and MODE == "stubborn":
             descriptor = os.open(sys.argv[2], os.O_WRONLY)
-            os.write(descriptor, b"%d\n" % os.getpid())  # held open: its end is seen when this process is gone
+            os.write(
+                descriptor, b"%d\n" % os.getpid()
+            )  # held open: its end is seen when this process is gone
         info = {"name": "raw", "version": "1"}
         capabilities = {"tools": {"listChanged": True}}
         send(
             {
                 "id": number,
-                "result": {"protocolVersion": "2025-11-25", "capabilities": capabilities, "serverInfo": info},
+                "result": {
+                    "protocolVersion": "2025-11-25",
+                    "capabilities": capabilities,
+                    "serverInfo": info,
+                },
             }
         )
     elif method == "tools/list":
@@ -202,7 +246,15 @@ def handle(message: dict[str, Any]) -> None:
         if MODE == "pages":
             page = int(cursor or 0)
             tools = [{"name": f"tool_{page}_{index}", "inputSchema": OBJECT} for index in range(3)]
-            send({"id": number, "result": {"tools": tools, **({"nextCursor": str(page + 1)} if page < 4 else {})}})
+            send(
+                {
+                    "id": number,
+                    "result": {
+                        "tools": tools,
+                        **({"nextCursor": str(page + 1)} if page < 4 else {}),
+                    },
+                }
+            )
         else:
             send({"id": number, "result": {"tools": definitions()}})
     elif method == "tools/call":

@@ -1,7 +1,8 @@
-"""A server on the SDK: both eras, over stdio or (with --http) over loopback HTTP with a required header.
+"""A server on the SDK: both eras, over stdio or (with --http) over loopback HTTP with a
+required header.
 
---http prints the port. With --legacy the HTTP side knows the handshake era only. A GET of /forget makes it lose its
-sessions.
+--http prints the port. With --legacy the HTTP side knows the handshake era only. A GET of /forget
+makes it lose its sessions.
 """
 
 import json
@@ -24,10 +25,14 @@ OBJECT: dict[str, Any] = {"type": "object", "properties": {}}
 
 
 async def list_tools(_ctx: Any, _params: Any) -> types.ListToolsResult:
-    return types.ListToolsResult(tools=[types.Tool(name=name, input_schema=OBJECT) for name in TOOLS])
+    return types.ListToolsResult(
+        tools=[types.Tool(name=name, input_schema=OBJECT) for name in TOOLS]
+    )
 
 
-async def call_tool(ctx: Any, params: types.CallToolRequestParams) -> types.CallToolResult | types.InputRequiredResult:
+async def call_tool(
+    ctx: Any, params: types.CallToolRequestParams
+) -> types.CallToolResult | types.InputRequiredResult:
     answer = "done"
     match params.name:
         case "add_tool":
@@ -57,7 +62,12 @@ async def call_tool(ctx: Any, params: types.CallToolRequestParams) -> types.Call
     return types.CallToolResult(content=[types.TextContent(text=answer)])
 
 
-SERVER = Server("sdk", on_list_tools=list_tools, on_call_tool=call_tool, on_subscriptions_listen=ListenHandler(BUS))
+SERVER = Server(
+    "sdk",
+    on_list_tools=list_tools,
+    on_call_tool=call_tool,
+    on_subscriptions_listen=ListenHandler(BUS),
+)
 
 
 class Gate:
@@ -79,7 +89,9 @@ class Gate:
             await self.answer(send, 200, b"forgotten")
         elif headers.get(b"authorization") != b"Bearer sesame-open-now":
             await self.answer(send, 401, b"no sesame")
-        elif ("--legacy" in sys.argv and headers.get(b"mcp-method") == b"server/discover") or session in self.lost:
+        elif (
+            "--legacy" in sys.argv and headers.get(b"mcp-method") == b"server/discover"
+        ) or session in self.lost:
             await self.answer(send, 404, b"")
         else:
             if session is not None:
@@ -87,7 +99,13 @@ class Gate:
             await self.app(scope, receive, send)
 
     async def answer(self, send: Any, status: int, body: bytes) -> None:
-        await send({"type": "http.response.start", "status": status, "headers": [(b"content-type", b"text/plain")]})
+        await send(
+            {
+                "type": "http.response.start",
+                "status": status,
+                "headers": [(b"content-type", b"text/plain")],
+            }
+        )
         await send({"type": "http.response.body", "body": body})
 
 
@@ -118,7 +136,8 @@ def main() -> None:
     import uvicorn
 
     listener = socket.socket()
-    # As a server has it that opens its own socket: a connection that is used again costs 40 ms otherwise.
+    # As a server has it that opens its own socket: a connection that is used again costs
+    # 40 ms otherwise.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     listener.bind(("127.0.0.1", 0))
     # Whoever reads the port may connect at once.
@@ -126,7 +145,10 @@ def main() -> None:
     print(listener.getsockname()[1], flush=True)
     app = Old() if "--sse" in sys.argv else SERVER.streamable_http_app()
     config = uvicorn.Config(
-        Gate(app), lifespan="off" if "--sse" in sys.argv else "on", log_level="critical", timeout_graceful_shutdown=0
+        Gate(app),
+        lifespan="off" if "--sse" in sys.argv else "on",
+        log_level="critical",
+        timeout_graceful_shutdown=0,
     )
     uvicorn.Server(config).run([listener])
 

@@ -1,4 +1,5 @@
-"""A module with views in every place where a module can have one. Handshake era, on bare stdin and stdout.
+"""A module with views in every place where a module can have one. Handshake era, on bare
+stdin and stdout.
 
     viewing.py NAME [HOST]
 
@@ -14,7 +15,12 @@ HOST = sys.argv[2] if len(sys.argv) > 2 else f"ui://{NAME}"
 VIEW = f"{HOST}/run"
 MIME = "text/html;profile=mcp-app"
 PAGE = {"uri": VIEW, "mimeType": MIME, "text": "<script>steal()</script>"}
-ABOUT = {"ui": {"resourceUri": VIEW}, "ui/resourceUri": VIEW, "openai/outputTemplate": VIEW, "kept": "yes"}
+ABOUT = {
+    "ui": {"resourceUri": VIEW},
+    "ui/resourceUri": VIEW,
+    "openai/outputTemplate": VIEW,
+    "kept": "yes",
+}
 OBJECT: dict[str, Any] = {"type": "object", "properties": {}}
 READS = {"readOnlyHint": True}
 
@@ -32,7 +38,10 @@ BLOCKS: list[dict[str, Any]] = [
     {"type": "text", "text": "shown", "_meta": {"ui": {"resourceUri": VIEW}}},
     {"type": "resource", "resource": PAGE},
     {"type": "resource", "resource": {**PAGE, "uri": "data://page"}},
-    {"type": "resource", "resource": {"uri": "data://html", "mimeType": "Text/HTML; charset=utf-8", "text": "<b>"}},
+    {
+        "type": "resource",
+        "resource": {"uri": "data://html", "mimeType": "Text/HTML; charset=utf-8", "text": "<b>"},
+    },
     {"type": "resource_link", "uri": VIEW.replace("ui", "UI", 1), "name": "view"},
     {"type": "resource_link", "uri": "data://other", "name": "no view"},
 ]
@@ -41,7 +50,10 @@ RESOURCES = [
     {"uri": "data://page", "name": "page", "mimeType": "TEXT/HTML; Profile=MCP-App"},
     {"uri": "data://other", "name": "no view", "_meta": {"ui": {"prefersBorder": True}}},
 ]
-TEMPLATES = [{"uriTemplate": f"{HOST}/{{page}}", "name": "views"}, {"uriTemplate": "data://{name}", "name": "others"}]
+TEMPLATES = [
+    {"uriTemplate": f"{HOST}/{{page}}", "name": "views"},
+    {"uriTemplate": "data://{name}", "name": "others"},
+]
 
 
 def send(message: dict[str, Any]) -> None:
@@ -52,9 +64,17 @@ def send(message: dict[str, Any]) -> None:
 def result_of(method: str, params: dict[str, Any]) -> dict[str, Any]:
     match method:
         case "initialize":
-            capabilities: dict[str, Any] = {"tools": {}, "prompts": {}, "resources": {"subscribe": True}}
+            capabilities: dict[str, Any] = {
+                "tools": {},
+                "prompts": {},
+                "resources": {"subscribe": True},
+            }
             about = {"name": NAME, "version": "1"}
-            return {"protocolVersion": "2025-11-25", "capabilities": capabilities, "serverInfo": about}
+            return {
+                "protocolVersion": "2025-11-25",
+                "capabilities": capabilities,
+                "serverInfo": about,
+            }
         case "tools/list":
             return {"tools": TOOLS}
         case "tools/call":
@@ -87,4 +107,6 @@ for line in sys.stdin:
         # A server of the handshake era does not know it.
         send({"id": message["id"], "error": {"code": -32601, "message": "Method not found"}})
     else:
-        send({"id": message["id"], "result": result_of(message["method"], message.get("params", {}))})
+        send(
+            {"id": message["id"], "result": result_of(message["method"], message.get("params", {}))}
+        )

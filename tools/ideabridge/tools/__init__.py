@@ -1,6 +1,7 @@
 """Tools, activities, and the schemas composed from them.
 
-Most names are imported when they are first used, because pydantic and the validators take long to import.
+Most names are imported when they are first used, because pydantic and the validators take
+long to import.
 """
 
 from __future__ import annotations
@@ -110,7 +111,9 @@ def __dir__() -> list[str]:
 
 
 class _Package(ModuleType):
-    """Keeps `tool` the decorator: importing the module `ideabridge.tools.tool` would replace it by that module."""
+    """Keeps `tool` the decorator: importing the module `ideabridge.tools.tool` would replace it
+    by that module.
+    """
 
     @property
     def tool(self) -> Any:

@@ -31,15 +31,17 @@ _COUNTS: Final[JSONObject] = {
 
 @tool(name="pick", read_only=True, idempotent=True, open_world=False)
 async def pick(data: JSON, path: _Query) -> JSON:
-    """Select or reshape a part of data with a JMESPath expression. Gives null where nothing matches. Text that holds a
-    JSON object or array is read as that.
+    """Select or reshape a part of data with a JMESPath expression. Gives null where nothing
+    matches. Text that holds a JSON object or array is read as that.
 
-    Examples of paths: `items[0].name`, `items[*].{id: id, title: name}`, `items[?stars > `10`].name`,
-    `sort_by(items, &date)[-1]`, `lists[]` (flattens one level), `length(items)`; of plain text `split(@, ', ')[0]`.
+    Examples of paths: `items[0].name`, `items[*].{id: id, title: name}`,
+    `items[?stars > `10`].name`, `sort_by(items, &date)[-1]`, `lists[]` (flattens one level),
+    `length(items)`; of plain text `split(@, ', ')[0]`.
 
     Args:
         data: What to select from; usually a reference.
-        path: A JMESPath expression. Numbers and JSON literals stand in backticks, text in single quotes.
+        path: A JMESPath expression. Numbers and JSON literals stand in backticks, text
+            in single quotes.
     """
     return await shaped("pick", data, path)
 
@@ -48,12 +50,13 @@ async def pick(data: JSON, path: _Query) -> JSON:
 async def filter_items(items: list[JSON], where: _Query) -> list[JSON]:
     """Keep the items of an array for which a condition holds, in their order.
 
-    Examples of conditions: `count > `3``, `state == 'open' && !draft`, `contains(name, 'test')`, `author.email`.
+    Examples of conditions: `count > `3``, `state == 'open' && !draft`, `contains(name,
+    'test')`, `author.email`.
 
     Args:
         items: The array; usually a reference.
-        where: A JMESPath condition on one item (`@` is the item itself). Missing fields, null, false, "", [] and {}
-            count as false.
+        where: A JMESPath condition on one item (`@` is the item itself). Missing fields, null,
+            false, "", [] and {} count as false.
     """
     return cast("list[JSON]", await shaped("filter", items, where))
 
@@ -73,17 +76,21 @@ async def join_items(items: list[JSON], separator: str = "") -> str:
 
 @tool(name="count", read_only=True, idempotent=True, open_world=False, output_schema=_COUNTS)
 async def count_items(items: list[JSON] | JSONObject | str, by: _Query | None = None) -> JSON:
-    """Count items: of an array, properties of an object, or characters of a text; with `by`, per group.
+    """Count items: of an array, properties of an object, or characters of a text; with
+    `by`, per group.
 
     Args:
         items: What to count; usually a reference.
-        by: A JMESPath expression on one item that names its group, such as `author.name`. The result is then an
-            object from group to number; text groups are named as they are, others by their JSON.
+        by: A JMESPath expression on one item that names its group, such as `author.name`. The
+            result is then an object from group to number; text groups are named as they are,
+            others by their JSON.
     """
     if by is None:
         return len(items)
     if isinstance(items, str):
-        raise ActivityError("by: a text has no items to group; expected an array or an object in items")
+        raise ActivityError(
+            "by: a text has no items to group; expected an array or an object in items"
+        )
     return await shaped("count", items, by)
 
 
@@ -94,11 +101,12 @@ async def fill_template(
 ) -> str:
     """Fill the placeholders of a text with values. Text is put in as it is, other values as JSON.
 
-    Example: text `{user.name} has {length(issues)} issues` with values `{"user": ..., "issues": ...}`.
+    Example: text `{user.name} has {length(issues)} issues` with values
+    `{"user": ..., "issues": ...}`.
 
     Args:
-        text: Text with placeholders `{name}` or `{JMESPath expression}`, each on the values; `{{` and `}}` stand for
-            single braces.
+        text: Text with placeholders `{name}` or `{JMESPath expression}`, each on the values; `{{`
+            and `}}` stand for single braces.
         values: The values by name; usually references.
     """
     return cast("str", await shaped("template", text, values))
@@ -117,19 +125,27 @@ async def sleep(seconds: Annotated[float, Field(ge=0, le=MAX_SECONDS)]) -> None:
 async def _compute(arguments: JSONObject, _: ActivityContext) -> JSON:
     code = arguments.get("code")
     assert isinstance(code, str)
-    return await computed(code, {name: value for name, value in arguments.items() if name != "code"})
+    return await computed(
+        code, {name: value for name, value in arguments.items() if name != "code"}
+    )
 
 
 COMPUTE: Final = Tool(
     "compute",
-    "Evaluate one Python expression over the other parameters of the call, which are its names. There is no clock, no"
+    "Evaluate one Python expression over the other parameters of the call, "
+    "which are its names. There is no clock, no"
     " file and no network; json, math and re are there.\n\n"
-    "Examples of code: `sum(row['n'] for row in rows)`, `sorted({one['city'] for one in people})[:3]`,"
+    "Examples of code: `sum(row['n'] for row in rows)`, "
+    "`sorted({one['city'] for one in people})[:3]`,"
     " `re.findall(r'#([0-9]+)', text)`.",
     {
         "type": "object",
         "properties": {
-            "code": {"type": "string", "maxLength": MAX_CODE, "description": "The expression. Its value must be JSON."}
+            "code": {
+                "type": "string",
+                "maxLength": MAX_CODE,
+                "description": "The expression. Its value must be JSON.",
+            }
         },
         "required": ["code"],
         "additionalProperties": True,
@@ -140,7 +156,9 @@ COMPUTE: Final = Tool(
 
 
 def builtin_toolbox() -> Toolbox:
-    """Return a new Toolbox of the built-in tools: pick, filter, join, count, template, compute, sleep."""
+    """Return a new Toolbox of the built-in tools: pick, filter, join, count, template,
+    compute, sleep.
+    """
     toolbox = Toolbox(pick, filter_items, join_items, count_items, fill_template)
     toolbox.add(COMPUTE, Activity("compute", _compute, copies=True), sleep)
     # They touch no module, so only the flow of data orders them among other calls.

@@ -1,7 +1,7 @@
 """Composes the schema of a Solution from the tools and the schema of the output.
 
-`Admitter` widens a schema, because a reference may replace any part of a call. `solution_schema` combines the widened
-schemas of the calls with the meta-properties and the output.
+`Admitter` widens a schema, because a reference may replace any part of a call. `solution_schema`
+combines the widened schemas of the calls with the meta-properties and the output.
 """
 
 from __future__ import annotations
@@ -36,10 +36,19 @@ _REFERENCE: Final[JSONObject] = {
 }
 _DROPPED: Final = frozenset(
     {
-        *("$id", "$schema", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$vocabulary", "$comment"),
+        *(
+            "$id",
+            "$schema",
+            "$anchor",
+            "$dynamicAnchor",
+            "$recursiveAnchor",
+            "$vocabulary",
+            "$comment",
+        ),
         # A definition is written anew when something refers to it.
         *("$defs", "definitions"),
-        # They cannot be judged while a part is a reference, or (`then`, `else`, `additionalItems`) go with another one.
+        # They cannot be judged while a part is a reference, or (`then`, `else`, `additionalItems`)
+        # go with another one.
         *("not", "uniqueItems", "maxContains", "contentSchema", "then", "else", "additionalItems"),
     }
 )
@@ -52,20 +61,23 @@ _INLINE_DEPTH: Final = 12
 """Deeper parts become definitions, so that a validator accepts the depth of the composed schema."""
 
 _COPIES: Final = 1000
-"""Copies of referenced schemas at the top of one schema. References to references can multiply without end."""
+"""Copies of referenced schemas at the top of one schema. References to references can
+multiply without end."""
 
 _SPELLED: Final = 2000
-"""Values that the constant arrays and objects which are spelled out hold together. A digit takes 60 bytes then."""
+"""Values that the constant arrays and objects which are spelled out hold together. A digit
+takes 60 bytes then."""
 
 
 def admit_references(schema: JSONObject, *, top: bool = False) -> JSONObject:
     """Return a schema that also admits a reference string in place of any value.
 
-    It admits every value that satisfies `schema` once its references are replaced, and still refuses what is wrong
-    outside them. What cannot be judged while a part is a reference is not judged: `oneOf` becomes `anyOf`; `not`,
-    `uniqueItems` and `maxContains` are left out. Constant arrays and objects that hold more than 2,000 values, together
-    with those before them, are judged by their type alone. Targets of local `$ref`s move to `$defs`, and keywords of
-    older drafts are written as 2020-12.
+    It admits every value that satisfies `schema` once its references are replaced, and still
+    refuses what is wrong outside them. What cannot be judged while a part is a reference is not
+    judged: `oneOf` becomes `anyOf`; `not`, `uniqueItems` and `maxContains` are left out. Constant
+    arrays and objects that hold more than 2,000 values, together with those before them, are judged
+    by their type alone. Targets of local `$ref`s move to `$defs`, and keywords of older drafts are
+    written as 2020-12.
 
     Args:
         schema: the exact schema.
@@ -76,7 +88,9 @@ def admit_references(schema: JSONObject, *, top: bool = False) -> JSONObject:
     """
     admitter = Admitter()
     result = admitter.admit(schema) if top else admitter.within(schema)
-    return admitter.finish(dict(result) if isinstance(result, dict) else {} if result is True else {"not": {}})
+    return admitter.finish(
+        dict(result) if isinstance(result, dict) else {} if result is True else {"not": {}}
+    )
 
 
 class Admitter:
@@ -84,8 +98,8 @@ class Admitter:
 
     def __init__(self) -> None:
         self.defs: JSONObject = {}
-        # The name in `$defs` of each target of a `$ref`, by the identities of the target and of its root. Both are kept
-        # here so that no other object gets their identities.
+        # The name in `$defs` of each target of a `$ref`, by the identities of the target and of its
+        # root. Both are kept here so that no other object gets their identities.
         self._names: dict[tuple[int, int], tuple[str, JSON, JSON]] = {}
 
     def reference(self) -> JSONObject:
@@ -103,9 +117,11 @@ class Admitter:
         return admission.finished(admission.admit(schema, schema, 0))
 
     def within(self, schema: JSONObject, label: str = "", *, top: bool = False) -> JSON:
-        """Return `schema` with references admitted below the top. The names of its definitions begin with `label`.
+        """Return `schema` with references admitted below the top. The names of its definitions
+        begin with `label`.
 
-        With `top` it is the schema of an object that will also contain the meta-properties of a call.
+        With `top` it is the schema of an object that will also contain the
+        meta-properties of a call.
         """
         admission = _Admission(self, schema, label)
         return admission.finished(admission.within(schema, schema, 0, top=top))
@@ -117,12 +133,16 @@ class Admitter:
         return schema
 
     def name_of(self, target: JSON, root: JSON, wanted: str) -> tuple[str, bool]:
-        """Return (the name in `$defs` of the definition made of `target`, True if the definition must be written)."""
+        """Return (the name in `$defs` of the definition made of `target`, True if the definition
+        must be written).
+        """
         known = self._names.get((id(target), id(root)))
         if known is not None:
             return known[0], False
         name = safe_name(wanted, self.defs)
-        self.defs[name] = True  # reserves the name until the definition, which may be recursive, is written
+        self.defs[name] = (
+            True  # reserves the name until the definition, which may be recursive, is written
+        )
         self._names[id(target), id(root)] = (name, target, root)
         return name, True
 
@@ -169,7 +189,9 @@ class _Admission:
             self._unevaluated |= "unevaluatedProperties" in part or "unevaluatedItems" in part
 
     def finished(self, result: JSON) -> JSON:
-        """Return `result` after writing the definitions to which it refers. This is a loop: chains can be long."""
+        """Return `result` after writing the definitions to which it refers. This is a loop:
+        chains can be long.
+        """
         while self._pending:
             name, target, root = self._pending.pop()
             self._admitter.defs[name] = self.within(target, root, 0)
@@ -227,7 +249,8 @@ class _Admission:
             else:
                 part.out.update(reference)
         elif id(target) not in self._inlined and self._copies < _COPIES:
-            # The parameters of a call share its object with the meta-properties: a copy makes room for them.
+            # The parameters of a call share its object with the meta-properties: a copy
+            # makes room for them.
             self._copies += 1
             self._inlined.add(id(target))
             part.also.append(self.within(target, root, part.depth, top=True))
@@ -255,28 +278,45 @@ class _Admission:
                 out["prefixItems"] = [self.admit(item, root, below) for item in value]
                 if keyword == "items" and "additionalItems" in schema:
                     out["items"] = self.admit(schema["additionalItems"], root, below)
-            case (("items" | "additionalProperties" | "unevaluatedProperties" | "unevaluatedItems" | "contains"), _):
+            case (
+                (
+                    "items"
+                    | "additionalProperties"
+                    | "unevaluatedProperties"
+                    | "unevaluatedItems"
+                    | "contains"
+                ),
+                _,
+            ):
                 out[keyword] = self.admit(value, root, below)
             case "propertyNames", _:
                 names = self.within(value, root, below)
                 out[keyword] = {"anyOf": [names, {"enum": list(META_PROPERTIES)}]} if top else names
             case (("allOf" | "anyOf" | "oneOf"), list()):
                 branches: list[JSON] = [self.within(item, root, below, top=top) for item in value]
-                # Several alternatives of `oneOf` may fit while what distinguishes them is a reference.
+                # Several alternatives of `oneOf` may fit while what distinguishes them
+                # is a reference.
                 if keyword == "oneOf" and "anyOf" in schema:
                     part.also.append({"anyOf": branches})
                 else:
                     out["anyOf" if keyword == "oneOf" else keyword] = branches
             case "if", _:
-                # `if` holds and `then`, or `else`: one of them, whichever it is once references are replaced.
+                # `if` holds and `then`, or `else`: one of them, whichever it is once
+                # references are replaced.
                 if self._unevaluated or ("then" in schema and "else" in schema):
                     words = ("if", "then", "else")
-                    test, then, other = (self.within(schema.get(word, True), root, below, top=top) for word in words)
+                    test, then, other = (
+                        self.within(schema.get(word, True), root, below, top=top) for word in words
+                    )
                     part.also.append({"anyOf": [{"allOf": [test, then]}, other]})
             case "dependentSchemas", dict():
-                out[keyword] = {name: self.within(item, root, below, top=top) for name, item in value.items()}
+                out[keyword] = {
+                    name: self.within(item, root, below, top=top) for name, item in value.items()
+                }
             case "dependencies", dict():
-                names_of: JSONObject = {name: item for name, item in value.items() if isinstance(item, list)}
+                names_of: JSONObject = {
+                    name: item for name, item in value.items() if isinstance(item, list)
+                }
                 schemas: JSONObject = {
                     name: self.within(item, root, below, top=top)
                     for name, item in value.items()
@@ -286,7 +326,9 @@ class _Admission:
                 out |= {"dependentSchemas": schemas} if schemas else {}
             case (("const" | "enum"), _):
                 if not top:
-                    self._constant(part, value if isinstance(value, list) and keyword == "enum" else [value])
+                    self._constant(
+                        part, value if isinstance(value, list) and keyword == "enum" else [value]
+                    )
             case (("exclusiveMinimum" | "exclusiveMaximum"), bool()):
                 bound = schema.get(keyword.replace("exclusiveM", "m"))
                 if value and bound is not None:
@@ -325,8 +367,15 @@ class _Admission:
             if items:
                 schema["prefixItems"] = items
         elif isinstance(value, dict):
-            members: JSONObject = {key: self._exactly(item, below=True) for key, item in value.items()}
-            schema = {"type": "object", "properties": members, "required": list(value), "additionalProperties": False}
+            members: JSONObject = {
+                key: self._exactly(item, below=True) for key, item in value.items()
+            }
+            schema = {
+                "type": "object",
+                "properties": members,
+                "required": list(value),
+                "additionalProperties": False,
+            }
         else:
             schema = {"const": value}
         return {"anyOf": [schema, self._admitter.reference()]} if below else schema
@@ -341,7 +390,7 @@ def _takes_references(schema: JSONObject) -> bool:
     return is_text and not schema.keys() - _BESIDE_TEXT and schema.get("minLength", 0) in (0, 1)
 
 
-# -- schemas of calls and Solutions ----------------------------------------------------------------------------------
+# -- schemas of calls and Solutions ----------------------------------------------------------------
 
 MAX_LISTED_INSTANCES: Final = 50
 """Up to this many instances, `_instance` is an enum. More are checked when the call is read."""
@@ -349,7 +398,10 @@ MAX_LISTED_INSTANCES: Final = 50
 _RESULT: Final = 300
 """Characters about the shape of a result."""
 
-_ID: Final[JSONObject] = {"type": "string", "description": "A name for this call, for _after of others"}
+_ID: Final[JSONObject] = {
+    "type": "string",
+    "description": "A name for this call, for _after of others",
+}
 _AFTER: Final[JSONObject] = {
     "type": "array",
     "items": {"type": "string"},
@@ -357,12 +409,15 @@ _AFTER: Final[JSONObject] = {
 }
 _OUTPUT_PATH: Final[JSONObject] = {
     "type": "string",
-    "description": "Where in the state the result is written: †state.x. 'p || q': a failure goes to q."
-    " 'p && q': both. Left out, it is †results.N, N counting this run's calls from 0",
+    "description": "Where in the state the result is written: †state.x. 'p || q': a failure goes to q. 'p "
+    "&& q': both. Left out, it is †results.N, N counting this run's calls from 0",
 }
 _OUTPUT_METHOD: Final[JSONObject] = {
     "enum": ["set", "merge", "push"],
-    "description": "How it is written there: set (default) replaces, merge joins objects, push appends to an array",
+    "description": (
+        "How it is written there: set (default) replaces, merge joins objects, "
+        "push appends to an array"
+    ),
 }
 _ACTIVITY: Final[JSONObject] = {
     "type": "string",
@@ -371,7 +426,10 @@ _ACTIVITY: Final[JSONObject] = {
 _IMPORTS: Final[JSONObject] = {
     "type": "array",
     "items": {"type": "string"},
-    "description": 'References a clean room may see, such as "input" or "†state.doc"; it sees nothing else from here',
+    "description": (
+        'References a clean room may see, such as "input" or "†state.doc"; it '
+        "sees nothing else from here"
+    ),
 }
 _CLEAN: Final[JSONObject] = {
     "const": ANONYMOUS,
@@ -379,11 +437,15 @@ _CLEAN: Final[JSONObject] = {
 }
 _OUTPUT: Final = "The result, once known; null while calls must run first and their results be seen"
 _RESULT_HERE: Final = (
-    "The result, written now. Left out where it must be written once the values the parameters refer to are known"
+    "The result, written now. Left out where it must be written once the values the "
+    "parameters refer to are known"
 )
 
 
-EITHER: Final[tuple[JSONObject, ...]] = ({"required": ["calls", "output"]}, {"required": ["program"]})
+EITHER: Final[tuple[JSONObject, ...]] = (
+    {"required": ["calls", "output"]},
+    {"required": ["program"]},
+)
 """The alternatives of a Solution that may be a program."""
 
 
@@ -396,7 +458,8 @@ def call_schema(tool: Tool, *, latent: bool, instances: Sequence[str] = ()) -> J
         instances: the ids that `_instance` may have. Without them the call has no `_instance`.
 
     Raises:
-        ToolDefinitionError: a parameter has the name of a meta-property (see `rename_meta_parameters`).
+        ToolDefinitionError: a parameter has the name of a meta-property (see
+            `rename_meta_parameters`).
         LimitExceededError: the tool's schema is too large or too deep.
     """
     admitter = Admitter()
@@ -414,12 +477,13 @@ def solution_schema(
     program: JSONObject | None = None,
     wraps: bool = True,
 ) -> JSONObject:
-    """Return the schema that a Solution must satisfy: `{"calls": [...], "output": ... or null}`, in this order; with
-    `program` also `{"program": TEXT}`, but not both.
+    """Return the schema that a Solution must satisfy: `{"calls": [...], "output": ... or null}`, in
+    this order; with `program` also `{"program": TEXT}`, but not both.
 
     Args:
         tools: what may be called, in the order shown. Without tools, `calls` is an empty array.
-        output: schema of the output; None: text. One that allows null is wrapped (see `wrap_output`).
+        output: schema of the output; None: text. One that allows null is wrapped (see
+            `wrap_output`).
         latent: keys of the tools without an activity.
         instances: the ids that `_instance` may have.
         extra: properties before `calls`, such as a `thought_process`.
@@ -432,14 +496,25 @@ def solution_schema(
         SchemaError: the schema of the output is invalid.
     """
     admitter = Admitter()
-    calls: JSONObject = {"type": "array", "description": "Calls to run; those that share no data run in parallel"}
+    calls: JSONObject = {
+        "type": "array",
+        "description": "Calls to run; those that share no data run in parallel",
+    }
     if tools:
-        listed: list[JSON] = [_call(tool, tool.key in latent, instances, admitter) for tool in tools]
+        listed: list[JSON] = [
+            _call(tool, tool.key in latent, instances, admitter) for tool in tools
+        ]
         calls["items"] = {"anyOf": listed}
     else:
         calls["maxItems"] = 0
-    before = {name: move_refs(schema, ("properties", name)) for name, schema in (extra or {}).items()}
-    properties: JSONObject = {**before, "calls": calls, "output": _output(output, admitter, wraps=wraps)}
+    before = {
+        name: move_refs(schema, ("properties", name)) for name, schema in (extra or {}).items()
+    }
+    properties: JSONObject = {
+        **before,
+        "calls": calls,
+        "output": _output(output, admitter, wraps=wraps),
+    }
     result: JSONObject = {"type": "object", "properties": properties}
     if program is None:
         result["required"] = [*required, "calls", "output"]
@@ -453,10 +528,11 @@ def solution_schema(
 
 
 def wrap_output(schema: JSONObject | None) -> tuple[JSONObject, bool]:
-    """Return the schema of the output as the mind answers it, and True if it is wrapped as `{"value": ...}`.
+    """Return the schema of the output as the mind answers it, and True if it is wrapped as
+    `{"value": ...}`.
 
-    Null means "no output yet", so a schema that allows null is wrapped. None means text. A wrapped schema is not
-    wrapped again.
+    Null means "no output yet", so a schema that allows null is wrapped. None means text. A wrapped
+    schema is not wrapped again.
 
     Raises:
         SchemaError, LimitExceededError: the schema cannot be used.
@@ -468,7 +544,10 @@ def wrap_output(schema: JSONObject | None) -> tuple[JSONObject, bool]:
     if not Validator(schema, what="the output").is_valid(None):
         return schema, False
     wrapped: JSONObject = {} if schema.get("$schema") is None else {"$schema": schema["$schema"]}
-    wrapped |= {"type": "object", "properties": {"value": move_refs(schema, ("properties", "value"))}}
+    wrapped |= {
+        "type": "object",
+        "properties": {"value": move_refs(schema, ("properties", "value"))},
+    }
     wrapped |= {"required": ["value"], "additionalProperties": False}
     return wrapped, True
 
@@ -478,7 +557,8 @@ def _output(schema: JSONObject | None, admitter: Admitter, *, wraps: bool) -> JS
     if is_wrapped and not wraps:
         if not schema:
             return {}
-        # Its own null is one of its branches, apart from the null that means that there is no output.
+        # Its own null is one of its branches, apart from the null that means that
+        # there is no output.
         own: JSON = admitter.admit(schema, "output")
         return {"description": _OUTPUT, "anyOf": [own, {"type": "null"}]}
     found = admitter.admit(wanted, "output")
@@ -496,7 +576,9 @@ def _call(tool: Tool, latent: bool, instances: Sequence[str], admitter: Admitter
     declared = tool.parameters.get("properties")
     for name in declared if isinstance(declared, dict) else ():
         if name in META_PROPERTIES:
-            raise ToolDefinitionError(f"tool {tool.name!r}: parameter {name!r} has the name of a meta-property")
+            raise ToolDefinitionError(
+                f"tool {tool.name!r}: parameter {name!r} has the name of a meta-property"
+            )
     properties = parameters.pop("properties", {})
     own: JSONObject = {}
     if isinstance(properties, dict):
@@ -504,11 +586,15 @@ def _call(tool: Tool, latent: bool, instances: Sequence[str], admitter: Admitter
     before, needed = _meta_before(tool, latent, instances, admitter)
     after = _meta_after(tool, latent, admitter)
     names, opened = _inside(parameters)
-    rest: JSONObject = {name: True for name in names if name not in own and name not in META_PROPERTIES}
+    rest: JSONObject = {
+        name: True for name in names if name not in own and name not in META_PROPERTIES
+    }
     # A schema that lists no properties takes any.
     opened |= declared is None and not rest
     required = parameters.pop("required", None)
-    known = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
+    known = (
+        [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
+    )
     result: JSONObject = {"type": "object"}
     description = _description(tool)
     if description:
@@ -551,7 +637,9 @@ def _meta_before(
 
 
 def result_schema(tool: Tool) -> JSONObject:
-    """The schema of a result that a mind writes: that of the definition; text if the definition describes none."""
+    """The schema of a result that a mind writes: that of the definition; text if the definition
+    describes none.
+    """
     return {"type": "string"} if tool.output is None else tool.output
 
 
@@ -565,12 +653,17 @@ def _meta_after(tool: Tool, latent: bool, admitter: Admitter) -> JSONObject:
     if latent and not tool.clean and not _is_constant(tool, latent):
         admitted = admitter.admit(result_schema(tool), f"{tool.name}_output")
         output: JSONObject = admitted if isinstance(admitted, dict) else {}
-        meta["_output"] = {**output, "description": _with_note(output.get("description"), _RESULT_HERE)}
+        meta["_output"] = {
+            **output,
+            "description": _with_note(output.get("description"), _RESULT_HERE),
+        }
     meta["_outputPath"] = admitter.define("_outputPath", _OUTPUT_PATH)
     meta["_outputMethod"] = admitter.define("_outputMethod", _OUTPUT_METHOD)
     each: JSONObject = {
         "anyOf": [admitter.reference(), {"type": "array"}],
-        "description": "An array: the call runs once for each item, which parameters read as †item or †item.x",
+        "description": (
+            "An array: the call runs once for each item, which parameters read as †item or †item.x"
+        ),
     }
     meta["_each"] = admitter.define("_each", each)
     meta["_after"] = admitter.define("_after", _AFTER)
@@ -583,7 +676,9 @@ def _with_note(description: JSON, note: str) -> str:
 
 
 def _inside(schema: JSONObject) -> tuple[list[str], bool]:
-    """Return (the properties in the alternatives of a call's schema, True if some part admits further names)."""
+    """Return (the properties in the alternatives of a call's schema, True if some part admits
+    further names).
+    """
     names: dict[str, None] = {}
     opened = False
     stack: list[tuple[JSONObject, bool]] = [(schema, True)]
@@ -593,7 +688,9 @@ def _inside(schema: JSONObject) -> tuple[list[str], bool]:
         if isinstance(properties, dict):
             names.update(dict.fromkeys(properties))
         if not outermost or "additionalProperties" not in item:
-            opened |= "patternProperties" in item or item.get("additionalProperties", False) is not False
+            opened |= (
+                "patternProperties" in item or item.get("additionalProperties", False) is not False
+            )
         for place, child in children(item):
             if isinstance(child, dict) and place[0] in ("allOf", "anyOf", "dependentSchemas"):
                 stack.append((child, False))
@@ -601,7 +698,9 @@ def _inside(schema: JSONObject) -> tuple[list[str], bool]:
 
 
 def _description(tool: Tool) -> str:
-    """Return what the tool does and the shape of its result: plans refer to parts of results that do not exist yet."""
+    """Return what the tool does and the shape of its result: plans refer to parts of results that
+    do not exist yet.
+    """
     result = _shape(tool.output, tool.output, 2) if tool.output is not None else ""
     if not result or result == "any value":
         return tool.description
@@ -613,7 +712,9 @@ def _shape(schema: JSON, root: JSON, depth: int) -> str:
     if isinstance(schema, dict) and depth > 0:
         properties = schema.get("properties")
         if isinstance(properties, dict) and properties:
-            members = ", ".join(f"{name}: {_shape(item, root, depth - 1)}" for name, item in properties.items())
+            members = ", ".join(
+                f"{name}: {_shape(item, root, depth - 1)}" for name, item in properties.items()
+            )
             return f"{{{members}}}"
         items = schema.get("items")
         if isinstance(items, dict):

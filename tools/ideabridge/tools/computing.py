@@ -1,8 +1,8 @@
 """Computing: evaluates one Python expression over named values, for the built-in tool `compute`.
 
-The expression runs in Monty, an interpreter of a part of Python, in a worker process. It can reach no clock, no
-randomness, no file and no network, so equal values give equal results. The workers start with the first expression and
-end with this process.
+The expression runs in Monty, an interpreter of a part of Python, in a worker process. It can reach
+no clock, no randomness, no file and no network, so equal values give equal results. The workers
+start with the first expression and end with this process.
 """
 
 from __future__ import annotations
@@ -62,7 +62,9 @@ def _library() -> Any:
     try:
         import pydantic_monty
     except ImportError as error:
-        raise ActivityError(f"compute needs pydantic-monty, which cannot be imported: {error}") from None
+        raise ActivityError(
+            f"compute needs pydantic-monty, which cannot be imported: {error}"
+        ) from None
     return pydantic_monty
 
 
@@ -78,7 +80,9 @@ async def computed(code: str, values: JSONObject) -> JSON:
     """
     for name in values:
         if not name.isidentifier() or keyword.iskeyword(name):
-            raise ActivityError(f"{show(name)}: expected a name that Python allows, to use it in code")
+            raise ActivityError(
+                f"{show(name)}: expected a name that Python allows, to use it in code"
+            )
     _check_expression(code)
     return await _turns().run(lambda process: _evaluate(code, values, process))
 
@@ -107,7 +111,9 @@ def _check_expression(code: str) -> None:
         statements = _is_program(code)
         hint = "; a program with statements runs with run_plan" if statements else ""
         where = f"line {error.lineno}, column {error.offset}: " if error.lineno else ""
-        raise ActivityError(f"code: {where}expected one Python expression, found {show(code)}{hint}") from None
+        raise ActivityError(
+            f"code: {where}expected one Python expression, found {show(code)}{hint}"
+        ) from None
     except (ValueError, RecursionError, MemoryError) as error:
         raise ActivityError(f"code: {error or 'it nests too deep'}") from None
 
@@ -128,7 +134,11 @@ def _evaluate(code: str, values: JSONObject, process: HeldProcess) -> JSON:
     try:
         with (
             _POOL.get().checkout(
-                limits={"max_turn_duration_secs": _SECONDS, "max_memory": _MEMORY, "max_recursion_depth": _DEPTH},
+                limits={
+                    "max_turn_duration_secs": _SECONDS,
+                    "max_memory": _MEMORY,
+                    "max_recursion_depth": _DEPTH,
+                },
                 assert_message_annotations=False,
             ) as session,
             process.holding(session.worker_pid),
@@ -137,7 +147,11 @@ def _evaluate(code: str, values: JSONObject, process: HeldProcess) -> JSON:
     except library.MontySyntaxError as error:
         raise ActivityError(f"code: {_cut(error.display('msg'))}") from None
     except library.MontyRuntimeError as error:
-        names = f"; its names are {', '.join(values) or 'none'}" if isinstance(error.exception(), NameError) else ""
+        names = (
+            f"; its names are {', '.join(values) or 'none'}"
+            if isinstance(error.exception(), NameError)
+            else ""
+        )
         raise ActivityError(f"code: {_cut(error.display('type-msg'))}{names}") from None
     except library.MontyError as error:
         raise ActivityError(f"code: {_cut(str(error))}") from None

@@ -9,7 +9,17 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import FrameType, NoneType
-from typing import Annotated, Any, Final, TypeVar, cast, get_args, get_origin, get_type_hints, overload
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    TypeVar,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+    overload,
+)
 
 from pydantic import (
     BaseModel,
@@ -50,18 +60,20 @@ from ideabridge.tools.tool import (
     check_definition,
 )
 
-# -- docstrings ------------------------------------------------------------------------------------------------------
+# -- docstrings ------------------------------------------------------------------------------------
 
 _SECTION: Final = re.compile(
-    r"(Args|Arguments|Parameters|Params|Returns?|Yields?|Raises|Examples?|Notes?|Warnings?|See Also|Attributes|Todo"
-    r"|References)\s*:\s*"
+    r"(Args|Arguments|Parameters|Params|Returns?|Yields?|Raises|Examples?|Notes?|Warnings?|See "
+    r"Also|Attributes|Todo|References)\s*:\s*"
 )
 _PARAMETERS: Final = ("Args", "Arguments", "Parameters", "Params")
 _ENTRY: Final = re.compile(r"\*{0,2}(\w+)\s*(?:\([^:]*\))?\s*:\s*(.*)")
 
 
 def _read_docstring(text: str | None) -> tuple[str, dict[str, str]]:
-    """Return (the text before the first section, the text of each parameter) of a docstring in Google style."""
+    """Return (the text before the first section, the text of each parameter) of a docstring
+    in Google style.
+    """
     lines = inspect.cleandoc(text).splitlines() if text else []
     body: list[str] = []
     parameters: dict[str, str] = {}
@@ -90,7 +102,11 @@ def _paragraphs(lines: list[str]) -> str:
     """Join the lines of each paragraph. Indented lines and lists keep their line breaks."""
     result: list[str] = []
     for line in lines:
-        own_line = not line.strip() or line[:1] in " -*>" or (bool(result) and (not result[-1] or result[-1][0] in " "))
+        own_line = (
+            not line.strip()
+            or line[:1] in " -*>"
+            or (bool(result) and (not result[-1] or result[-1][0] in " "))
+        )
         if result and result[-1] and not own_line:
             result[-1] += f" {line.strip()}"
         else:
@@ -98,9 +114,16 @@ def _paragraphs(lines: list[str]) -> str:
     return "\n".join(result).strip()
 
 
-# -- parameters and results ------------------------------------------------------------------------------------------
+# -- parameters and results ------------------------------------------------------------------------
 
-_UNUSABLE: Final = (PydanticUserError, PydanticSchemaGenerationError, TypeError, ValueError, NameError, RecursionError)
+_UNUSABLE: Final = (
+    PydanticUserError,
+    PydanticSchemaGenerationError,
+    TypeError,
+    ValueError,
+    NameError,
+    RecursionError,
+)
 _PROBLEMS: Final = 5
 _ALIASES: Final = {"JSON": JSON, "JSONObject": JSONObject}
 # The overloads of `create_model` are for fields known in advance.
@@ -109,7 +132,11 @@ _make_model: Final = cast("Callable[..., type[BaseModel]]", create_model)
 
 def _where(function: object) -> str:
     """Return the name of a function for messages: `report (tools.py, line 12)`."""
-    name = getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or type(function).__name__
+    name = (
+        getattr(function, "__qualname__", None)
+        or getattr(function, "__name__", None)
+        or type(function).__name__
+    )
     code = getattr(inspect.unwrap(cast("Any", function)), "__code__", None)
     if code is None:
         return str(name)
@@ -117,20 +144,26 @@ def _where(function: object) -> str:
 
 
 def _hints_of(function: Callable[..., Any], place: str) -> dict[str, Any]:
-    """Return the evaluated annotations of a function. A local function may use the names that are local beside it."""
+    """Return the evaluated annotations of a function. A local function may use the names that are
+    local beside it.
+    """
     target: Any = function
     if not (inspect.isfunction(function) or inspect.ismethod(function)):
         target = getattr(function, "func", None) or cast("Any", type(function)).__call__
     # `JSON` is recursive, and pydantic supports this only in its own alias.
     names: dict[str, Any] = {"JSON": JsonValue, "JSONObject": dict[str, JsonValue]}
     scope = getattr(target, "__globals__", {})
-    names = {name: value for name, value in names.items() if scope.get(name) in (None, _ALIASES[name])}
+    names = {
+        name: value for name, value in names.items() if scope.get(name) in (None, _ALIASES[name])
+    }
     try:
         with suppress(NameError):
             return get_type_hints(target, localns=names or None, include_extras=True)
         return get_type_hints(target, localns={**_outer_names(), **names}, include_extras=True)
     except Exception as error:  # noqa: BLE001 - evaluating annotations runs any code
-        raise ToolDefinitionError(f"{place}: its annotations cannot be evaluated: {error}") from None
+        raise ToolDefinitionError(
+            f"{place}: its annotations cannot be evaluated: {error}"
+        ) from None
 
 
 def _outer_names() -> dict[str, Any]:
@@ -156,7 +189,9 @@ class _Schemas(GenerateJsonSchema):
 
 
 def _tidy(schema: dict[str, Any]) -> JSONObject:
-    """Return the schema as JSON: definitions last, no titles that repeat the names of models, no empty definitions."""
+    """Return the schema as JSON: definitions last, no titles that repeat the names of models, no
+    empty definitions.
+    """
     try:
         tidied = normalise(schema, what="schema")
     except InvalidJSONError as error:
@@ -168,7 +203,9 @@ def _tidy(schema: dict[str, Any]) -> JSONObject:
     for name, definition in definitions.items():
         if isinstance(definition, dict) and definition.get("title") == name:
             del definition["title"]
-    result = map_schemas(tidied, lambda part: {k: v for k, v in part.items() if k != "$ref" or v not in empty})
+    result = map_schemas(
+        tidied, lambda part: {k: v for k, v in part.items() if k != "$ref" or v not in empty}
+    )
     assert isinstance(result, dict)
     kept = result.pop("$defs", {})
     assert isinstance(kept, dict)
@@ -177,10 +214,16 @@ def _tidy(schema: dict[str, Any]) -> JSONObject:
 
 
 class _Parameters:
-    """The parameters of a function: their closed schema, and the conversion of arguments to Python values."""
+    """The parameters of a function: their closed schema, and the conversion of arguments
+    to Python values.
+    """
 
     def __init__(
-        self, function: Callable[..., Any], hints: Mapping[str, Any], descriptions: Mapping[str, str], place: str
+        self,
+        function: Callable[..., Any],
+        hints: Mapping[str, Any],
+        descriptions: Mapping[str, str],
+        place: str,
     ) -> None:
         self._context: str | None = None
         self._fields: dict[str, str] = {}
@@ -225,14 +268,20 @@ class _Parameters:
 
 
 def _described(tidied: JSONObject, descriptions: Mapping[str, str]) -> JSONObject:
-    """Return the schema of parameters with the descriptions of the docstring, and the properties first."""
+    """Return the schema of parameters with the descriptions of the docstring, and the
+    properties first.
+    """
     properties = tidied.get("properties", {})
     assert isinstance(properties, dict)
     for name, text in descriptions.items():
         member = properties.get(name)
         if isinstance(member, dict):
             member.setdefault("description", text)
-    kept = {word: tidied[word] for word in ("required", "additionalProperties", "$defs") if word in tidied}
+    kept = {
+        word: tidied[word]
+        for word in ("required", "additionalProperties", "$defs")
+        if word in tidied
+    }
     return {"type": "object", "properties": properties, **kept}
 
 
@@ -240,13 +289,23 @@ def _check(parameter: inspect.Parameter, hints: Mapping[str, Any], place: str) -
     name = parameter.name
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
         stars = "*" if parameter.kind is parameter.VAR_POSITIONAL else "**"
-        raise ToolDefinitionError(f"{place}: parameter {stars}{name}: a call names each of its parameters")
+        raise ToolDefinitionError(
+            f"{place}: parameter {stars}{name}: a call names each of its parameters"
+        )
     if parameter.kind is parameter.POSITIONAL_ONLY:
-        raise ToolDefinitionError(f"{place}: parameter {name!r} is positional-only; a call names its parameters")
+        raise ToolDefinitionError(
+            f"{place}: parameter {name!r} is positional-only; a call names its parameters"
+        )
     if name in META_PROPERTIES:
-        raise ToolDefinitionError(f"{place}: parameter {name!r} has the name of a meta-property of calls; rename it")
+        raise ToolDefinitionError(
+            f"{place}: parameter {name!r} has the name of a meta-property of calls; rename it"
+        )
     if name not in hints:
-        method = " (to make a tool of a method, give the bound method to a Toolbox)" if name in ("self", "cls") else ""
+        method = (
+            " (to make a tool of a method, give the bound method to a Toolbox)"
+            if name in ("self", "cls")
+            else ""
+        )
         raise ToolDefinitionError(f"{place}: parameter {name!r} has no annotation{method}")
     hint = hints[name]
     inner = get_args(hint)[0] if get_origin(hint) is Annotated else hint
@@ -262,7 +321,10 @@ def _culprit(fields: Mapping[str, Any], names: Mapping[str, str], error: Excepti
             alone = _make_model("Arguments", **{field: (hint, default)})
             alone.model_json_schema(schema_generator=_Schemas)
         except _UNUSABLE as own:
-            return f"parameter {names[field]!r} cannot be described by a JSON Schema: {_first_line(own)}"
+            return (
+                f"parameter {names[field]!r} cannot be described by a JSON "
+                f"Schema: {_first_line(own)}"
+            )
     return f"its parameters cannot be described by a JSON Schema: {_first_line(error)}"
 
 
@@ -276,7 +338,9 @@ def _mismatch(errors: Sequence[ErrorDetails]) -> str:
     for error in errors[:_PROBLEMS]:
         path = show_path(tuple(error["loc"]))
         if error["type"] in ("missing", "extra_forbidden"):
-            lines.append(f"{path}: {'is required' if error['type'] == 'missing' else 'is not a parameter'}")
+            lines.append(
+                f"{path}: {'is required' if error['type'] == 'missing' else 'is not a parameter'}"
+            )
             continue
         try:
             found = show(normalise(error["input"]), 60)
@@ -288,7 +352,9 @@ def _mismatch(errors: Sequence[ErrorDetails]) -> str:
 
 
 def _whole_numbers(arguments: JSONObject, errors: Sequence[ErrorDetails]) -> JSONObject | None:
-    """Return the arguments with 5 for 5.0 (an integer in JSON Schema) where errors report it; None if nowhere."""
+    """Return the arguments with 5 for 5.0 (an integer in JSON Schema) where errors report it;
+    None if nowhere.
+    """
     repaired: JSON = normalise(arguments)
     changed = False
     for error in errors:
@@ -307,7 +373,9 @@ def _whole_numbers(arguments: JSONObject, errors: Sequence[ErrorDetails]) -> JSO
 
 
 class _Result:
-    """The result of a function: its schema, if the annotation declares one, and the conversion of values to JSON."""
+    """The result of a function: its schema, if the annotation declares one, and the conversion of
+    values to JSON.
+    """
 
     def __init__(self, hint: Any, place: str) -> None:
         self.schema: JSONObject | None = None
@@ -318,14 +386,21 @@ class _Result:
                 self.schema = _tidy(schema) or None
         except _UNUSABLE as error:
             raise ToolDefinitionError(
-                f"{place}: the return annotation cannot be described by a JSON Schema: {_first_line(error)}"
+                f"{place}: the return annotation cannot be described by a JSON "
+                f"Schema: {_first_line(error)}"
             ) from None
         name = getattr(hint, "__name__", None)
-        if self.schema is not None and get_origin(hint) is None and self.schema.get("title") == name:
+        if (
+            self.schema is not None
+            and get_origin(hint) is None
+            and self.schema.get("title") == name
+        ):
             del self.schema["title"]
 
     def dump(self, value: Any) -> JSON:
-        """Return the value as JSON; raise ActivityError if it is not JSON or not what the annotation declares."""
+        """Return the value as JSON; raise ActivityError if it is not JSON or not what the
+        annotation declares.
+        """
         dump = partial(self._adapter.dump_python, mode="json", warnings="error", by_alias=True)
         try:
             try:
@@ -335,13 +410,25 @@ class _Result:
                 dumped = dump(self._adapter.validate_python(value))
             return normalise(dumped, what="the result")
         except ValidationError as error:
-            lines = (f"{show_path(tuple(e['loc']))}: {e['msg']}".lstrip(": ") for e in error.errors()[:_PROBLEMS])
-            raise ActivityError(f"its result does not match the return annotation: {'; '.join(lines)}") from None
-        except (PydanticSerializationError, InvalidJSONError, LimitExceededError, ValueError) as error:
-            raise ActivityError(f"it returned a value that is not JSON: {_first_line(error)}") from None
+            lines = (
+                f"{show_path(tuple(e['loc']))}: {e['msg']}".lstrip(": ")
+                for e in error.errors()[:_PROBLEMS]
+            )
+            raise ActivityError(
+                f"its result does not match the return annotation: {'; '.join(lines)}"
+            ) from None
+        except (
+            PydanticSerializationError,
+            InvalidJSONError,
+            LimitExceededError,
+            ValueError,
+        ) as error:
+            raise ActivityError(
+                f"it returned a value that is not JSON: {_first_line(error)}"
+            ) from None
 
 
-# -- decorator -------------------------------------------------------------------------------------------------------
+# -- decorator -------------------------------------------------------------------------------------
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -379,11 +466,13 @@ def tool(
 ) -> Function | Callable[[Function], Function]:
     """Make a tool of a typed function, which stays callable as before.
 
-    Annotations (pydantic's types, `Annotated`, `Field`) and defaults give the schema of the parameters, and the return
-    annotation gives the output schema. The docstring gives the description (the text before its sections) and the
-    descriptions of parameters (`Args:`). A parameter annotated `ActivityContext` receives the context and is not in the
-    schema. Async functions run in the event loop, others in a worker thread. If the call is cancelled, the thread runs
-    to its end. A function that returns a `DataMessage` adds its data to the context of the run.
+    Annotations (pydantic's types, `Annotated`, `Field`) and defaults give the schema of the
+    parameters, and the return annotation gives the output schema. The docstring gives the
+    description (the text before its sections) and the descriptions of parameters (`Args:`). A
+    parameter annotated `ActivityContext` receives the context and is not in the schema. Async
+    functions run in the event loop, others in a worker thread. If the call is cancelled, the
+    thread runs to its end. A function that returns a `DataMessage` adds its data to the
+    context of the run.
 
     Args:
         function: the function, if the decorator has no parentheses.
@@ -397,19 +486,25 @@ def tool(
         output_schema: JSON Schema of the result, instead of that of the return annotation.
 
     Raises:
-        ToolDefinitionError: the function cannot be a tool; the message names the parameter and the reason.
+        ToolDefinitionError: the function cannot be a tool; the message names the parameter
+            and the reason.
     """
     annotations = Annotations(title, read_only, destructive, idempotent, open_world)
 
     def decorate(target: Function) -> Function:
         definition = tool_from(
-            target, name=name, description=description, annotations=annotations, output_schema=output_schema
+            target,
+            name=name,
+            description=description,
+            annotations=annotations,
+            output_schema=output_schema,
         )
         try:
             setattr(target, DEFINITION, definition)
         except AttributeError:
             raise ToolDefinitionError(
-                f"{_where(target)}: takes no attributes, so it cannot be decorated; give it to tool_from or a Toolbox"
+                f"{_where(target)}: takes no attributes, so it cannot be decorated; give it "
+                "to tool_from or a Toolbox"
             ) from None
         return target
 
@@ -433,7 +528,8 @@ def tool_from(
     place = _where(function)
     if inspect.isclass(function) or not callable(function):
         raise ToolDefinitionError(
-            f"{place}: a tool is made of a function; write @tool above it, or @tool(name=..., read_only=True)"
+            f"{place}: a tool is made of a function; write @tool above it, or "
+            "@tool(name=..., read_only=True)"
         )
     _check_options(name, description, annotations, output_schema)
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
@@ -446,14 +542,16 @@ def tool_from(
         name = own if is_tool_name(own) else safe_name(own)
     elif not is_tool_name(name):
         raise ToolDefinitionError(
-            f"{place}: the name {name!r} does not fit ^[A-Za-z0-9_.-]{{1,{MAX_TOOL_NAME}}}$, as MCP's names do;"
-            f" {safe_name(name)!r} would"
+            f"{place}: the name {name!r} does not fit ^[A-Za-z0-9_.-]{{1,{MAX_TOOL_NAME}}}$, as "
+            f"MCP's names do; {safe_name(name)!r} would"
         )
     text, descriptions = _read_docstring(inspect.getdoc(function))
     hints = _hints_of(function, place)
     parameters = _Parameters(function, hints, descriptions, place)
     result = _Result(hints.get("return", Any), place)
-    output = result.schema if output_schema is None else normalise(output_schema, what="output_schema")
+    output = (
+        result.schema if output_schema is None else normalise(output_schema, what="output_schema")
+    )
     made = Tool(
         name=name,
         description=text if description is None else description,
@@ -465,8 +563,14 @@ def tool_from(
     return Definition(made, Activity(name, _runner(function, parameters, result), copies=True))
 
 
-def _check_options(name: object, description: object, annotations: Annotations, output_schema: object) -> None:
-    for option, value in (("name", name), ("description", description), ("title", annotations.title)):
+def _check_options(
+    name: object, description: object, annotations: Annotations, output_schema: object
+) -> None:
+    for option, value in (
+        ("name", name),
+        ("description", description),
+        ("title", annotations.title),
+    ):
         if not isinstance(value, str | None):
             raise ArgumentError.of(option, "text", value)
     for option in HINTS:
@@ -476,7 +580,9 @@ def _check_options(name: object, description: object, annotations: Annotations, 
         raise ArgumentError.of("output_schema", "a JSON Schema (an object)", output_schema)
 
 
-def _runner(function: Callable[..., Any], parameters: _Parameters, result: _Result) -> ActivityFunction:
+def _runner(
+    function: Callable[..., Any], parameters: _Parameters, result: _Result
+) -> ActivityFunction:
     is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
         getattr(function, "__call__", None)  # noqa: B004 - an object may have an async `__call__`
     )

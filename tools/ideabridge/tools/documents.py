@@ -1,7 +1,9 @@
-"""Documents: what people write by hand, as JSON, as JSON with comments and trailing commas, or as YAML 1.2.
+"""Documents: what people write by hand, as JSON, as JSON with comments and trailing commas,
+or as YAML 1.2.
 
-YAML is read from the parser's events, never by a constructor of objects, so that only JSON comes out of it. By the
-core schema of YAML 1.2, `no` and `12:30` are text. Tags are refused, and so is a key that occurs twice in a mapping.
+YAML is read from the parser's events, never by a constructor of objects, so that only JSON comes
+out of it. By the core schema of YAML 1.2, `no` and `12:30` are text. Tags are refused, and so is a
+key that occurs twice in a mapping.
 An alias counts as often as it occurs, so a short text cannot stand for a huge value.
 """
 
@@ -20,21 +22,26 @@ YAML_SUFFIXES: Final = (".yaml", ".yml")
 JSON_SUFFIXES: Final = (".json", ".jsonc")
 
 MAX_YAML_BYTES: Final = 256 * 1024
-"""The most bytes of a YAML text. Its parser takes up to 20 s for a megabyte; larger documents are written as JSON."""
+"""The most bytes of a YAML text. Its parser takes up to 20 s for a megabyte; larger documents are
+written as JSON."""
 
 
-def read_written(data: str | bytes, *, what: str, name: str = "", max_bytes: int = MAX_BYTES) -> JSON:
+def read_written(
+    data: str | bytes, *, what: str, name: str = "", max_bytes: int = MAX_BYTES
+) -> JSON:
     """Read a document that a person wrote.
 
     Args:
         data: the text; UTF-8 if bytes.
         what: what the text is, for errors.
-        name: the name of its file. `.yaml` and `.yml` are YAML, `.json` and `.jsonc` are JSON. By any other name it is
-            JSON if it begins with a bracket or a comment of JSON, and YAML otherwise.
+        name: the name of its file. `.yaml` and `.yml` are YAML, `.json` and `.jsonc` are JSON.
+            By any other name it is JSON if it begins with a bracket or a comment of JSON, and
+            YAML otherwise.
         max_bytes: bound on the size of JSON. That of YAML which is not JSON is `MAX_YAML_BYTES`.
 
     Raises:
-        InvalidJSONError: it is malformed, or something else than JSON comes out of it; the message has the line.
+        InvalidJSONError: it is malformed, or something else than JSON comes out of it; the
+            message has the line.
         LimitExceededError: it is too large or too deep, or its aliases stand for too much.
     """
     try:
@@ -45,18 +52,21 @@ def read_written(data: str | bytes, *, what: str, name: str = "", max_bytes: int
     suffix = name.lower()
     if suffix.endswith(YAML_SUFFIXES):
         if text.lstrip().startswith(("{", "[")):
-            # YAML allows at most 1,024 characters before the colon of a key in braces; JSON has no such bound.
+            # YAML allows at most 1,024 characters before the colon of a key in braces; JSON
+            # has no such bound.
             with suppress(InvalidJSONError):
                 return decode(text, what=what, max_bytes=max_bytes)
         return _read_yaml(text, what)
     if suffix.endswith(JSON_SUFFIXES) or text.lstrip().startswith(("{", "[", "//", "/*")):
         if len(text) > max_bytes:
-            raise LimitExceededError(f"{what} has {len(text):,} characters; at most {max_bytes:,} bytes are taken")
+            raise LimitExceededError(
+                f"{what} has {len(text):,} characters; at most {max_bytes:,} bytes are taken"
+            )
         return decode(blank_comments(text), what=what, max_bytes=max_bytes)
     return _read_yaml(text, what)
 
 
-# -- JSON with comments ----------------------------------------------------------------------------------------------
+# -- JSON with comments ----------------------------------------------------------------------------
 
 _PIECE: Final = re.compile(r'"|//|/\*|,')
 _STRING_END: Final = re.compile(r'["\\\n]')
@@ -64,8 +74,8 @@ _BEHIND: Final = re.compile(r"\S")
 
 
 def blank_comments(text: str) -> str:
-    """Replace comments and trailing commas by spaces; lines and columns stay the same. It reads each character once:
-    the text may come from anybody.
+    """Replace comments and trailing commas by spaces; lines and columns stay the same. It reads
+    each character once: the text may come from anybody.
     """
     parts: list[str] = []
     commas: list[int] = []
@@ -96,7 +106,9 @@ def blank_comments(text: str) -> str:
 
 
 def _string_end(text: str, place: int) -> int:
-    """Where a string ends that begins before a place: behind its quote, or where its line or the text ends."""
+    """Where a string ends that begins before a place: behind its quote, or where its line
+    or the text ends.
+    """
     while (found := _STRING_END.search(text, place)) is not None:
         if found.group() == "\\":
             place = found.end() + 1
@@ -123,7 +135,7 @@ def _with_spaces_at(text: str, places: list[int]) -> Iterator[str]:
     yield text[done:]
 
 
-# -- YAML ------------------------------------------------------------------------------------------------------------
+# -- YAML ------------------------------------------------------------------------------------------
 
 _NULL: Final = frozenset({"", "~", "null", "Null", "NULL"})
 _TRUE: Final = frozenset({"true", "True", "TRUE"})
@@ -151,7 +163,9 @@ class _Value:
 
 @dataclass(slots=True)
 class _Open:
-    """A list or an object whose end has not come yet. `key` is that of the member that comes next."""
+    """A list or an object whose end has not come yet. `key` is that of the member
+    that comes next.
+    """
 
     whole: _Value
     anchor: str | None
@@ -181,7 +195,9 @@ class _Reading:
         """
         where = f"{self._what}, line {event.start_mark.line + 1}"
         if getattr(event, "tag", None) is not None:
-            raise InvalidJSONError(f"{where}: a tag ({str(event.tag)[:60]}), which is not read; write plain values")
+            raise InvalidJSONError(
+                f"{where}: a tag ({str(event.tag)[:60]}), which is not read; write plain values"
+            )
         match type(event).__name__:
             case "DocumentStartEvent":
                 self._begin(event, where)
@@ -197,7 +213,9 @@ class _Reading:
             case "AliasEvent":
                 known = self._anchors.get(event.anchor)
                 if known is None:
-                    raise InvalidJSONError(f"{where}: *{event.anchor}: no value before it has this anchor")
+                    raise InvalidJSONError(
+                        f"{where}: *{event.anchor}: no value before it has this anchor"
+                    )
                 self._put(known, None, where)
             case _:
                 pass
@@ -207,21 +225,32 @@ class _Reading:
         if self._documents > 1:
             raise InvalidJSONError(f"{where}: a second document begins; write one in each file")
         if event.version is not None and tuple(event.version) != (1, 2):
-            raise InvalidJSONError(f"{where}: %YAML {'.'.join(map(str, event.version))}; expected YAML 1.2")
+            raise InvalidJSONError(
+                f"{where}: %YAML {'.'.join(map(str, event.version))}; expected YAML 1.2"
+            )
 
     def _enter(self, value: JSON, anchor: str | None, where: str) -> None:
         self._expect_room(len(self._open) + 1, where)
-        if self._open and isinstance(self._open[-1].whole.value, dict) and self._open[-1].key is None:
+        if (
+            self._open
+            and isinstance(self._open[-1].whole.value, dict)
+            and self._open[-1].key is None
+        ):
             raise InvalidJSONError(f"{where}: a key that is a list or a mapping; expected text")
         self._open.append(_Open(_Value(value, 1, 2, 1), anchor))
 
     def _scalar(self, event: Any, where: str) -> None:
         text = _whole(str(event.value))
-        if self._open and isinstance(self._open[-1].whole.value, dict) and self._open[-1].key is None:
+        if (
+            self._open
+            and isinstance(self._open[-1].whole.value, dict)
+            and self._open[-1].key is None
+        ):
             # A key is text, also one that looks like a number.
             if text == "<<" and event.implicit[0]:
                 raise InvalidJSONError(
-                    f"{where}: <<, a merge key of YAML 1.1; write the members out (a key << in quotes)"
+                    f"{where}: <<, a merge key of YAML 1.1; write the members "
+                    "out (a key << in quotes)"
                 )
             self._key(text, where)
             if event.anchor is not None:
@@ -261,7 +290,8 @@ class _Reading:
         held.whole.height = max(held.whole.height, value.height + 1)
         if held.whole.values > MAX_VALUES or held.whole.size > MAX_BYTES:
             raise LimitExceededError(
-                f"{where}: with its aliases written out it has more than {MAX_VALUES:,} values or {MAX_BYTES:,} bytes"
+                f"{where}: with its aliases written out it has more than {MAX_VALUES:,} "
+                f"values or {MAX_BYTES:,} bytes"
             )
 
     def _expect_room(self, depth: int, where: str) -> None:
@@ -286,7 +316,9 @@ def _plain(text: str, where: str) -> JSON:
         return False
     if _INTEGER.fullmatch(text):
         if len(text) > _LONGEST_NUMBER:
-            raise InvalidJSONError(f"{where}: a number of {len(text):,} digits; write it as text, in quotes")
+            raise InvalidJSONError(
+                f"{where}: a number of {len(text):,} digits; write it as text, in quotes"
+            )
         return int(text)
     if len(text) <= _LONGEST_NUMBER:
         if _OCTAL.fullmatch(text):
@@ -310,7 +342,8 @@ def _read_yaml(text: str, what: str) -> JSON:
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > MAX_YAML_BYTES:
         raise LimitExceededError(
-            f"{what} has {size:,} bytes of YAML; at most {MAX_YAML_BYTES:,} are taken: write it as JSON"
+            f"{what} has {size:,} bytes of YAML; at most {MAX_YAML_BYTES:,} "
+            "are taken: write it as JSON"
         )
     # Imported here, because most programs read no YAML.
     import io
@@ -329,8 +362,14 @@ def _read_yaml(text: str, what: str) -> JSON:
 
 
 def _one_line(error: Any) -> str:
-    """What is wrong, and where: the library says it in several lines, some of which repeat the text."""
-    problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error).split("\n", 1)[0]
+    """What is wrong, and where: the library says it in several lines, some of which
+    repeat the text.
+    """
+    problem = (
+        getattr(error, "problem", None)
+        or getattr(error, "reason", None)
+        or str(error).split("\n", 1)[0]
+    )
     mark = getattr(error, "problem_mark", None)
     where = "" if mark is None else f" at line {mark.line + 1}, column {mark.column + 1}"
     return f"{str(problem)[:200]}{where}; expected YAML 1.2"

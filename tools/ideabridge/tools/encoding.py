@@ -1,7 +1,8 @@
 """JSON as ideabridge stores and compares it.
 
-It is compact UTF-8 with the order of keys, exact integers and shortest floats, without NaN and lone surrogates, and
-bounded in depth and size. The standard library encodes what the faster `orjson` refuses: integers beyond 64 bits.
+It is compact UTF-8 with the order of keys, exact integers and shortest floats, without NaN and lone
+surrogates, and bounded in depth and size. The standard library encodes what the faster `orjson`
+refuses: integers beyond 64 bits.
 """
 
 from __future__ import annotations
@@ -23,11 +24,15 @@ JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | Non
 JSONObject: TypeAlias = "dict[str, JSON]"
 """A JSON object."""
 
-JSONLike: TypeAlias = "bool | int | float | str | Sequence[JSONLike] | Mapping[str, JSONLike] | None"
-"""What a program may pass as JSON: any mapping and sequence, so that type checkers accept literals."""
+JSONLike: TypeAlias = (
+    "bool | int | float | str | Sequence[JSONLike] | Mapping[str, JSONLike] | None"
+)
+"""What a program may pass as JSON: any mapping and sequence, so that type checkers
+accept literals."""
 
 ObjectLike: TypeAlias = "Mapping[str, JSONLike] | Mapping[str, object]"
-"""What a program may pass as a JSON object. The values are checked at run time: type checkers may not know them."""
+"""What a program may pass as a JSON object. The values are checked at run time: type checkers
+may not know them."""
 
 MAX_DEPTH: Final = 100
 """The deepest nesting of arrays and objects in an external value."""
@@ -36,7 +41,8 @@ MAX_BYTES: Final = 8 * 1024 * 1024
 """The most bytes of JSON text of an external value."""
 
 BYTES_PER_VALUE: Final = 8
-"""Bytes of the allowed size for each value (number, text, list, ...) in a text: in memory a value takes far more."""
+"""Bytes of the allowed size for each value (number, text, list, ...) in a text: in memory a value
+takes far more."""
 
 MAX_VALUES: Final = MAX_BYTES // BYTES_PER_VALUE
 """The most values in an external value."""
@@ -60,7 +66,8 @@ _LONG: Final = b"0" * 19
 
 
 def encode(value: JSON) -> bytes:
-    """Return the canonical bytes of a JSON value from `decode` or `normalise`, which check values. This is a hot path.
+    """Return the canonical bytes of a JSON value from `decode` or `normalise`, which check values.
+    This is a hot path.
 
     Raises:
         InvalidJSONError: the value is not JSON.
@@ -70,7 +77,8 @@ def encode(value: JSON) -> bytes:
     except orjson.JSONEncodeError:
         pass
     try:
-        # orjson refuses integers beyond 64 bits. They are inserted as text, so that all other values keep their form.
+        # orjson refuses integers beyond 64 bits. They are inserted as text, so that all other
+        # values keep their form.
         return orjson.dumps(_with_big_integers(value))
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidJSONError(f"not a JSON value: {error}") from None
@@ -82,7 +90,9 @@ def _with_big_integers(value: Any) -> Any:
     if isinstance(value, list):
         return [_with_big_integers(item) for item in cast("list[Any]", value)]
     if isinstance(value, dict):
-        return {key: _with_big_integers(item) for key, item in cast("dict[str, Any]", value).items()}
+        return {
+            key: _with_big_integers(item) for key, item in cast("dict[str, Any]", value).items()
+        }
     return value
 
 
@@ -104,9 +114,15 @@ def kind_of(value: object) -> str:
 
 def memory_of(data: bytes) -> int:
     """Estimate the bytes of memory that a value takes in Python, from its JSON without spaces."""
-    # CPython's sizes of objects, members, arrays and items. Texts may contain these characters too, so the sum may be
-    # too large.
-    return len(data) + 150 * data.count(b"{") + 80 * data.count(b'":') + 60 * data.count(b"[") + 30 * data.count(b",")
+    # CPython's sizes of objects, members, arrays and items. Texts may contain these characters too,
+    # so the sum may be too large.
+    return (
+        len(data)
+        + 150 * data.count(b"{")
+        + 80 * data.count(b'":')
+        + 60 * data.count(b"[")
+        + 30 * data.count(b",")
+    )
 
 
 def content_hash(value: JSON) -> str:
@@ -127,10 +143,13 @@ def _unique_object(pairs: list[tuple[str, JSON]]) -> JSONObject:
     return result
 
 
-_DECODER: Final = json.JSONDecoder(object_pairs_hook=_unique_object, parse_constant=_refuse_constant)
+_DECODER: Final = json.JSONDecoder(
+    object_pairs_hook=_unique_object, parse_constant=_refuse_constant
+)
 
 
-# A JSON string is one token, so that brackets in it do not count. A string without its end extends to the end.
+# A JSON string is one token, so that brackets in it do not count. A string without its end
+# extends to the end.
 _TOKENS: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.DOTALL)
 
 
@@ -151,13 +170,15 @@ def nests_deeper(text: bytes, limit: int) -> bool:
 
 
 def count_values(text: bytes, limit: int) -> int:
-    """Return about how many values a JSON text contains, without parsing it: commas and opening brackets outside
-    strings. Counting stops soon after `limit`. Any other text has a count too, as fast.
+    """Return about how many values a JSON text contains, without parsing it: commas and
+    opening brackets outside strings. Counting stops soon after `limit`. Any other text has a
+    count too, as fast.
     """
     most = _marks(text)
     if most <= limit:
         return most
-    # Backslashes occur only in strings. Without `\\` and then without `\"`, every quote begins or ends a string.
+    # Backslashes occur only in strings. Without `\\` and then without `\"`, every quote begins
+    # or ends a string.
     plain = text.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in text else text
     if plain.count(b'"') > 4 * (limit + 1):
         # Each value has at most two quotes, and two more for a key.
@@ -171,7 +192,9 @@ def count_values(text: bytes, limit: int) -> int:
 
 
 def values_in(data: bytes) -> int:
-    """Return how many values a JSON text from `encode` has; of a text of megabytes it may be some more."""
+    """Return how many values a JSON text from `encode` has; of a text of megabytes it
+    may be some more.
+    """
     # As many as commas and arrays and objects with content, and the value itself.
     plain = data.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in data else data
     pieces = _outside_strings(plain) if b'"' in plain else (plain,)
@@ -179,7 +202,9 @@ def values_in(data: bytes) -> int:
 
 
 def _outside_strings(plain: bytes) -> Iterator[bytes]:
-    """What stands outside strings, part by part, in a text in which every quote begins or ends a string."""
+    """What stands outside strings, part by part, in a text in which every quote begins
+    or ends a string.
+    """
     inside = 0
     for start in range(0, len(plain), _WINDOW):
         pieces = plain[start : start + _WINDOW].split(b'"')
@@ -191,7 +216,9 @@ def _marks(text: bytes) -> int:
     return text.count(b",") + text.count(b"[") + text.count(b"{")
 
 
-def decode(data: str | bytes, *, what: str = "text", max_bytes: int = MAX_BYTES, max_depth: int = MAX_DEPTH) -> JSON:
+def decode(
+    data: str | bytes, *, what: str = "text", max_bytes: int = MAX_BYTES, max_depth: int = MAX_DEPTH
+) -> JSON:
     """Decode external JSON text exactly and within bounds.
 
     Args:
@@ -201,8 +228,10 @@ def decode(data: str | bytes, *, what: str = "text", max_bytes: int = MAX_BYTES,
         max_depth: bound on the nesting.
 
     Raises:
-        InvalidJSONError: it is not JSON, or has NaN, a lone surrogate, or a key twice in one object.
-        LimitExceededError: it is larger or deeper than the bounds, or contains more than a million values.
+        InvalidJSONError: it is not JSON, or has NaN, a lone surrogate, or a key
+            twice in one object.
+        LimitExceededError: it is larger or deeper than the bounds, or contains more than a
+            million values.
     """
     try:
         text = data.decode("utf-8") if isinstance(data, bytes) else data
@@ -214,7 +243,9 @@ def decode(data: str | bytes, *, what: str = "text", max_bytes: int = MAX_BYTES,
     plain = data if isinstance(data, bytes) else text.encode("utf-8", "replace")
     max_values = max(MAX_VALUES, max_bytes // BYTES_PER_VALUE)
     if count_values(plain, max_values) > max_values:
-        raise LimitExceededError(f"{what} holds more than {max_values:,} values (numbers, texts, lists, ...)")
+        raise LimitExceededError(
+            f"{what} holds more than {max_values:,} values (numbers, texts, lists, ...)"
+        )
     if nests_deeper(plain, max_depth):
         raise LimitExceededError(f"{what} nests deeper than {max_depth} levels")
     try:
@@ -228,9 +259,11 @@ def decode(data: str | bytes, *, what: str = "text", max_bytes: int = MAX_BYTES,
 
 
 def decode_at(text: str, position: int) -> tuple[JSON, int] | None:
-    """Return the value whose text begins at `position`, as exact as from `decode`, and the end of this text.
+    """Return the value whose text begins at `position`, as exact as from `decode`, and the
+    end of this text.
 
-    None: the text is incomplete, is not JSON, or nests too deep. `decode` of the whole text reports which.
+    None: the text is incomplete, is not JSON, or nests too deep. `decode` of the whole
+    text reports which.
     """
     try:
         value, end = cast("tuple[JSON, int]", _DECODER.raw_decode(text, position))
@@ -249,15 +282,17 @@ def decode_trusted(data: str | bytes) -> JSON:
             return cast("JSON", json.loads(data, parse_constant=_refuse_constant))
         except (ValueError, RecursionError, InvalidJSONError) as error:
             raise InvalidJSONError(f"stored text is not JSON: {error}") from None
-    # orjson reads integers beyond 64 bits as floats, so a text with such an integer is read again exactly. Most texts
-    # have no number that long, and searching the bytes is far faster than walking through the value.
+    # orjson reads integers beyond 64 bits as floats, so a text with such an integer is read again
+    # exactly. Most texts have no number that long, and searching the bytes is far faster than
+    # walking through the value.
     digits = (data.encode() if isinstance(data, str) else data).translate(_AS_DIGITS)
     return cast("JSON", json.loads(data)) if _LONG in digits and _has_big_float(value) else value
 
 
 def _has_big_float(value: JSON) -> bool:
     if isinstance(value, float):
-        # The integers just below the smallest one of 64 bits round to it, so a float of this size may be one of them.
+        # The integers just below the smallest one of 64 bits round to it, so a float of this size
+        # may be one of them.
         return value.is_integer() and not _INT64_MIN < value <= _UINT64_MAX
     if isinstance(value, list):
         return any(_has_big_float(item) for item in value)
@@ -267,7 +302,9 @@ def _has_big_float(value: JSON) -> bool:
 
 
 class _NotJSONError(Exception):
-    """Carries the path of an invalid part outwards, so that the path is built only after an error."""
+    """Carries the path of an invalid part outwards, so that the path is built only
+    after an error.
+    """
 
     def __init__(self, kind: type[InvalidJSONError | LimitExceededError], message: str) -> None:
         super().__init__(message)
@@ -283,8 +320,8 @@ _TOO_LARGE: Final = 10**_DIGITS
 
 
 def normalise(value: Any, *, what: str = "value", max_depth: int = MAX_DEPTH) -> JSON:
-    """Return a new JSON value equal to `value`. Tuples become arrays; nothing else is converted, because a silent
-    conversion (of models, dates, sets) would make two different values equal.
+    """Return a new JSON value equal to `value`. Tuples become arrays; nothing else is converted,
+    because a silent conversion (of models, dates, sets) would make two different values equal.
 
     Raises:
         InvalidJSONError: a part is not JSON; the message names the path.
@@ -299,8 +336,8 @@ def normalise(value: Any, *, what: str = "value", max_depth: int = MAX_DEPTH) ->
 
 
 def expect_written(value: object, *, what: str, most: int = MAX_WRITTEN) -> None:
-    """Refuse a value that is too large once it is written out. `x = [x] * 60`, five times, takes 3 KB in memory and has
-    800 million values. This looks at no more values than `most` allows.
+    """Refuse a value that is too large once it is written out. `x = [x] * 60`, five times, takes 3
+    KB in memory and has 800 million values. This looks at no more values than `most` allows.
 
     Args:
         value: the value, which may be no JSON.
@@ -333,7 +370,8 @@ def expect_written(value: object, *, what: str, most: int = MAX_WRITTEN) -> None
         if left < 0:
             values = most // WRITTEN_PER_VALUE
             raise LimitExceededError(
-                f"{what} has more than {most >> 20:,} MB once it is written out, or more than {values:,} values"
+                f"{what} has more than {most >> 20:,} MB once it is written out, or "
+                f"more than {values:,} values"
             )
 
 

@@ -1,7 +1,7 @@
 """Errors: one base class, and one class for each cause.
 
-Every message says what is wrong, where, and what was expected. Models and people may see it, so it contains no secrets
-and no tracebacks.
+Every message says what is wrong, where, and what was expected. Models and people may see it, so it
+contains no secrets and no tracebacks.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Literal, Self, TypeAlias
 
 Outcome: TypeAlias = Literal["not_run", "failed", "unknown", "ran"]
-"""The state of a call that ends with an error. `not_run`: the call was not sent. `failed`: the tool, or whatever runs
-it, reported a failure. `unknown`: the call was sent, and no answer came. `ran`: the call ran, and its result cannot be
-used."""
+"""The state of a call that ends with an error. `not_run`: the call was not sent. `failed`: the
+tool, or whatever runs it, reported a failure. `unknown`: the call was sent, and no answer came.
+`ran`: the call ran, and its result cannot be used."""
 
 
 class IdeabridgeError(Exception):
@@ -25,7 +25,9 @@ class IdeabridgeError(Exception):
 
 
 class ArgumentError(IdeabridgeError, TypeError):
-    """A Python program passed an argument of a wrong type. The message says what was expected and what was found."""
+    """A Python program passed an argument of a wrong type. The message says what was expected and
+    what was found.
+    """
 
     @classmethod
     def of(cls, name: str, expected: str, value: object, hint: str = "") -> Self:
@@ -37,7 +39,9 @@ class ArgumentError(IdeabridgeError, TypeError):
 
 
 class InvalidJSONError(IdeabridgeError):
-    """A text or a Python value is not JSON as `encoding` defines it (NaN, surrogates, other types)."""
+    """A text or a Python value is not JSON as `encoding` defines it (NaN,
+    surrogates, other types).
+    """
 
 
 class LimitExceededError(IdeabridgeError):
@@ -55,7 +59,9 @@ class SchemaError(IdeabridgeError):
 
 
 class ValueMismatchError(IdeabridgeError):
-    """A value does not satisfy its JSON Schema. The message lists paths with what was found and expected."""
+    """A value does not satisfy its JSON Schema. The message lists paths with what was
+    found and expected.
+    """
 
 
 class ToolDefinitionError(IdeabridgeError):
@@ -75,8 +81,8 @@ class ActivityError(IdeabridgeError):
 
 
 class UnknownEffectError(ActivityError):
-    """An activity raises it if it cannot know whether something happened, for example after a request without an
-    answer. Its call ends with an unknown outcome, as after a crash.
+    """An activity raises it if it cannot know whether something happened, for example after a
+    request without an answer. Its call ends with an unknown outcome, as after a crash.
     """
 
     outcome = "unknown"

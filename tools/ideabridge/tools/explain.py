@@ -1,14 +1,17 @@
 """Explains why a value does not satisfy a schema: where, what was found, what was expected.
 
-jsonschema-rs decides whether a value satisfies a schema. If it does not, jsonschema finds the errors, and this module
-puts them into words. Schemas and values come from outside, so some keywords of jsonschema are replaced by ones that use
-jsonschema-rs, which works within bounds: with Python's `re` a pattern can take forever, and `uniqueItems` compares all
-pairs of items. Nothing is fetched: the registry of references contains only the published meta-schemas.
+jsonschema-rs decides whether a value satisfies a schema. If it does not, jsonschema finds the
+errors, and this module puts them into words. Schemas and values come from outside, so some keywords
+of jsonschema are replaced by ones that use jsonschema-rs, which works within bounds: with Python's
+`re` a pattern can take forever, and `uniqueItems` compares all pairs of items. Nothing is fetched:
+the registry of references contains only the published meta-schemas.
 
-If jsonschema cannot explain a schema safely or completely (references out of the schema, `unevaluatedProperties`,
-recursion deeper than Python's stack), the problems are in the words of jsonschema-rs.
+If jsonschema cannot explain a schema safely or completely (references out of the schema,
+`unevaluatedProperties`, recursion deeper than Python's stack), the problems are in the words
+of jsonschema-rs.
 
-Importing this module imports jsonschema, which takes 0.1 s. Import it only after a value has failed.
+Importing this module imports jsonschema, which takes 0.1 s. Import it only after a
+value has failed.
 """
 
 from __future__ import annotations
@@ -50,11 +53,13 @@ def explain(valid: jsonschema_rs.Validator, schema: JSONObject, value: JSON) -> 
     problems: list[Problem] = []
     try:
         root = _prepared(schema)
-        validator = _VALIDATORS[draft_of(schema)](root, registry=cast("Any", referencing).Registry())
+        validator = _VALIDATORS[draft_of(schema)](
+            root, registry=cast("Any", referencing).Registry()
+        )
         problems = _problems(validator.iter_errors(value), root)
     except (LookupError, RecursionError, OverflowError):
-        # The draft is unknown, a reference leads out of the schema or nowhere, the recursion is too deep, or an integer
-        # is too large for a division by a fraction.
+        # The draft is unknown, a reference leads out of the schema or nowhere, the recursion is too
+        # deep, or an integer is too large for a division by a fraction.
         pass
     return problems or [_plain(error) for error in valid.iter_errors(value)]
 
@@ -78,7 +83,7 @@ def explain_schema(error: jsonschema_rs.ValidationError, schema: JSONObject) -> 
     return _plain(error)
 
 
-# -- from errors to problems -------------------------------------------------------------------------------------
+# -- from errors to problems -----------------------------------------------------------------------
 
 
 def _problems(errors: Iterable[ValidationError], root: JSON) -> list[Problem]:
@@ -128,21 +133,31 @@ def _expected(error: ValidationError, root: JSON) -> str:
         return _LIMITS[keyword].format(limit)
     if keyword in _COUNTS:
         bound, one, many = _COUNTS[keyword]
-        found = f", not {len(cast('Any', error.instance)):,}" if keyword in ("maxLength", "maxItems") else ""
+        found = (
+            f", not {len(cast('Any', error.instance)):,}"
+            if keyword in ("maxLength", "maxItems")
+            else ""
+        )
         return f"{bound} {limit:,} {one if limit == 1 else many}{found}"
     match keyword:
         case None:
             return "nothing here"
         case "required":
             properties, name = _properties(error), str(error.path[-1])
-            return (describe(properties[name], root) if name in properties else "a value") + _REQUIRED
+            return (
+                describe(properties[name], root) if name in properties else "a value"
+            ) + _REQUIRED
         case "additionalProperties":
             known = _properties(error)
             return f"no property of this name{f'; {list_names(known)}' if known else ''}"
         case "type" | "const" | "enum":
             return describe({keyword: limit})
         case "pattern":
-            return A_REFERENCE if limit == REFERENCE_PATTERN else f"text that matches {show(limit, 60)}"
+            return (
+                A_REFERENCE
+                if limit == REFERENCE_PATTERN
+                else f"text that matches {show(limit, 60)}"
+            )
         case "uniqueItems":
             return "items that all differ"
         case "contains" | "minContains" | "maxContains":
@@ -182,10 +197,11 @@ def _hint(errors: Iterable[ValidationError]) -> str:
     return did_you_mean(value, texts) if isinstance(value, str) else ""
 
 
-# -- alternatives: `anyOf` and `oneOf` ---------------------------------------------------------------------------
+# -- alternatives: `anyOf` and `oneOf` -------------------------------------------------------------
 #
-# A value that fits no alternative has errors in each. Only the errors of the intended alternative help: the one of the
-# right type, whose constant properties (such as `_tool` in a call) the value has.
+# A value that fits no alternative has errors in each. Only the errors of the intended
+# alternative help: the one of the right type, whose constant properties (such as `_tool` in a
+# call) the value has.
 
 
 def _problems_of_alternatives(error: ValidationError, root: JSON) -> list[Problem]:
@@ -198,7 +214,9 @@ def _problems_of_alternatives(error: ValidationError, root: JSON) -> list[Proble
     if not near:
         own = [one for branch in branches for one in branch if not one.relative_path]
         expected = dict.fromkeys(_expected(one, root) for one in own)
-        return [_problem(error, " or ".join(list(expected)[:MOST_LISTED]) + or_reference, _hint(own))]
+        return [
+            _problem(error, " or ".join(list(expected)[:MOST_LISTED]) + or_reference, _hint(own))
+        ]
     intended = [branch for branch in near if not any(_constants_of_property(one) for one in branch)]
     if not intended:
         problem = _problem_of_constant(near)
@@ -212,10 +230,13 @@ def _problems_of_alternatives(error: ValidationError, root: JSON) -> list[Proble
         return problems
     [problem] = problems
     if len(intended) > 1 and problem.found == _NOTHING:
-        # The property that distinguishes the alternatives is missing: name what each alternative has there.
+        # The property that distinguishes the alternatives is missing: name what each
+        # alternative has there.
         missing = [problem for branch in intended for problem in _problems(branch, root)]
         if len({problem.place for problem in missing}) == 1:
-            names = list(dict.fromkeys(problem.expected.removesuffix(_REQUIRED) for problem in missing))
+            names = list(
+                dict.fromkeys(problem.expected.removesuffix(_REQUIRED) for problem in missing)
+            )
             more = ", …" if len(names) > MOST_LISTED else ""
             return [replace(problem, expected=" or ".join(names[:MOST_LISTED]) + more + _REQUIRED)]
     if problem.place == tuple(error.absolute_path):
@@ -224,7 +245,9 @@ def _problems_of_alternatives(error: ValidationError, root: JSON) -> list[Proble
 
 
 def _alternatives(error: ValidationError) -> list[list[ValidationError]]:
-    """Return the errors of each alternative. Nested alternatives that are all of another kind are split up."""
+    """Return the errors of each alternative. Nested alternatives that are all of another
+    kind are split up.
+    """
     branches: dict[object, list[ValidationError]] = {}
     for inner in error.context or ():
         nested = [] if inner.relative_path else _alternatives(inner)
@@ -239,21 +262,32 @@ def _is_reference(errors: list[ValidationError]) -> bool:
 
 
 def _is_of_another_kind(branch: list[ValidationError]) -> bool:
-    """Return True if an alternative fails because the value itself has another type or is another constant."""
-    return any(error.validator in (None, "type", "const", "enum") and not error.relative_path for error in branch)
+    """Return True if an alternative fails because the value itself has another type or is
+    another constant.
+    """
+    return any(
+        error.validator in (None, "type", "const", "enum") and not error.relative_path
+        for error in branch
+    )
 
 
 def _constants_of_property(error: ValidationError) -> list[ValidationError]:
-    """Return the errors that report another constant in a property, also as an alternative to a reference; or []."""
+    """Return the errors that report another constant in a property, also as an alternative to a
+    reference; or [].
+    """
     if len(error.relative_path) != 1:
         return []
     if error.validator == "const":
         return [error]
-    return [one for one in error.context or () if one.validator == "const" and not one.relative_path]
+    return [
+        one for one in error.context or () if one.validator == "const" and not one.relative_path
+    ]
 
 
 def _problem_of_constant(branches: list[list[ValidationError]]) -> Problem | None:
-    """Return one problem for alternatives that all have another constant in one property, such as `_tool` in calls."""
+    """Return one problem for alternatives that all have another constant in one property, such as
+    `_tool` in calls.
+    """
     found: dict[str | int, list[list[ValidationError]]] = {}
     for error in (error for branch in branches for error in branch):
         if constants := _constants_of_property(error):
@@ -262,12 +296,14 @@ def _problem_of_constant(branches: list[list[ValidationError]]) -> Problem | Non
         if len(groups) >= len(branches):
             errors = [error for group in groups for error in group]
             return _problem(
-                errors[0], describe_values(cast("JSON", one.validator_value) for one in errors), _hint(errors)
+                errors[0],
+                describe_values(cast("JSON", one.validator_value) for one in errors),
+                _hint(errors),
             )
     return None
 
 
-# -- the keywords that are replaced ------------------------------------------------------------------------------
+# -- the keywords that are replaced ----------------------------------------------------------------
 
 
 def _prepared(schema: JSON, *, is_root: bool = True) -> JSON:
@@ -280,7 +316,10 @@ def _prepared(schema: JSON, *, is_root: bool = True) -> JSON:
         return [_prepared(item, is_root=False) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    if any(isinstance(target := schema.get(keyword), str) and not target.startswith("#") for keyword in REFERRING):
+    if any(
+        isinstance(target := schema.get(keyword), str) and not target.startswith("#")
+        for keyword in REFERRING
+    ):
         raise LookupError
     if not is_root and isinstance(schema.get("$id"), str):
         raise LookupError
@@ -299,12 +338,16 @@ def _rs(keyword: str, value: str | bool) -> jsonschema_rs.Draft202012Validator:
     return jsonschema_rs.Draft202012Validator({keyword: value}, pattern_options=PATTERNS)
 
 
-def _pattern(_: Validator, pattern: str, value: object, __: JSONObject) -> Iterator[ValidationError]:
+def _pattern(
+    _: Validator, pattern: str, value: object, __: JSONObject
+) -> Iterator[ValidationError]:
     if isinstance(value, str) and not _rs("pattern", pattern).is_valid(value):
         yield ValidationError(f"does not match {pattern}")
 
 
-def _unique_items(_: Validator, wanted: bool, value: object, __: JSONObject) -> Iterator[ValidationError]:
+def _unique_items(
+    _: Validator, wanted: bool, value: object, __: JSONObject
+) -> Iterator[ValidationError]:
     if wanted and not _rs("uniqueItems", value=True).is_valid(value):
         yield ValidationError("items are equal")
 
@@ -330,7 +373,10 @@ def _pattern_properties(
 def _additional_properties(
     validator: Validator, rest: JSON, value: object, schema: JSONObject
 ) -> Iterator[ValidationError]:
-    known, patterns = cast("Any", schema.get("properties", {})), cast("Any", schema.get("patternProperties", {}))
+    known, patterns = (
+        cast("Any", schema.get("properties", {})),
+        cast("Any", schema.get("patternProperties", {})),
+    )
     for name, member in _members(value).items():
         if name in known or any(_rs("pattern", pattern).is_valid(name) for pattern in patterns):
             continue
@@ -345,12 +391,16 @@ def _errors_of_property(
 ) -> Iterator[ValidationError]:
     if schema is False:
         # jsonschema does not report the place of a value that `false` refuses.
-        yield ValidationError("is not allowed", validator=cast("Any", None), path=[name], instance=value)
+        yield ValidationError(
+            "is not allowed", validator=cast("Any", None), path=[name], instance=value
+        )
     else:
         yield from cast("Any", validator).descend(value, schema, path=name, schema_path=schema_path)
 
 
-def _required(_: Validator, names: list[str], value: object, __: JSONObject) -> Iterator[ValidationError]:
+def _required(
+    _: Validator, names: list[str], value: object, __: JSONObject
+) -> Iterator[ValidationError]:
     for name in names if isinstance(value, dict) else ():
         if name not in cast("JSONObject", value):
             yield ValidationError("is missing", path=[name])

@@ -1,7 +1,7 @@
 """Keywords of JSON Schema: which of them contain schemas, walks over schemas, and schemas in words.
 
-The keywords are those of 2020-12, and those of older drafts (`definitions`, `dependencies`, `additionalItems`), which
-remote tools still use.
+The keywords are those of 2020-12, and those of older drafts (`definitions`, `dependencies`,
+`additionalItems`), which remote tools still use.
 """
 
 from __future__ import annotations
@@ -53,7 +53,16 @@ REFERRING: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 """Keywords that name another schema."""
 
 ANNOTATIONS: Final = frozenset(
-    {"title", "description", "examples", "default", "$comment", "deprecated", "readOnly", "writeOnly"}
+    {
+        "title",
+        "description",
+        "examples",
+        "default",
+        "$comment",
+        "deprecated",
+        "readOnly",
+        "writeOnly",
+    }
 )
 """Keywords that describe values without constraining them."""
 
@@ -71,7 +80,9 @@ Place = tuple[str | int, ...]
 
 
 def children(schema: JSONObject) -> Iterator[tuple[Place, JSON]]:
-    """Yield the schemas directly inside `schema`, booleans included, each with its place relative to `schema`."""
+    """Yield the schemas directly inside `schema`, booleans included, each with its place
+    relative to `schema`.
+    """
     for keyword, value in schema.items():
         if keyword in NAMED:
             if isinstance(value, dict):
@@ -92,7 +103,9 @@ def schemas_in(root: JSONObject) -> Iterator[tuple[Place, JSONObject]]:
     while stack:
         place, schema = stack.pop()
         yield place, schema
-        stack.extend(((*place, *step), child) for step, child in children(schema) if isinstance(child, dict))
+        stack.extend(
+            ((*place, *step), child) for step, child in children(schema) if isinstance(child, dict)
+        )
 
 
 def values_in(root: JSON) -> Iterator[JSON]:
@@ -115,7 +128,9 @@ def references_in(root: JSON) -> Iterator[str]:
 
 
 def resolve(root: JSON, pointer: str) -> JSONObject | bool | None:
-    """Return the schema in `root` to which a local `$ref` (`#`, `#/a/b`) points; None if there is no such schema."""
+    """Return the schema in `root` to which a local `$ref` (`#`, `#/a/b`) points; None if there is
+    no such schema.
+    """
     if pointer == "#":
         return root if isinstance(root, dict | bool) else None
     if not pointer.startswith("#/"):
@@ -137,16 +152,22 @@ def resolve(root: JSON, pointer: str) -> JSONObject | bool | None:
 
 
 def check_size(schema: JSON, what: str) -> None:
-    """Check the size and the depth of a schema. The message of the LimitExceededError begins with `what`."""
+    """Check the size and the depth of a schema. The message of the LimitExceededError
+    begins with `what`.
+    """
     count = 0
     level: list[JSON] = [schema]
     depth = 0
     while level:
         count += len(level)
         if count > MAX_SCHEMA_NODES:
-            raise LimitExceededError(f"{what}: the schema holds more than {MAX_SCHEMA_NODES:,} values")
+            raise LimitExceededError(
+                f"{what}: the schema holds more than {MAX_SCHEMA_NODES:,} values"
+            )
         if depth > MAX_SCHEMA_DEPTH:
-            raise LimitExceededError(f"{what}: the schema nests deeper than {MAX_SCHEMA_DEPTH} levels")
+            raise LimitExceededError(
+                f"{what}: the schema nests deeper than {MAX_SCHEMA_DEPTH} levels"
+            )
         depth += 1
         below: list[JSON] = []
         for item in level:
@@ -172,21 +193,32 @@ def at(root: JSON, place: list[str | int]) -> JSON:
 
 def show_path(place: list[str | int] | Place) -> str:
     """Return a place as messages and references write it: `calls.0["odd.key"]`; "" for the root."""
-    parts = [f".{key}" if isinstance(key, int) or NAME.fullmatch(key) else f"[{show(key, 60)}]" for key in place]
+    parts = [
+        f".{key}" if isinstance(key, int) or NAME.fullmatch(key) else f"[{show(key, 60)}]"
+        for key in place
+    ]
     return "".join(parts).removeprefix(".")
 
 
 def show(value: JSON, limit: int = 80) -> str:
-    """Return a value as JSON text of at most about `limit` characters; `…` marks what is left out."""
+    """Return a value as JSON text of at most about `limit` characters; `…` marks
+    what is left out.
+    """
     pieces: list[str] = []
     _show(value, limit, pieces)
     return "".join(pieces)
 
 
 def _show(value: JSON, left: int, pieces: list[str]) -> int:
-    """Append the text of `value`; return how many characters are left (negative: the text is shortened)."""
+    """Append the text of `value`; return how many characters are left (negative: the
+    text is shortened).
+    """
     if isinstance(value, str):
-        text = readable_json(value) if len(value) <= left else readable_json(value[: max(left, 1)])[:-1] + '…"'
+        text = (
+            readable_json(value)
+            if len(value) <= left
+            else readable_json(value[: max(left, 1)])[:-1] + '…"'
+        )
     elif isinstance(value, dict | list):
         return _show_parts(value, left, pieces)
     elif value is None:
@@ -223,7 +255,9 @@ def _show_parts(value: dict[str, JSON] | list[JSON], left: int, pieces: list[str
 
 
 def draft_of(schema: JSONObject) -> str:
-    """Return the draft that `$schema` declares, without scheme and fragment; "" if it declares none."""
+    """Return the draft that `$schema` declares, without scheme and fragment; "" if
+    it declares none.
+    """
     declared = schema.get("$schema")
     return declared.split("://", 1)[-1].rstrip("#") if isinstance(declared, str) else ""
 
@@ -248,8 +282,14 @@ def loosen(schema: JSONObject, keyword: str) -> None:
 
 
 def map_schemas(schema: JSON, change: Callable[[JSONObject], JSONObject]) -> JSON:
-    """Return a copy of `schema` in which `change` has copied every schema, the outer ones before the inner."""
-    return map_children(change(schema), partial(map_schemas, change=change)) if isinstance(schema, dict) else schema
+    """Return a copy of `schema` in which `change` has copied every schema, the outer ones
+    before the inner.
+    """
+    return (
+        map_children(change(schema), partial(map_schemas, change=change))
+        if isinstance(schema, dict)
+        else schema
+    )
 
 
 def map_children(schema: JSONObject, change: Callable[[JSON], JSON]) -> JSONObject:
@@ -268,20 +308,27 @@ def map_children(schema: JSONObject, change: Callable[[JSON], JSON]) -> JSONObje
 
 
 def move_refs(schema: JSONObject, place: Place) -> JSON:
-    """Return `schema` for use at `place` of another document: with adapted local `$ref`s and without `$schema`.
+    """Return `schema` for use at `place` of another document: with adapted local `$ref`s and
+    without `$schema`.
 
     A schema with an `$id` is a document by itself and is returned unchanged.
     """
     if "$id" in schema:
         return schema
-    prefix = "#" + "".join("/" + str(key).replace("~", "~0").replace("/", "~1").replace("%", "%25") for key in place)
+    prefix = "#" + "".join(
+        "/" + str(key).replace("~", "~0").replace("/", "~1").replace("%", "%25") for key in place
+    )
 
     def move(part: JSONObject) -> JSONObject:
         if "$id" in part:
             return part
         moved: JSONObject = {}
         for keyword, value in part.items():
-            if keyword in REFERRING and isinstance(value, str) and (value == "#" or value.startswith("#/")):
+            if (
+                keyword in REFERRING
+                and isinstance(value, str)
+                and (value == "#" or value.startswith("#/"))
+            ):
                 # `$recursiveRef: "#"` is older than 2020-12; `$ref` replaces it.
                 moved["$ref"] = prefix + value[1:]
             elif keyword != "$schema":
@@ -291,7 +338,7 @@ def move_refs(schema: JSONObject, place: Place) -> JSON:
     return map_schemas(schema, move)
 
 
-# -- schemas and problems in words ---------------------------------------------------------------------------------
+# -- schemas and problems in words -----------------------------------------------------------------
 
 REFERENCE_PATTERN: Final = "^†"
 """The pattern that marks the alternative "or a reference" in composed schemas."""
@@ -356,15 +403,22 @@ def describe_values(values: Iterable[JSON]) -> str:
 def list_names(names: Collection[str]) -> str:
     """Return the names of properties in words: `there is 'a'`, `there are 'a', 'b', …`."""
     shown = ", ".join(repr(name[:60]) for name in islice(names, MOST_LISTED))
-    return f"there {'is' if len(names) == 1 else 'are'} {shown}{', …' if len(names) > MOST_LISTED else ''}"
+    return (
+        f"there {'is' if len(names) == 1 else 'are'} "
+        f"{shown}{', …' if len(names) > MOST_LISTED else ''}"
+    )
 
 
 def _describe_types(types: Iterable[str]) -> str:
-    return " or ".join(_ARTICLES.get(name, name) for name in sorted(types, key=lambda name: name == "null"))
+    return " or ".join(
+        _ARTICLES.get(name, name) for name in sorted(types, key=lambda name: name == "null")
+    )
 
 
 def describe(schema: JSON, root: JSON = None, depth: int = 3) -> str:
-    """Return in a few words what a schema expects: `an integer`, `one of "a", "b"`, `text or null`."""
+    """Return in a few words what a schema expects: `an integer`, `one of "a", "b"`,
+    `text or null`.
+    """
     if not isinstance(schema, dict):
         return "no value" if schema is False else "any value"
     if schema.get("pattern") == REFERENCE_PATTERN:
@@ -386,6 +440,8 @@ def describe(schema: JSON, root: JSON = None, depth: int = 3) -> str:
         for keyword in ("anyOf", "oneOf"):
             branches = schema.get(keyword)
             if isinstance(branches, list) and branches:
-                words = dict.fromkeys(describe(branch, root, depth - 1) for branch in branches[:MOST_LISTED])
+                words = dict.fromkeys(
+                    describe(branch, root, depth - 1) for branch in branches[:MOST_LISTED]
+                )
                 return " or ".join(words)
     return "an object" if "properties" in schema else "any value"

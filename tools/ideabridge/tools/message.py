@@ -1,4 +1,6 @@
-"""Messages in files of tools: the decorator of their handlers, and what an activity returns to add data."""
+"""Messages in files of tools: the decorator of their handlers, and what an activity
+returns to add data.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +15,22 @@ if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler
     from pydantic_core import CoreSchema
 
-MESSAGE_TYPES: Final = ("text", "data", "input", "state", "tool", "plan", "error", "correction", "call")
+MESSAGE_TYPES: Final = (
+    "text",
+    "data",
+    "input",
+    "state",
+    "tool",
+    "plan",
+    "error",
+    "correction",
+    "call",
+)
 """The built-in types of context messages. Data of a kind of its own has none of these names."""
 
 LONGEST_KIND: Final = 200
 
-# -- handlers --------------------------------------------------------------------------------------------------------
+# -- handlers --------------------------------------------------------------------------------------
 
 MessageHandler: TypeAlias = Callable[[Any, Any], None]
 """Handles one message: a function of a `Message` and a `Draft` of `ideabridge.bridge`."""
@@ -32,9 +44,9 @@ Handling = TypeVar("Handling", bound=MessageHandler)
 def message_handler(kind: str) -> Callable[[Handling], Handling]:
     """Make a function the handler of messages `{"type": kind, ...}`.
 
-    `load_tool_file` finds it in a file of tools, and a `Toolbox` takes it like a tool; a `Bridge` with these tools then
-    handles such messages. The function stays callable as before. A kind may be a built-in type, whose handler it
-    replaces.
+    `load_tool_file` finds it in a file of tools, and a `Toolbox` takes it like a tool; a `Bridge`
+    with these tools then handles such messages. The function stays callable as before. A kind may
+    be a built-in type, whose handler it replaces.
 
     Args:
         kind: the type of the messages.
@@ -44,14 +56,16 @@ def message_handler(kind: str) -> Callable[[Handling], Handling]:
     """
     if not isinstance(kind, str) or not 0 < len(kind) <= LONGEST_KIND:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ToolDefinitionError(
-            f'message_handler: expected the type of the messages, as text: @message_handler("kind"); found {kind!r}'
+            "message_handler: expected the type of the messages, as text: "
+            f'@message_handler("kind"); found {kind!r}'
         )
 
     def decorate(function: Handling) -> Handling:
         item: object = function
         if not inspect.isfunction(item) or inspect.iscoroutinefunction(item):
             raise ToolDefinitionError(
-                f"message_handler({kind!r}): expected a plain function of a message and a draft, found {function!r}"
+                f"message_handler({kind!r}): expected a plain function of a message and a "
+                f"draft, found {function!r}"
             )
         setattr(function, HANDLED, kind)
         return function
@@ -65,7 +79,7 @@ def handled_by(item: object) -> str | None:
     return kind if isinstance(kind, str) else None
 
 
-# -- messages of activities ------------------------------------------------------------------------------------------
+# -- messages of activities ------------------------------------------------------------------------
 
 Data = TypeVar("Data")
 
@@ -73,20 +87,24 @@ Data = TypeVar("Data")
 class DataMessage(Generic[Data]):
     """A data message, returned by an activity: `DataMessage("ok", {"room": 4})`.
 
-    The run adds it to the context of all following Requests, and the calls listed after this one read the data at
-    `†data.KIND`, so that a plan branches on it: `†data.ok.room || †data.failed.reason`. The result of the call itself,
-    which is checked against the return annotation and written to `_outputPath`, is the data alone. So is what a call
-    in a program gives. Data of a kind that is there already is merged into it.
+    The run adds it to the context of all following Requests, and the calls listed after this one
+    read the data at `†data.KIND`, so that a plan branches on it:
+    `†data.ok.room || †data.failed.reason`. The result of the call itself, which is checked against
+    the return annotation and written to `_outputPath`, is the data alone. So is what a call in a
+    program gives. Data of a kind that is there already is merged into it.
 
-    In a return annotation, `DataMessage[Room]` declares the data: `-> DataMessage[Room] | DataMessage[Problem]`.
+    In a return annotation, `DataMessage[Room]` declares the data:
+    `-> DataMessage[Room] | DataMessage[Problem]`.
 
     Args:
-        kind: the kind of the data: text, but no built-in type of message (such as `input` or `error`).
+        kind: the kind of the data: text, but no built-in type of message (such as
+            `input` or `error`).
         data: the data, any JSON or what pydantic makes JSON of.
         description: what the data is, for the mind that reads it.
 
     Raises:
-        ArgumentError: the kind or the description is not text, or a built-in type has the name of the kind.
+        ArgumentError: the kind or the description is not text, or a built-in type has the
+            name of the kind.
     """
 
     __slots__ = ("data", "description", "kind")
@@ -95,10 +113,13 @@ class DataMessage(Generic[Data]):
         _check_text("kind", kind)
         _check_text("description", "" if description is None else description)
         if not kind or len(kind) > LONGEST_KIND:
-            raise ArgumentError(f"DataMessage: kind: expected 1 to {LONGEST_KIND} characters, found {len(kind):,}")
+            raise ArgumentError(
+                f"DataMessage: kind: expected 1 to {LONGEST_KIND} characters, found {len(kind):,}"
+            )
         if kind in MESSAGE_TYPES:
             raise ArgumentError(
-                f"DataMessage: kind: {show(kind)} is a built-in type of message; choose another name for the data"
+                f"DataMessage: kind: {show(kind)} is a built-in type of message; choose "
+                "another name for the data"
             )
         self.kind = kind
         self.data = data
@@ -108,7 +129,9 @@ class DataMessage(Generic[Data]):
         return f"DataMessage({self.kind!r}, {self.data!r})"
 
     @classmethod
-    def __get_pydantic_core_schema__(cls, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+    def __get_pydantic_core_schema__(
+        cls, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
         """The schema of the data: in a return annotation, the message stands for its data."""
         from pydantic_core import core_schema
 

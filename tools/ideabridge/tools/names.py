@@ -1,8 +1,10 @@
-"""External names and texts: safe names, names that look alike, the nearest names, and text without hidden characters.
+"""External names and texts: safe names, names that look alike, the nearest names, and text without
+hidden characters.
 
-`visible` escapes every character that a person would not recognise: control characters, direction marks, characters
-without width or ink, long rows of spaces. `printable` escapes only hidden characters. Both use the escapes of JSON, so
-JSON text keeps its value. `readable_json` is the JSON text of a value that people read, wherever they read it.
+`visible` escapes every character that a person would not recognise: control characters, direction
+marks, characters without width or ink, long rows of spaces. `printable` escapes only hidden
+characters. Both use the escapes of JSON, so JSON text keeps its value. `readable_json` is the JSON
+text of a value that people read, wherever they read it.
 """
 
 from __future__ import annotations
@@ -34,25 +36,29 @@ _BLANK: Final = frozenset(
         ],
     )
 )
-"""Invisible characters whose category is printable. Tags and direction marks are not printable anyway."""
+"""Invisible characters whose category is printable. Tags and direction marks are not
+printable anyway."""
 
 _SPACES: Final = 16
 _MARKS: Final = 3
 """Marks on one letter. Scripts have up to three; more reach into the lines above and below."""
 
 _UNUSUAL: Final = re.compile("(?: {2,}|[^ -~])[^!-~]*")
-"""What `visible` looks at character by character. Rows of spaces and of marks never go beyond such a part."""
+"""What `visible` looks at character by character. Rows of spaces and of marks never go
+beyond such a part."""
 
 _SELECTORS: Final = "\ufe0e\ufe0f"
 _HIDDEN: Final = re.compile(
     "["
     "\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters, all but tab and line feed
     "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # order of reading
-    "\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200d\u2060-\u2065\u206a-\u206f\u3164"  # no width
+    # no width
+    "\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200d\u2060-\u2065\u206a-\u206f\u3164"
     "\ufeff\uffa0"  # no width either
     "\ufe00-\ufe0f"  # variation selectors
     "\u2028\u2029\ufff0-\ufffb"  # line and paragraph separators, annotations
-    "\ud800-\udfff\ue000-\uf8ff\ufdd0-\ufdef\ufffe\uffff"  # half characters, private use, none at all
+    # half characters, private use, none at all
+    "\ud800-\udfff\ue000-\uf8ff\ufdd0-\ufdef\ufffe\uffff"
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"  # formats of shorthand and music
     "\U000e0000-\U000e0fff\U000f0000-\U0010ffff"  # tags, more variation selectors, private use
     "]"
@@ -60,7 +66,9 @@ _HIDDEN: Final = re.compile(
 
 
 def visible(text: str, keep: str = "") -> str:
-    """Escape every character of `text` that a person would not recognise, except those in `keep`, such as line ends."""
+    """Escape every character of `text` that a person would not recognise, except those in `keep`,
+    such as line ends.
+    """
     return _UNUSUAL.sub(lambda match: _visible(match.group(), keep), text)
 
 
@@ -76,12 +84,12 @@ def _visible(part: str, keep: str) -> str:
 
 
 def readable_json(value: JSON, indent: int | None = None, *, compact: bool = False) -> str:
-    """Return the JSON text of a value for people, in one line (`compact`: without spaces between its parts) or with
-    `indent` spaces for each level.
+    """Return the JSON text of a value for people, in one line (`compact`: without spaces between
+    its parts) or with `indent` spaces for each level.
 
-    Every character that a person would not recognise is an escape of JSON, in keys and in values (see `visible`). So
-    the text is JSON with the same value, and an escape cannot be mistaken for a text with a backslash, which JSON
-    doubles.
+    Every character that a person would not recognise is an escape of JSON, in keys and in values
+    (see `visible`). So the text is JSON with the same value, and an escape cannot be mistaken for a
+    text with a backslash, which JSON doubles.
     """
     separators = (",", ":") if compact else None
     lines = json.dumps(value, ensure_ascii=False, indent=indent, separators=separators).split("\n")
@@ -104,9 +112,9 @@ def _escape(one: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Escape the hidden characters of `text`: terminal controls, direction marks, characters without width. Line ends
-    and all spaces stay, and so does one variation selector after a visible character, as in most emoji. It takes 8 ns
-    for each character.
+    """Escape the hidden characters of `text`: terminal controls, direction marks, characters
+    without width. Line ends and all spaces stay, and so does one variation selector after a visible
+    character, as in most emoji. It takes 8 ns for each character.
     """
     return _HIDDEN.sub(_written, text)
 
@@ -125,15 +133,20 @@ def _written(match: re.Match[str]) -> str:
     char, text, place = match.group(), match.string, match.start()
     if char == "\r" and text.startswith("\n", place + 1):
         return char
-    if char in _SELECTORS and place and not text[place - 1].isspace() and not _HIDDEN.match(text, place - 1):
+    if (
+        char in _SELECTORS
+        and place
+        and not text[place - 1].isspace()
+        and not _HIDDEN.match(text, place - 1)
+    ):
         return char
     return _escape(char)
 
 
 def wrap_visible(text: str, width: int, *, first: str = "", further: str = "") -> Iterator[str]:
-    """Wrap a visible text of one line into lines of at most `width` columns. `first` begins the first line, `further`
-    all others. A terminal that breaks a longer line continues at the left edge, where the rest could pass for a line of
-    this program.
+    """Wrap a visible text of one line into lines of at most `width` columns. `first` begins the
+    first line, `further` all others. A terminal that breaks a longer line continues at the left
+    edge, where the rest could pass for a line of this program.
     """
     lead, left = first, width - len(first)
     line: list[str] = []
@@ -148,7 +161,7 @@ def wrap_visible(text: str, width: int, *, first: str = "", further: str = "") -
     yield f"{lead}{''.join(line)}"
 
 
-# -- names -----------------------------------------------------------------------------------------------------------
+# -- names -----------------------------------------------------------------------------------------
 
 MAX_NAME: Final = 48
 """Characters in a name. Hosts limit `server__tool` to 60."""
@@ -160,17 +173,21 @@ _TOOL: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")
 _SAFE: Final = re.compile(r"[a-z][a-z0-9_]{0,47}\Z")
 _OTHER: Final = re.compile(r"[^a-z0-9]+")
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-# Names come from models and remote servers, so the quadratic comparison is bounded in both directions.
+# Names come from models and remote servers, so the quadratic comparison is bounded in
+# both directions.
 _COMPARED: Final = 80
 _CANDIDATES: Final = 20_000
 _NEAR: Final = 0.6
 _LOOKED_AT: Final = 32
 _MEASURED: Final = 200
-"""Of more names than this, only the likeliest are compared, because a comparison takes up to 0.2 ms."""
+"""Of more names than this, only the likeliest are compared, because a comparison
+takes up to 0.2 ms."""
 
 
 def is_tool_name(text: str) -> bool:
-    """Return True if MCP allows `text` as the name of a tool: 1 to 128 of A-Z, a-z, 0-9, `_`, `-` and `.`."""
+    """Return True if MCP allows `text` as the name of a tool: 1 to 128 of A-Z, a-z, 0-9,
+    `_`, `-` and `.`.
+    """
     return _TOOL.match(text) is not None
 
 
@@ -180,10 +197,11 @@ def is_safe_name(text: str) -> bool:
 
 
 def safe_name(text: str, taken: Collection[str] = ()) -> str:
-    """Return the name nearest to `text` that matches `^[a-z][a-z0-9_]{0,47}$` and is not in `taken`.
+    """Return the name nearest to `text` that matches `^[a-z][a-z0-9_]{0,47}$` and is
+    not in `taken`.
 
-    Accents are removed, camelCase gets underscores, other characters become `_`, and a text without letters and digits
-    becomes `tool`. A taken name gets a number: `report_2`.
+    Accents are removed, camelCase gets underscores, other characters become `_`, and a text without
+    letters and digits becomes `tool`. A taken name gets a number: `report_2`.
     """
     name = text if is_safe_name(text) else _fold(text)
     candidate = name
@@ -208,8 +226,8 @@ def _fold(text: str) -> str:
 
 @lru_cache(maxsize=8192)
 def folded(text: str) -> str:
-    """Return a name or a pattern without accents, case, width and hidden characters, so that no spelling of a name
-    evades a rule.
+    """Return a name or a pattern without accents, case, width and hidden characters, so that no
+    spelling of a name evades a rule.
     """
     decomposed = unicodedata.normalize("NFKD", without_hidden(text))
     plain = "".join(char for char in decomposed if not unicodedata.combining(char)).casefold()
@@ -218,13 +236,18 @@ def folded(text: str) -> str:
 
 @lru_cache(maxsize=8192)
 def known_as(name: str, remote_name: str | None, module: str | None) -> tuple[str, ...]:
-    """Return every folded name of a tool: its name, its name at the module, their safe forms, and each of these after
-    the module's name and `.`, `_` or `/`.
+    """Return every folded name of a tool: its name, its name at the module, their safe forms, and
+    each of these after the module's name and `.`, `_` or `/`.
     """
     own = [form for one in (name, remote_name) if one for form in (one, safe_name(one))]
     names = [*own]
     if module:
-        names += [f"{place}{sign}{one}" for place in (module, safe_name(module)) for sign in "._/" for one in own]
+        names += [
+            f"{place}{sign}{one}"
+            for place in (module, safe_name(module))
+            for sign in "._/"
+            for one in own
+        ]
     return tuple(dict.fromkeys(folded(one) for one in names))
 
 
@@ -233,8 +256,8 @@ _LOOKS: Final = str.maketrans({"1": "l", "i": "l", "|": "l", "0": "o"})
 
 @lru_cache(maxsize=16_384)
 def skeleton(name: str) -> str:
-    """Return a form of a name that is equal for names that look alike: case, width, script, marks, hidden characters
-    and similar shapes (`l`, `i` and `1`) do not count.
+    """Return a form of a name that is equal for names that look alike: case, width, script, marks,
+    hidden characters and similar shapes (`l`, `i` and `1`) do not count.
     """
     plain = name if name.isascii() else _in_ascii(name)
     return plain.casefold().translate(_LOOKS).replace("rn", "m").replace("vv", "w")
@@ -251,8 +274,11 @@ def _in_ascii(name: str) -> str:
 @cache
 def _ascii_shapes() -> dict[str, str]:
     """Return the ASCII letters and digits that characters of other scripts look like."""
-    # Imported only for names that are not ASCII: reading the tables takes longer than `ideabridge --version`.
-    data: dict[str, list[dict[str, Any]]] = import_module("confusable_homoglyphs.confusables").confusables_data
+    # Imported only for names that are not ASCII: reading the tables takes longer than
+    # `ideabridge --version`.
+    data: dict[str, list[dict[str, Any]]] = import_module(
+        "confusable_homoglyphs.confusables"
+    ).confusables_data
     found: dict[str, str] = {}
     for char, others in data.items():
         if len(char) == 1 and not char.isascii():
@@ -263,18 +289,23 @@ def _ascii_shapes() -> dict[str, str]:
 
 
 def is_disguised(name: str) -> bool:
-    """Return True if a name looks like ASCII but has letters of other scripts or hidden characters."""
+    """Return True if a name looks like ASCII but has letters of other scripts or
+    hidden characters.
+    """
     return not name.isascii() and skeleton(name).isascii()
 
 
 def shown_name(name: str) -> str:
-    r"""Return a name for lists. If it only looks like ASCII, its other characters are escaped (`g\u0456t_log`)."""
+    r"""Return a name for lists. If it only looks like ASCII, its other characters are escaped
+    (`g\u0456t_log`).
+    """
     return name.encode("ascii", "backslashreplace").decode() if is_disguised(name) else name
 
 
 def _told_apart(name: str, found: list[str], spelled: Mapping[str, str]) -> list[str]:
-    """Remove names that could be mistaken for others. Of names that look alike, only the one nearest to `name` stays,
-    unless several are equally near. Names that only look like ASCII are removed.
+    """Remove names that could be mistaken for others. Of names that look alike, only the
+    one nearest to `name` stays, unless several are equally near. Names that only look like
+    ASCII are removed.
     """
     spellings = [(one, spelled.get(one, one)) for one in found]
     alike: dict[str, dict[str, float]] = {}
@@ -289,12 +320,15 @@ def _told_apart(name: str, found: list[str], spelled: Mapping[str, str]) -> list
     return [one for one, own in spellings if not is_disguised(own) and is_nearest(own)]
 
 
-def nearest(name: str, names: Iterable[str], n: int = 3, spelled: Mapping[str, str] | None = None) -> list[str]:
+def nearest(
+    name: str, names: Iterable[str], n: int = 3, spelled: Mapping[str, str] | None = None
+) -> list[str]:
     """Return at most `n` of `names` that resemble `name`, the nearest first.
 
-    Case and the separators `_`, `-`, `.` and space do not count. A name that contains the other as a whole part
-    (`search` and `github_search`) resembles it. A name that could be mistaken for another one is never returned.
-    `spelled` has the original spelling of names that are offered under other names.
+    Case and the separators `_`, `-`, `.` and space do not count. A name that contains the other as
+    a whole part (`search` and `github_search`) resembles it. A name that could be mistaken for
+    another one is never returned. `spelled` has the original spelling of names that are offered
+    under other names.
     """
     wanted = _compared(name)
     if not wanted:
@@ -319,7 +353,9 @@ def nearest(name: str, names: Iterable[str], n: int = 3, spelled: Mapping[str, s
             scored.append((ratio, candidate))
     # The sort is stable: equally near names keep their order.
     scored.sort(key=lambda pair: -pair[0])
-    return _told_apart(name, [candidate for _, candidate in scored[: n + _LOOKED_AT]], spelled or {})[:n]
+    return _told_apart(
+        name, [candidate for _, candidate in scored[: n + _LOOKED_AT]], spelled or {}
+    )[:n]
 
 
 def _likeliest(wanted: str, names: list[str]) -> list[str]:
@@ -348,7 +384,9 @@ def _part_of(one: str, other: str) -> bool:
 
 
 def did_you_mean(name: str, names: Iterable[str], spelled: Mapping[str, str] | None = None) -> str:
-    """Return the end of an error message with the `nearest` names: " Did you mean 'x' or 'y'?"; "" if there is none."""
+    """Return the end of an error message with the `nearest` names: " Did you mean 'x' or 'y'?"; ""
+    if there is none.
+    """
     found = [f"'{candidate}'" for candidate in nearest(name, names, spelled=spelled)]
     if not found:
         return ""

@@ -10,7 +10,8 @@ from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import InvalidJSONError, ValueMismatchError
 from ideabridge.tools.keywords import show
 
-# Possessive, and with nothing optional before the end: otherwise the time grows with the square of white space.
+# Possessive, and with nothing optional before the end: otherwise the time grows with the square
+# of white space.
 _FENCE: Final = re.compile(r"```[ \t]*+[\w+-]*+[ \t]*+\r?\n(.*?)```", re.DOTALL)
 _STARTS: Final = 50
 _WHAT: Final = "the solution"
@@ -18,14 +19,17 @@ _AS_TEXT: Final = "the solution was given as JSON text; write the object itself"
 
 
 def read_solution(raw: JSON | str | bytes) -> tuple[JSONObject, list[str]]:
-    """Read a Solution `{"calls": [...], "output": ...}` and return it with a note, one sentence, on each deviation.
+    """Read a Solution `{"calls": [...], "output": ...}` and return it with a note, one sentence, on
+    each deviation.
 
-    Accepted deviations: the whole solution, its `calls` or a call as JSON text, also in a Markdown fence or with other
-    text around one JSON value; `output` as the text of one JSON object; a single call instead of an array; a bare array
-    of calls. A missing `calls` is [] and a missing `output` is null. Other properties follow `calls` and `output`.
+    Accepted deviations: the whole solution, its `calls` or a call as JSON text, also in a Markdown
+    fence or with other text around one JSON value; `output` as the text of one JSON object; a
+    single call instead of an array; a bare array of calls. A missing `calls` is [] and a missing
+    `output` is null. Other properties follow `calls` and `output`.
 
     Raises:
-        ValueMismatchError: it cannot be read as a solution; the message has path, found and expected.
+        ValueMismatchError: it cannot be read as a solution; the message has path,
+            found and expected.
         LimitExceededError: it is too large or too deep.
     """
     notes: list[str] = []
@@ -35,8 +39,14 @@ def read_solution(raw: JSON | str | bytes) -> tuple[JSONObject, list[str]]:
             value = _read_text(value, _WHAT, notes)
     if isinstance(raw, bytes) and notes[:1] == [_AS_TEXT]:
         del notes[0]  # an answer arrives as bytes, so this is not a deviation
-    if isinstance(value, list) and value and all(isinstance(item, dict) and "_tool" in item for item in value):
-        notes.append('the solution was a bare array of calls; write {"calls": [...], "output": null}')
+    if (
+        isinstance(value, list)
+        and value
+        and all(isinstance(item, dict) and "_tool" in item for item in value)
+    ):
+        notes.append(
+            'the solution was a bare array of calls; write {"calls": [...], "output": null}'
+        )
         value = {"calls": value}
     if not isinstance(value, dict):
         raise _mismatch("", value, 'an object {"calls": [...], "output": ... or null}')
@@ -50,7 +60,9 @@ def read_solution(raw: JSON | str | bytes) -> tuple[JSONObject, list[str]]:
 
 
 def read_calls(calls: JSON, notes: list[str]) -> list[JSON]:
-    """Read the `calls` of a Solution as `read_solution` does. An entry that is not a call is kept, and fails alone."""
+    """Read the `calls` of a Solution as `read_solution` does. An entry that is not a call is kept,
+    and fails alone.
+    """
     if isinstance(calls, str) and calls.strip():
         calls = _read_text(calls, "calls", notes)
     if calls is None or calls == "":
@@ -74,7 +86,9 @@ def read_call_text(call: JSON, where: str, notes: list[str]) -> JSON:
 
 
 def read_output(output: JSON, notes: list[str]) -> JSON:
-    """Read the `output` of a Solution. Only the text of one object is parsed, because other text may be the output."""
+    """Read the `output` of a Solution. Only the text of one object is parsed, because other text
+    may be the output.
+    """
     if not isinstance(output, str):
         return output
     body = _unfenced(output) or output
@@ -93,7 +107,8 @@ BESIDE_PROGRAM: Final = "program: it makes its own calls and output; leave calls
 
 
 def read_program(program: JSON) -> str | None:
-    """Read the `program` of a Solution, without a Markdown fence around it. Null and an empty text are no program.
+    """Read the `program` of a Solution, without a Markdown fence around it. Null and an empty text
+    are no program.
 
     Raises:
         ValueMismatchError: it is not text.
@@ -119,7 +134,9 @@ def _unfenced(text: str) -> str | None:
 
 
 def _read_text(text: str, what: str, notes: list[str]) -> JSON:
-    """Return the JSON in a text: the text itself, the text in a fence, or the only JSON value in prose."""
+    """Return the JSON in a text: the text itself, the text in a fence, or the only JSON
+    value in prose.
+    """
     readings = (
         (text, f"{what} was JSON in a string" if what != _WHAT else _AS_TEXT),
         (_unfenced(text), f"{what} stood in a Markdown fence; write bare JSON"),
@@ -140,7 +157,9 @@ def _read_text(text: str, what: str, notes: list[str]) -> JSON:
 
 
 def _embedded(text: str) -> str | None:
-    """Return the text of the only JSON object or array of objects in prose; None unless there is exactly one."""
+    """Return the text of the only JSON object or array of objects in prose; None unless there
+    is exactly one.
+    """
     decoder = json.JSONDecoder()
     found: list[str] = []
     position = 0
@@ -155,7 +174,9 @@ def _embedded(text: str) -> str | None:
             position = start + 1
             continue
         position = end
-        if isinstance(value, dict) or (isinstance(value, list) and value and isinstance(value[0], dict)):
+        if isinstance(value, dict) or (
+            isinstance(value, list) and value and isinstance(value[0], dict)
+        ):
             found.append(text[start:end])
     return found[0] if len(found) == 1 else None
 
@@ -173,22 +194,26 @@ _WRONG: Final = tuple(
         rf"‡\s*{_REFERENCE}",  # ‡state.x
         rf"†\s*[$@]{_REFERENCE}",  # †$state.x
         rf"[`\"']†{_REFERENCE}[`\"']",  # `†state.x`
-        # JSONPath only if it names a place of a run: `$.data.items` may be a path into any document.
+        # JSONPath only if it names a place of a run: `$.data.items` may be a path
+        # into any document.
         rf"\$\.(?!data\b)(?!results\b(?!\.\d|\[\d)){_REFERENCE}",  # $.state.x
         rf"\{{\s*[†$]?{_REFERENCE}\s*\}}",  # {state.x}
     )
 )
-_REF: Final = re.compile(r"\$ref\s*:\s*[#/†$.]*(?P<path>[^\s#†$./][^\s]*)")  # $ref:state.x, $ref:#/state/x
+_REF: Final = re.compile(
+    r"\$ref\s*:\s*[#/†$.]*(?P<path>[^\s#†$./][^\s]*)"
+)  # $ref:state.x, $ref:#/state/x
 _BARE: Final = frozenset({"state", "input", "data", "results", "item"})
 _MARKS: Final = frozenset("$†#@<‡`\"'{")
 
 
 def wrong_reference_hint(text: str) -> str | None:
-    """Return the right form of a string that is a reference in another notation; None for any other string.
+    """Return the right form of a string that is a reference in another notation; None for
+    any other string.
 
-    `$state.x`, `$.state.x`, `{state.x}`, `{{state.x}}`, `${state.x}`, `<state.x>`, `@state.x`, `†{state.x}`,
-    `$ref:state.x` -> `†state.x`. A kind without a path counts only between marks that are rare in ordinary text
-    (`<input>` is HTML, `{item}` a placeholder, `@data` a name).
+    `$state.x`, `$.state.x`, `{state.x}`, `{{state.x}}`, `${state.x}`, `<state.x>`, `@state.x`,
+    `†{state.x}`, `$ref:state.x` -> `†state.x`. A kind without a path counts only between marks that
+    are rare in ordinary text (`<input>` is HTML, `{item}` a placeholder, `@data` a name).
     """
     if len(text) > 500:
         return None
@@ -199,7 +224,11 @@ def wrong_reference_hint(text: str) -> str | None:
         match = pattern.fullmatch(stripped)
         if match is not None:
             path = match["path"]
-            if path in _BARE and stripped[0] in "<@${" and not stripped.startswith(("${", "{{", "$.", "$item")):
+            if (
+                path in _BARE
+                and stripped[0] in "<@${"
+                and not stripped.startswith(("${", "{{", "$.", "$item"))
+            ):
                 return None
             return f"†{_quoted_keys(path)}"
     named = _REF.fullmatch(stripped)
@@ -210,7 +239,9 @@ def wrong_reference_hint(text: str) -> str | None:
 
 
 def _quoted_keys(path: str) -> str:
-    return re.sub(r"\['([^']*)'\]", lambda found: f"[{json.dumps(found[1], ensure_ascii=False)}]", path)
+    return re.sub(
+        r"\['([^']*)'\]", lambda found: f"[{json.dumps(found[1], ensure_ascii=False)}]", path
+    )
 
 
 _WRONG_TARGETS: Final = tuple(
@@ -228,7 +259,9 @@ _KIND: Final = re.compile(r"^[†$]?(?:(?:state|input|data|results|item)(?=[.\[]
 
 
 def wrong_target_hint(text: str) -> str | None:
-    """Return the right form (`log`) of an output path in another notation (`$.log`, `${log}`, `{{log}}`), or None."""
+    """Return the right form (`log`) of an output path in another notation (`$.log`, `${log}`,
+    `{{log}}`), or None.
+    """
     stripped = text[:500].strip()
     path = wrong_reference_hint(stripped)
     if path is None:

@@ -1,5 +1,5 @@
-"""Names of parameters. Parameters and meta-properties share the object of a call, so parameters whose names collide are
-renamed, and names that are neither are reported.
+"""Names of parameters. Parameters and meta-properties share the object of a call, so parameters
+whose names collide are renamed, and names that are neither are reported.
 """
 
 from __future__ import annotations
@@ -12,20 +12,40 @@ from typing import Final
 
 from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
-from ideabridge.tools.keywords import REFERRING, add_to_all_of, children, list_names, map_children, resolve, show
+from ideabridge.tools.keywords import (
+    REFERRING,
+    add_to_all_of,
+    children,
+    list_names,
+    map_children,
+    resolve,
+    show,
+)
 from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.tool import META_PROPERTIES
 
 _BY_PROPERTY: Final = ("properties", "dependentRequired", "dependentSchemas", "dependencies")
 _FURTHER: Final = ("additionalProperties", "unevaluatedProperties")
-_ALTERNATIVES: Final = ("allOf", "anyOf", "oneOf", "if", "then", "else", "not", "dependentSchemas", "dependencies")
+_ALTERNATIVES: Final = (
+    "allOf",
+    "anyOf",
+    "oneOf",
+    "if",
+    "then",
+    "else",
+    "not",
+    "dependentSchemas",
+    "dependencies",
+)
 
 
 def rename_meta_parameters(schema: JSONObject) -> tuple[JSONObject, dict[str, str]]:
-    """Rename every parameter of a remote tool that has the name of a meta-property: `_output` becomes `output_`.
+    """Rename every parameter of a remote tool that has the name of a meta-property: `_output`
+    becomes `output_`.
 
     Returns:
-        (the renamed schema, the module's names by the new names); the same schema and {} if no name collides.
+        (the renamed schema, the module's names by the new names); the same schema and {} if
+        no name collides.
 
     Raises:
         LimitExceededError: the schema nests or refers too deep.
@@ -48,7 +68,9 @@ def rename_meta_parameters(schema: JSONObject) -> tuple[JSONObject, dict[str, st
     try:
         renamed = _rename(schema, schema, ours, _naming(parts, schema, ours), frozenset())
     except RecursionError:
-        raise LimitExceededError("the parameters refer from one definition to the next too often") from None
+        raise LimitExceededError(
+            "the parameters refer from one definition to the next too often"
+        ) from None
     assert isinstance(renamed, dict)
     return renamed, {mine: name for name, mine in ours.items()}
 
@@ -101,21 +123,28 @@ def _naming(parts: dict[int, JSONObject], root: JSONObject, ours: dict[str, str]
     return naming
 
 
-def _rename(schema: JSON, root: JSONObject, ours: dict[str, str], naming: set[int], open_now: frozenset[int]) -> JSON:
+def _rename(
+    schema: JSON, root: JSONObject, ours: dict[str, str], naming: set[int], open_now: frozenset[int]
+) -> JSON:
     if not isinstance(schema, dict):
         return schema
-    inside: JSONObject = {keyword: value for keyword, value in schema.items() if keyword in _ALTERNATIVES}
+    inside: JSONObject = {
+        keyword: value for keyword, value in schema.items() if keyword in _ALTERNATIVES
+    }
     rename = partial(_rename, root=root, ours=ours, naming=naming, open_now=open_now)
     result: JSONObject = {**schema, **map_children(inside, rename)}
     for keyword in _BY_PROPERTY:
         members = result.get(keyword)
         if isinstance(members, dict):
-            result[keyword] = {ours.get(name, name): _renamed(item, ours) for name, item in members.items()}
+            result[keyword] = {
+                ours.get(name, name): _renamed(item, ours) for name, item in members.items()
+            }
     result |= {"required": _renamed(schema["required"], ours)} if "required" in schema else {}
     pointer = schema.get("$ref")
     target = resolve(root, pointer) if isinstance(pointer, str) else None
     if isinstance(target, dict) and id(target) in naming:
-        # Only this use of the target is renamed: others may refer to it for values that are not parameters.
+        # Only this use of the target is renamed: others may refer to it for values that are
+        # not parameters.
         del result["$ref"]
         if id(target) not in open_now:
             add_to_all_of(result, _rename(target, root, ours, naming, open_now | {id(target)}))
@@ -160,9 +189,9 @@ _LONG: Final = ("_outputPath", "_outputMethod")
 class ParameterNames:
     """The names of the parameters of a tool.
 
-    They are *known* if the schema lists them in `properties`, directly or through `$ref`, `allOf`, `anyOf`, `oneOf` and
-    conditions, and does not mention further names (`additionalProperties`, `patternProperties`). A schema without
-    properties takes any name.
+    They are *known* if the schema lists them in `properties`, directly or through `$ref`, `allOf`,
+    `anyOf`, `oneOf` and conditions, and does not mention further names (`additionalProperties`,
+    `patternProperties`). A schema without properties takes any name.
     """
 
     def __init__(self, tool: str, schema: JSONObject) -> None:
@@ -170,9 +199,11 @@ class ParameterNames:
         self._names, self.known = _collect(schema)
 
     def faults(self, call: JSONObject, *, briefly: bool = False) -> dict[str, str]:
-        """Return a message for each wrong name in a call, by name, with the name that was probably meant.
+        """Return a message for each wrong name in a call, by name, with the name that was
+        probably meant.
 
-        The meta-properties may be in `call` too. With `briefly`, and after a few names, the nearest names are omitted.
+        The meta-properties may be in `call` too. With `briefly`, and after a few names, the nearest
+        names are omitted.
         """
         if self.known and call.keys() <= self._names.keys():
             return {}
@@ -187,20 +218,27 @@ class ParameterNames:
     def _meant(self, name: str, value: JSON, *, briefly: bool) -> str | None:
         meta = meant_meta(name)
         if meta is not None and (self.known or _is_surely(name, meta)):
-            return f"found {show(value)}, expected no parameter of this name. Did you mean '{meta}'?"
+            return (
+                f"found {show(value)}, expected no parameter of this name. Did you mean '{meta}'?"
+            )
         if not self.known:
             return None
         inside = _wrapped(value) if name in _WRAPPERS else None
         if inside is not None:
             written = show({"_tool": self._tool, **inside}, 200)
-            return f"the parameters of a call stand beside _tool, not in an object of their own; write {written}"
+            return (
+                "the parameters of a call stand beside _tool, not in an object of "
+                f"their own; write {written}"
+            )
         hint = "" if briefly else did_you_mean(name, self._names)
         known = f"{list_names(self._names)}{'.' if hint else ''}{hint}"
         return f"found {show(value)}, expected no parameter of this name; {known}"
 
 
 def _wrapped(value: JSON) -> JSONObject | None:
-    """Return the parameters in a wrapper, which is an object or its text; {} if the text is not JSON."""
+    """Return the parameters in a wrapper, which is an object or its text; {} if the
+    text is not JSON.
+    """
     if isinstance(value, str) and value.lstrip().startswith("{"):
         try:
             value = decode(value)
@@ -211,7 +249,9 @@ def _wrapped(value: JSON) -> JSONObject | None:
 
 @lru_cache(maxsize=1024)
 def meant_meta(name: str) -> str | None:
-    """Return the meta-property that `name` resembles (`outputPath`, `_ouputPath` -> `_outputPath`), or None."""
+    """Return the meta-property that `name` resembles (`outputPath`, `_ouputPath` ->
+    `_outputPath`), or None.
+    """
     if name in META_PROPERTIES or len(name) > 40:
         return None
     plain = _plain(name)
@@ -220,7 +260,9 @@ def meant_meta(name: str) -> str | None:
             return one
     if not name.startswith("_"):
         return None
-    ratio, nearest = max((SequenceMatcher(None, plain, _plain(one)).ratio(), one) for one in META_PROPERTIES)
+    ratio, nearest = max(
+        (SequenceMatcher(None, plain, _plain(one)).ratio(), one) for one in META_PROPERTIES
+    )
     return nearest if ratio >= 0.75 else None
 
 
@@ -233,7 +275,9 @@ def _is_surely(name: str, meta: str) -> bool:
     if not name.startswith("_"):
         return False
     plain, other = _plain(name), _plain(meta)
-    return plain == other or (meta in _LONG and SequenceMatcher(None, plain, other).ratio() >= _SURELY)
+    return plain == other or (
+        meta in _LONG and SequenceMatcher(None, plain, other).ratio() >= _SURELY
+    )
 
 
 def _collect(schema: JSONObject) -> tuple[dict[str, None], bool]:
@@ -249,7 +293,9 @@ def _collect(schema: JSONObject) -> tuple[dict[str, None], bool]:
         seen.add(id(part))
         names.update(dict.fromkeys(_names(part)))
         properties |= bool(part.get("properties"))
-        known &= "patternProperties" not in part and all(part.get(word, False) is False for word in _FURTHER)
+        known &= "patternProperties" not in part and all(
+            part.get(word, False) is False for word in _FURTHER
+        )
         for keyword in (word for word in REFERRING if word in part):
             target = resolve(schema, str(part[keyword])) if keyword == "$ref" else None
             # A schema elsewhere may name any property.
@@ -259,7 +305,9 @@ def _collect(schema: JSONObject) -> tuple[dict[str, None], bool]:
         for place, child in children(part):
             if place[0] in _NAMING:
                 # An alternative without constraints takes any name.
-                known &= place[0] not in ("anyOf", "oneOf") or (isinstance(child, dict) and not child.keys() <= _BARE)
+                known &= place[0] not in ("anyOf", "oneOf") or (
+                    isinstance(child, dict) and not child.keys() <= _BARE
+                )
                 if isinstance(child, dict):
                     stack.append(child)
     return names, known and properties

@@ -1,10 +1,11 @@
 """Repair: writes a schema that a server sent as valid 2020-12.
 
-Forms of older drafts get the same meaning in the words of 2020-12. What is malformed is read as what it
-plainly means (`"type": "dict"`), or ignored with a note, so that the rest is still checked.
+Forms of older drafts get the same meaning in the words of 2020-12. What is malformed is read as
+what it plainly means (`"type": "dict"`), or ignored with a note, so that the rest is still checked.
 
-An ignored part only ever admits more values: where it stands below `not`, `if`, `oneOf` or `contains`,
-these are loosened, too. References are looked up in the schema alone: nothing is fetched or opened.
+An ignored part only ever admits more values: where it stands below `not`, `if`, `oneOf` or
+`contains`, these are loosened, too. References are looked up in the schema alone: nothing is
+fetched or opened.
 """
 
 from __future__ import annotations
@@ -71,11 +72,27 @@ _COUNTS: Final = (
 )
 _BOUNDS: Final = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 _FLAGS: Final = ("uniqueItems", "deprecated", "readOnly", "writeOnly")
-_TEXTS: Final = ("title", "description", "$comment", "format", "contentEncoding", "contentMediaType")
+_TEXTS: Final = (
+    "title",
+    "description",
+    "$comment",
+    "format",
+    "contentEncoding",
+    "contentMediaType",
+)
 _BOOLEANS: Final = ("additionalProperties", "unevaluatedItems", "unevaluatedProperties", "items")
 """Keywords whose schema is `true` or `false` more often than not."""
 
-_SINGLE: Final = ("contains", "contentSchema", "else", "if", "not", "propertyNames", "then", *_BOOLEANS)
+_SINGLE: Final = (
+    "contains",
+    "contentSchema",
+    "else",
+    "if",
+    "not",
+    "propertyNames",
+    "then",
+    *_BOOLEANS,
+)
 _MANY: Final = ("allOf", "anyOf", "oneOf", "prefixItems")
 _NAMED: Final = ("$defs", "definitions", "dependentSchemas")
 _IDENTITIES: Final = (
@@ -101,8 +118,8 @@ class Repair:
         result: the repaired schema: an object, or true or false.
         notes: what was ignored or read otherwise, with its place: `properties.a.type: found "dict",
             read as "object"`. The last one counts the rest, if there are many.
-        is_changed: the result has other words than what was sent, besides names of schemas; always, if
-            that is of draft 3 or 4.
+        is_changed: the result has other words than what was sent, besides names of schemas; always,
+            if that is of draft 3 or 4.
 
     Raises:
         LimitExceededError: it has too many parts.
@@ -231,7 +248,9 @@ class Repair:
 
     # -- schemas
 
-    def _schema(self, value: JSON, place: Place, target: Place, *, is_property: bool = False) -> JSONObject | bool:
+    def _schema(
+        self, value: JSON, place: Place, target: Place, *, is_property: bool = False
+    ) -> JSONObject | bool:
         """Return the schema at `place` of what was sent, for `target` of the result."""
         self._count += 1
         if self._count > _MAX_SCHEMAS:
@@ -276,7 +295,9 @@ class Repair:
             add_to_all_of(part.out, *part.also)
         return part.out
 
-    def _child(self, part: _Part, value: JSON, *steps: str | int, new: Place | None = None) -> JSONObject | bool:
+    def _child(
+        self, part: _Part, value: JSON, *steps: str | int, new: Place | None = None
+    ) -> JSONObject | bool:
         """Return a schema inside a part, whose new place is `new` of the part."""
         target = (*part.target, *(steps if new is None else new))
         return self._schema(value, (*part.place, *steps), target)
@@ -293,7 +314,9 @@ class Repair:
 
     def _identity(self, part: _Part, keyword: str, value: JSON) -> None:
         """A name of a schema. References are written without them."""
-        if keyword in ("$schema", "$id", "$anchor", "$dynamicAnchor") and not isinstance(value, str):
+        if keyword in ("$schema", "$id", "$anchor", "$dynamicAnchor") and not isinstance(
+            value, str
+        ):
             self._ignore((*part.place, keyword), value, "a text")
 
     # -- references
@@ -332,10 +355,14 @@ class Repair:
             alternatives: list[JSON] = [{"type": kind} for kind in kinds]
             part.also.append({"anyOf": [*alternatives, *schemas]})
         elif kinds:
-            part.out["type"] = kinds[0] if len(kinds) == 1 and not isinstance(value, list) else list[JSON](kinds)
+            part.out["type"] = (
+                kinds[0] if len(kinds) == 1 and not isinstance(value, list) else list[JSON](kinds)
+            )
 
     def _types(self, part: _Part, keyword: str, value: JSON) -> tuple[list[str] | None, list[JSON]]:
-        """Return (the types, the schemas among them); None if every value is meant, or nobody knows."""
+        """Return (the types, the schemas among them); None if every value is meant,
+        or nobody knows.
+        """
         place = (*part.place, keyword)
         listed = value if isinstance(value, list) else [value]
         kinds: list[str] = []
@@ -468,7 +495,9 @@ class Repair:
             return
         self.is_changed = True
         members = value
-        needed: JSONObject = {name: item for name, item in members.items() if isinstance(item, list | str)}
+        needed: JSONObject = {
+            name: item for name, item in members.items() if isinstance(item, list | str)
+        }
         if needed:
             holder = _Part({}, part.place, part.target, is_property=False)
             self._dependent_required(holder, "dependentRequired", needed)
@@ -492,13 +521,16 @@ class Repair:
         part.out[keyword] = self._child(part, value, keyword)
 
     def _items(self, part: _Part, keyword: str, value: JSON) -> None:
-        """`items` was a list before 2020-12: now `prefixItems`, and `additionalItems` is `items`."""
+        """`items` was a list before 2020-12: now `prefixItems`, and
+        `additionalItems` is `items`.
+        """
         if not isinstance(value, list) or "prefixItems" in part.sent:
             self._single(part, keyword, value)
             return
         self.is_changed = True
         schemas: list[JSON] = [
-            self._child(part, item, keyword, number, new=("prefixItems", number)) for number, item in enumerate(value)
+            self._child(part, item, keyword, number, new=("prefixItems", number))
+            for number, item in enumerate(value)
         ]
         if schemas:
             part.out["prefixItems"] = schemas
@@ -513,7 +545,9 @@ class Repair:
         if not isinstance(value, list) or not value:
             self._ignore((*part.place, keyword), value, "a list of schemas")
             return
-        part.out[keyword] = [self._child(part, item, keyword, number) for number, item in enumerate(value)]
+        part.out[keyword] = [
+            self._child(part, item, keyword, number) for number, item in enumerate(value)
+        ]
 
     def _extends(self, part: _Part, keyword: str, value: JSON) -> None:
         """`extends` of draft 3 is `allOf`."""
@@ -529,7 +563,9 @@ class Repair:
         if not isinstance(value, dict):
             self._ignore((*part.place, keyword), value, "an object of schemas")
             return
-        part.out[keyword] = {_text(name): self._child(part, item, keyword, name) for name, item in value.items()}
+        part.out[keyword] = {
+            _text(name): self._child(part, item, keyword, name) for name, item in value.items()
+        }
 
     # -- keywords whose values are plain
 
@@ -564,7 +600,9 @@ class Repair:
             self.is_changed |= usable != value
 
     def _usable_pattern(self, pattern: str) -> str | None:
-        """Return a pattern that can be matched; None if there is none, or patterns take too long."""
+        """Return a pattern that can be matched; None if there is none, or patterns take too
+        long.
+        """
         for text in dict.fromkeys((pattern, _in_words_of_ecma(pattern))):
             if time.thread_time() > self._deadline:
                 return None
@@ -697,7 +735,9 @@ class _Names:
                 stack.append(((*place, *map(str, step)), base, child))
 
     def _named(self, uri: str, place: Place, base: Place) -> Place:
-        """Note the URI of a schema; return the place of the schema to which references inside refer."""
+        """Note the URI of a schema; return the place of the schema to which
+        references inside refer.
+        """
         if uri.startswith("#"):
             self._anchors.setdefault((base, uri[1:]), place)
             return base
@@ -707,7 +747,9 @@ class _Names:
         return place
 
     def find(self, reference: str, place: Place) -> Place | None:
-        """Return the place of the schema to which a reference at `place` leads; None if there is none."""
+        """Return the place of the schema to which a reference at `place` leads; None
+        if there is none.
+        """
         steps = tuple(map(str, place))
         base = next(steps[:end] for end in range(len(steps), -1, -1) if steps[:end] in self._bases)
         uri, _, fragment = reference.partition("#")
@@ -718,7 +760,9 @@ class _Names:
             base = known
         if fragment and not fragment.startswith("/"):
             return self._anchors.get((base, unquote(fragment)))
-        keys = [unquote(key).replace("~1", "/").replace("~0", "~") for key in fragment.split("/")[1:]]
+        keys = [
+            unquote(key).replace("~1", "/").replace("~0", "~") for key in fragment.split("/")[1:]
+        ]
         target = (*base, *keys)
         return target if isinstance(self.at(target), dict | bool) else None
 
@@ -754,7 +798,9 @@ def _pointer(place: Place) -> str:
 
 
 def _by_name(listed: list[JSON]) -> dict[str, JSON] | None:
-    """Return the properties that a list of names, or of objects with a name, describes; None if it does not."""
+    """Return the properties that a list of names, or of objects with a name, describes; None
+    if it does not.
+    """
     properties: dict[str, JSON] = {}
     for item in listed:
         schema: JSONObject = {}
@@ -770,7 +816,11 @@ def _by_name(listed: list[JSON]) -> dict[str, JSON] | None:
 
 def _text(text: str) -> str:
     """Return a text without halves of surrogate pairs, which are no characters."""
-    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return (
+        text
+        if text.isascii()
+        else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    )
 
 
 def _number(value: JSON) -> int | float | None:

@@ -1,9 +1,10 @@
 """Validator: checks values against a JSON Schema, and explains why a value does not satisfy it.
 
-Schemas and values come from outside, so every step is bounded. A schema is refused if it is too large, too deep, or if
-its references multiply. A check whose weight (of the schema) times bytes (of the value) exceeds `HERE_WORK` runs in a
-worker process, which is killed at a deadline; so does a costly explanation. If nothing can be awaited, the wait for the
-worker blocks, within the budget of `Blocking`. `inline_refs` writes out references for hosts that do not support them.
+Schemas and values come from outside, so every step is bounded. A schema is refused if it is too
+large, too deep, or if its references multiply. A check whose weight (of the schema) times bytes (of
+the value) exceeds `HERE_WORK` runs in a worker process, which is killed at a deadline; so does a
+costly explanation. If nothing can be awaited, the wait for the worker blocks, within the budget of
+`Blocking`. `inline_refs` writes out references for hosts that do not support them.
 """
 
 from __future__ import annotations
@@ -23,7 +24,12 @@ from typing import Any, Final, NoReturn, cast
 import jsonschema_rs
 
 from ideabridge.tools.encoding import JSON, MAX_BYTES, JSONObject, encode, normalise
-from ideabridge.tools.errors import InvalidJSONError, LimitExceededError, SchemaError, ValueMismatchError
+from ideabridge.tools.errors import (
+    InvalidJSONError,
+    LimitExceededError,
+    SchemaError,
+    ValueMismatchError,
+)
 from ideabridge.tools.keywords import (
     ANNOTATIONS,
     DEFINITIONS,
@@ -57,14 +63,17 @@ _NAMES: Final = frozenset({"$id", "$anchor", "$dynamicAnchor", "$recursiveAnchor
 def inline_refs(schema: JSONObject) -> JSONObject:
     """Return a schema without references that accepts every value that `schema` accepts.
 
-    A local reference (`#/a/b`, or `#name` of an `$anchor`) is replaced by its target, and the keywords beside it are
-    kept. The second occurrence of a recursive reference becomes a schema that accepts anything, and so does a reference
-    that is dynamic or not local. Definitions and names of schemas are left out.
+    A local reference (`#/a/b`, or `#name` of an `$anchor`) is replaced by its target, and the
+    keywords beside it are kept. The second occurrence of a recursive reference becomes a schema
+    that accepts anything, and so does a reference that is dynamic or not local. Definitions and
+    names of schemas are left out.
 
     Raises:
         LimitExceededError: the schema nests too deep.
     """
-    has_definitions = any(isinstance(part, dict) and part.keys() & DEFINITIONS for part in values_in(schema))
+    has_definitions = any(
+        isinstance(part, dict) and part.keys() & DEFINITIONS for part in values_in(schema)
+    )
     if not has_definitions and next(references_in(schema), None) is None:
         return schema
     try:
@@ -76,7 +85,9 @@ def inline_refs(schema: JSONObject) -> JSONObject:
 
 
 def _anchors(root: JSONObject) -> dict[str, JSONObject]:
-    """Return the schemas with an anchor, by the reference to it; without anchors that occur twice."""
+    """Return the schemas with an anchor, by the reference to it; without anchors
+    that occur twice.
+    """
     named = [
         (f"#{name}", schema)
         for _, schema in schemas_in(root)
@@ -93,7 +104,8 @@ class _Inliner:
     Attributes:
         count: the schemas written so far.
         cuts: the references replaced by a schema that accepts anything.
-        embedded: the number of enclosing schemas with an `$id`. `#` then refers to the innermost of them.
+        embedded: the number of enclosing schemas with an `$id`. `#` then refers to the
+            innermost of them.
     """
 
     def __init__(self, root: JSONObject) -> None:
@@ -104,7 +116,9 @@ class _Inliner:
         self.embedded = 0
 
     def write(self, schema: JSON, targets: tuple[int, ...]) -> JSON:
-        """Return a copy of `schema` without references; `targets` are the referenced schemas that enclose it."""
+        """Return a copy of `schema` without references; `targets` are the referenced schemas
+        that enclose it.
+        """
         if not isinstance(schema, dict):
             return schema
         self.count += 1
@@ -114,7 +128,11 @@ class _Inliner:
         target: JSONObject | bool | None = None
         if isinstance(pointer, str) and not self.embedded:
             target = self.anchors.get(pointer) or resolve(self.root, pointer)
-        written = self._write_parts(schema, targets) if target is None else self._replace(schema, target, targets)
+        written = (
+            self._write_parts(schema, targets)
+            if target is None
+            else self._replace(schema, target, targets)
+        )
         self.embedded -= is_embedded
         return written
 
@@ -138,7 +156,9 @@ class _Inliner:
             loosen(result, keyword)
         return result
 
-    def _replace(self, schema: JSONObject, target: JSONObject | bool, targets: tuple[int, ...]) -> JSON:
+    def _replace(
+        self, schema: JSONObject, target: JSONObject | bool, targets: tuple[int, ...]
+    ) -> JSON:
         before = self.cuts
         written: JSON = target
         if isinstance(target, dict):
@@ -156,13 +176,14 @@ class _Inliner:
         if is_cut:
             loosen(rest, "$ref")
         if isinstance(written, dict) and not rest.keys() - ANNOTATIONS:
-            # Annotations beside a reference describe this use, so they take precedence over those of the definition.
+            # Annotations beside a reference describe this use, so they take precedence over those
+            # of the definition.
             return {**written, **rest}
         add_to_all_of(rest, written)
         return rest
 
 
-# -- checking values -------------------------------------------------------------------------------------------------
+# -- checking values -------------------------------------------------------------------------------
 
 MAX_EXPANSION: Final = 5_000_000
 """The most schemas in a schema with its references written out: `$ref`s to `$ref`s can multiply."""
@@ -171,24 +192,26 @@ MAX_CHAIN: Final = 500
 """Length of a chain of nested and referenced schemas. Validators follow it recursively."""
 
 HERE_WORK: Final = 200_000_000
-"""Weight of a schema times bytes of a value for a check in this process: at worst 0.5 s, usually a twentieth of that. A
-larger check runs in a worker."""
+"""Weight of a schema times bytes of a value for a check in this process: at worst 0.5 s, usually a
+twentieth of that. A larger check runs in a worker."""
 
 SECONDS_BLOCKED: Final = 1.0
 """Seconds for a check in a worker if nothing can be awaited."""
 
 BLOCKED_IN_SUM: Final = 2.0
-"""Seconds that such checks and explanations may block in total. A plan may contain 10,000 of them."""
+"""Seconds that such checks and explanations may block in total. A plan may contain
+10,000 of them."""
 
 BLOCKED_SHARE: Final = 0.05
 """Seconds that are added to this budget per second."""
 
 _EXPLAINED_HERE: Final = 5_000
-"""Steps of a schema times parts of a value for an explanation in this process: jsonschema takes about 20 us for each
-part and keyword."""
+"""Steps of a schema times parts of a value for an explanation in this process: jsonschema takes
+about 20 us for each part and keyword."""
 
 _EXPLAINED_BYTES: Final = 256 * 1024
-"""Bytes of a value for an explanation in this process: jsonschema writes each wrong value into a message."""
+"""Bytes of a value for an explanation in this process: jsonschema writes each wrong value
+into a message."""
 
 _EXPLAINED_SECONDS: Final = 2.0
 _EXPLAINED_BLOCKED: Final = 0.3
@@ -209,17 +232,20 @@ _ONE_APPLIES: Final = ("properties", "prefixItems")
 _BOUNDS: Final = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"})
 
 _NUMBER: Final = 250
-"""Weight of a keyword that compares numbers, and of each number in `enum` and `const`: jsonschema-rs compares fractions
-and numbers beyond 64 bits digit by digit, in up to 0.3 us for each byte."""
+"""Weight of a keyword that compares numbers, and of each number in `enum` and `const`:
+jsonschema-rs compares fractions and numbers beyond 64 bits digit by digit, in up to 0.3
+us for each byte."""
 
 _FRACTION: Final = 5_000
-"""Weight of a `multipleOf` that is no integer. jsonschema-rs divides exactly, with up to 600 digits: 4 us a byte."""
+"""Weight of a `multipleOf` that is no integer. jsonschema-rs divides exactly, with up to 600
+digits: 4 us a byte."""
 
 _READ: Final = 15
 """Weight of `contentMediaType`: in older drafts the text is read as JSON."""
 
 _DIFFERING: Final = 10_000
-"""Weight of `uniqueItems`: integers that are the same as floats are compared in pairs, 25 KB of them in 0.25 s."""
+"""Weight of `uniqueItems`: integers that are the same as floats are compared in pairs, 25 KB of
+them in 0.25 s."""
 
 _LISTS_OF_NAMES: Final = ("properties", "required", "dependentRequired", "dependencies")
 _GOES_BACK: Final = re.compile(r"\(\?(?!:)|\\[1-9k]")
@@ -240,9 +266,11 @@ class _Compiled:
 
     Attributes:
         valid: the validator of jsonschema-rs.
-        weight: what a check may cost for each byte of a value, in steps of about 1 ns; see `_weigh`.
+        weight: what a check may cost for each byte of a value, in steps of about 1
+            ns; see `_weigh`.
         steps: the largest number of keywords that an explanation applies to each part of a value.
-        is_recursive: the schema refers to itself, so each level may double the steps of an explanation.
+        is_recursive: the schema refers to itself, so each level may double the steps of
+            an explanation.
     """
 
     valid: jsonschema_rs.Validator
@@ -273,12 +301,14 @@ class Blocking:
             return self._left
 
     def wait(self, job: str, argument: JSON, *, what: str, seconds: float) -> JSON:
-        """Call `workers.wait` for at most the seconds that are left. LimitExceededError also if none are left."""
+        """Call `workers.wait` for at most the seconds that are left. LimitExceededError also
+        if none are left.
+        """
         seconds = min(seconds, self.left())
         if seconds < _LEAST_BLOCKED:
             raise LimitExceededError(
-                f"{what}: not checked, because slow checks have already blocked this process for {BLOCKED_IN_SUM:g} s; "
-                "try again later, or give such values by reference"
+                f"{what}: not checked, because slow checks have already blocked this process for "
+                f"{BLOCKED_IN_SUM:g} s; try again later, or give such values by reference"
             )
         begun = self._clock()
         try:
@@ -295,9 +325,10 @@ blocking: Final = Blocking()
 class Validator:
     """Checks values against a JSON Schema.
 
-    The draft is 2020-12 unless `$schema` names an older one. Formats are annotations, not assertions. Nothing is
-    fetched: a `$ref` must point into the schema itself or to a published meta-schema. Patterns are matched in linear
-    time or within a bound. The schema is compiled at the first use, once for all Validators with the same content.
+    The draft is 2020-12 unless `$schema` names an older one. Formats are annotations, not
+    assertions. Nothing is fetched: a `$ref` must point into the schema itself or to a published
+    meta-schema. Patterns are matched in linear time or within a bound. The schema is compiled at
+    the first use, once for all Validators with the same content.
 
     Args:
         schema: the schema. It is not copied, so it must not be changed afterwards.
@@ -315,7 +346,8 @@ class Validator:
         """Compile the schema.
 
         Raises:
-            SchemaError: the schema is invalid or refers to something outside it; the message names the place.
+            SchemaError: the schema is invalid or refers to something outside it; the message
+                names the place.
             LimitExceededError: the schema is too large or too deep.
         """
         self._compiled = _compile(self.schema, self.what)
@@ -333,7 +365,8 @@ class Validator:
         return weight > _LIGHT and weight * _size(value) > HERE_WORK
 
     def is_valid(self, value: JSON) -> bool:
-        """Return True if the value is JSON and satisfies the schema. A costly check blocks for at most a second.
+        """Return True if the value is JSON and satisfies the schema. A costly check blocks for
+        at most a second.
 
         Raises as `compile`, and LimitExceededError also if the check takes longer.
         """
@@ -357,14 +390,15 @@ class Validator:
         return True
 
     def check(self, value: JSON, *, briefly: bool = False) -> None:
-        """Check that the value satisfies the schema. A costly check blocks for at most a second. With `briefly` the
-        reasons of a mismatch, which take far longer than the check, are omitted.
+        """Check that the value satisfies the schema. A costly check blocks for at most a second.
+        With `briefly` the reasons of a mismatch, which take far longer than the check, are omitted.
 
         Raises:
-            ValueMismatchError: it does not; the message lists the first problems as "path: found X, expected Y".
+            ValueMismatchError: it does not; the message lists the first problems as "path: found
+                X, expected Y".
             InvalidJSONError: it is not JSON.
-            SchemaError, LimitExceededError: as `compile`; also a value that nests too deep, and a check that takes
-                longer than that.
+            SchemaError, LimitExceededError: as `compile`; also a value that nests too deep, and a
+                check that takes longer than that.
         """
         if not self.is_valid(value):
             self.refuse(value, briefly=briefly)
@@ -376,7 +410,8 @@ class Validator:
         raise self._mismatch(self._why(normalise(value, what=self.what)))
 
     async def check_apart(self, value: JSON) -> None:
-        """Check as `check` does, without blocking: a costly check runs in a worker for at most `worker.SECONDS`.
+        """Check as `check` does, without blocking: a costly check runs in a worker for at most
+        `worker.SECONDS`.
 
         Raises as `check`, and WorkerError if no worker can check it.
         """
@@ -402,7 +437,9 @@ class Validator:
         return ValueMismatchError(f"{self.what}: {first}{more}")
 
     def problems(self, value: JSON) -> list[Problem]:
-        """Return the reasons why the value does not satisfy the schema; [] if it does. Blocks and raises as `check`."""
+        """Return the reasons why the value does not satisfy the schema; [] if it does. Blocks and
+        raises as `check`.
+        """
         value = normalise(value, what=self.what)
         return [] if self.is_valid(value) else self._why(value)
 
@@ -411,7 +448,11 @@ class Validator:
             return _explained(self._own, self.schema, value)
         argument: list[JSON] = [self.schema, value]
         try:
-            return _read(blocking.wait("problems", argument, what=self._work(value), seconds=_EXPLAINED_BLOCKED))
+            return _read(
+                blocking.wait(
+                    "problems", argument, what=self._work(value), seconds=_EXPLAINED_BLOCKED
+                )
+            )
         except (LimitExceededError, WorkerError):
             return [_unexplained(value)]
 
@@ -420,14 +461,24 @@ class Validator:
             argument = normalise([self.schema, value], max_depth=2 * MAX_SCHEMA_DEPTH)
         except InvalidJSONError:
             return False
-        return blocking.wait("valid", argument, what=self._work(value), seconds=SECONDS_BLOCKED) is True
+        return (
+            blocking.wait("valid", argument, what=self._work(value), seconds=SECONDS_BLOCKED)
+            is True
+        )
 
     def _explains_here(self, value: JSON) -> bool:
         most = _EXPLAINED_HERE // self._own.steps
-        return not self._own.is_recursive and _nodes(value, most + 1) <= most and _size(value) <= _EXPLAINED_BYTES
+        return (
+            not self._own.is_recursive
+            and _nodes(value, most + 1) <= most
+            and _size(value) <= _EXPLAINED_BYTES
+        )
 
     def _work(self, value: JSON) -> str:
-        return f"{self.what}: checking {_size(value):,} bytes against a schema of {_size(self.schema):,}"
+        return (
+            f"{self.what}: checking {_size(value):,} bytes against a schema "
+            f"of {_size(self.schema):,}"
+        )
 
 
 def _explained(compiled: _Compiled, schema: JSONObject, value: JSON) -> list[Problem]:
@@ -437,7 +488,8 @@ def _explained(compiled: _Compiled, schema: JSONObject, value: JSON) -> list[Pro
 
     if _nodes(value, _EXPLAINED_NODES) < _EXPLAINED_NODES:
         return explain(compiled.valid, schema, value)
-    # A million items that each fail would take 16 s, so only a sample of a large value is explained.
+    # A million items that each fail would take 16 s, so only a sample of a large
+    # value is explained.
     cut: list[Place] = []
     sample = _sample(value, (), cut)
     if _nodes(sample, _EXPLAINED_NODES) < _EXPLAINED_NODES and not compiled.valid.is_valid(sample):
@@ -457,7 +509,9 @@ def valid_here(schema: JSONObject, value: JSON) -> bool:
 def problems_here(schema: JSONObject, value: JSON) -> JSON:
     """Return the first problems of a value, and null for each further one. Runs in a worker."""
     problems = _explained(_compile(schema, "the schema"), schema, value)
-    first: list[JSON] = [[one.found, one.expected, list(one.place), one.hint] for one in problems[:_PASSED_ON]]
+    first: list[JSON] = [
+        [one.found, one.expected, list(one.place), one.hint] for one in problems[:_PASSED_ON]
+    ]
     return [*first, *([None] * (len(problems) - len(first)))]
 
 
@@ -482,7 +536,9 @@ def _size(value: JSON) -> int:
 
 
 def check_schema(schema: JSONObject, *, what: str) -> None:
-    """Check that a schema is valid and within the bounds. Raises what `Validator.compile` raises."""
+    """Check that a schema is valid and within the bounds. Raises what
+    `Validator.compile` raises.
+    """
     Validator(schema, what=what).compile()
 
 
@@ -492,7 +548,9 @@ def _nodes(value: JSON, limit: int) -> int:
 
 
 def _sample(value: JSON, place: Place, cut: list[Place]) -> JSON:
-    """Return a copy of `value` with shortened arrays, and add the places of these arrays to `cut`."""
+    """Return a copy of `value` with shortened arrays, and add the places of these
+    arrays to `cut`.
+    """
     if isinstance(value, list):
         if len(value) > _SAMPLE:
             cut.append(place)
@@ -526,7 +584,8 @@ def _compile(schema: JSONObject, what: str) -> _Compiled:
     except ValueError as error:
         raise SchemaError(f"{what}: the schema cannot be read: {error}") from None
     except BaseException as error:
-        # jsonschema-rs panics on some invalid schemas. The class of the panic is not public, and no Exception.
+        # jsonschema-rs panics on some invalid schemas. The class of the panic is not public,
+        # and no Exception.
         if type(error).__name__ != "PanicException":
             raise
         raise SchemaError(f"{what}: the schema cannot be compiled: {error}") from None
@@ -539,7 +598,9 @@ def _compile(schema: JSONObject, what: str) -> _Compiled:
 
 
 def _check_patterns(schema: JSONObject, what: str) -> None:
-    """Refuse a schema whose patterns take too long to compile: each takes up to 30 ms, and there may be thousands."""
+    """Refuse a schema whose patterns take too long to compile: each takes up to 30 ms, and there
+    may be thousands.
+    """
     patterns: list[str] = []
     for _, part in schemas_in(schema):
         pattern, named = part.get("pattern"), part.get("patternProperties")
@@ -555,7 +616,9 @@ def _check_patterns(schema: JSONObject, what: str) -> None:
             # An invalid pattern is reported with its place when the whole schema is compiled.
             jsonschema_rs.Draft202012Validator({"pattern": pattern}, pattern_options=PATTERNS)
         if time.thread_time() > deadline:
-            raise LimitExceededError(f"{what}: the patterns of the schema ({len(distinct):,}) take too long to compile")
+            raise LimitExceededError(
+                f"{what}: the patterns of the schema ({len(distinct):,}) take too long to compile"
+            )
 
 
 def _why_invalid(error: jsonschema_rs.ValidationError, schema: JSONObject) -> str:
@@ -566,7 +629,10 @@ def _why_invalid(error: jsonschema_rs.ValidationError, schema: JSONObject) -> st
     for place, keyword, target in _references(schema):
         if target.lstrip("#") in error.message:
             where = show_path((*place, keyword))
-            return f"{where}: found {show(target)}, expected a place in this schema (nothing is fetched)"
+            return (
+                f"{where}: found {show(target)}, expected a place in this "
+                "schema (nothing is fetched)"
+            )
     return f"a reference leads nowhere: {error.message[:200]}"
 
 
@@ -579,13 +645,14 @@ def _references(schema: JSONObject) -> Iterator[tuple[Place, str, str]]:
 
 
 def _weigh(schema: JSONObject, what: str, *, has_references: bool) -> tuple[int, int, bool]:
-    """Return (weight, steps, whether it is recursive) of a schema. Refuse one that is too large or too deep with its
-    local references written out.
+    """Return (weight, steps, whether it is recursive) of a schema. Refuse one that is too large or
+    too deep with its local references written out.
 
-    The steps bound the keywords for any one part of a value: of the schemas of properties only one applies to a part,
-    of all others each does. The weight is the same sum, in which keywords count what jsonschema-rs takes for them; it
-    remembers its results at references, so recursion multiplies nothing there. A chain of references can be longer
-    than Python's stack, so this function is not recursive.
+    The steps bound the keywords for any one part of a value: of the schemas of properties only one
+    applies to a part, of all others each does. The weight is the same sum, in which keywords count
+    what jsonschema-rs takes for them; it remembers its results at references, so recursion
+    multiplies nothing there. A chain of references can be longer than Python's stack, so this
+    function is not recursive.
     """
     sizes: dict[int, int] = {}
     weights: dict[int, int] = {}
@@ -604,7 +671,9 @@ def _weigh(schema: JSONObject, what: str, *, has_references: bool) -> tuple[int,
                 continue
             open_now.add(mark)
             # Definitions count where references use them.
-            inside = ((place[0], child) for place, child in children(item) if place[0] not in DEFINITIONS)
+            inside = (
+                (place[0], child) for place, child in children(item) if place[0] not in DEFINITIONS
+            )
             parts = [(keyword, child) for keyword, child in inside if isinstance(child, dict)]
             pointer = item.get("$ref")
             target = resolve(schema, pointer) if isinstance(pointer, str) else None
@@ -620,12 +689,17 @@ def _weigh(schema: JSONObject, what: str, *, has_references: bool) -> tuple[int,
             steps[mark] = own + _sum_of_parts(parts, steps)
             weights[mark] = own + _own_extra(item) + _sum_of_parts(parts, weights)
             if depths[mark] > MAX_CHAIN:
-                raise LimitExceededError(f"{what}: the schema has a chain of references of more than {MAX_CHAIN} parts")
+                raise LimitExceededError(
+                    f"{what}: the schema has a chain of references of more than {MAX_CHAIN} parts"
+                )
             if sizes[mark] > MAX_EXPANSION:
                 raise LimitExceededError(
-                    f"{what}: the schema with its references written out has more than {MAX_EXPANSION:,} parts"
+                    f"{what}: the schema with its references written out has more "
+                    f"than {MAX_EXPANSION:,} parts"
                 )
-    if has_references and any(not target.startswith("#/") and target != "#" for _, _, target in _references(schema)):
+    if has_references and any(
+        not target.startswith("#/") and target != "#" for _, _, target in _references(schema)
+    ):
         # References by anchor or `$id`, and dynamic ones, are not followed here.
         return _ENDLESS, _ENDLESS, True
     return weights[id(schema)], steps[id(schema)], is_recursive
@@ -672,7 +746,9 @@ def _own_steps(schema: JSONObject) -> int:
 
 
 def _pattern_weight(pattern: str) -> int:
-    """Return the steps for one character. Most patterns take linear time, the others backtrack within a bound."""
+    """Return the steps for one character. Most patterns take linear time, the others backtrack
+    within a bound.
+    """
     if _GOES_BACK.search(pattern):
         return 100_000
     # jsonschema-rs searches for the ends of words without its fastest method.

@@ -1,4 +1,6 @@
-"""The computations of the built-in tools. They run in the event loop within a budget, and otherwise in a worker."""
+"""The computations of the built-in tools. They run in the event loop within a budget, and
+otherwise in a worker.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,10 @@ from ideabridge.tools.keywords import show, values_in
 from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.worker import workers
 
-# -- queries ---------------------------------------------------------------------------------------------------------
+# -- queries ---------------------------------------------------------------------------------------
 #
-# JMESPath queries are bounded, because a short one can need more time and memory than a machine has.
+# JMESPath queries are bounded, because a short one can need more time and memory
+# than a machine has.
 
 MAX_QUERY: Final = 2_000
 """Characters in a query."""
@@ -72,7 +75,9 @@ class Budget:
 
 
 class _Bounded(_Interpreter):
-    """Visits nodes as jmespath does, and counts their results: each `[@,@][]` in a query doubles a list."""
+    """Visits nodes as jmespath does, and counts their results: each `[@,@][]` in a query
+    doubles a list.
+    """
 
     def __init__(self, budget: Budget) -> None:
         _Interpreter.__init__(self, _OPTIONS)
@@ -110,7 +115,9 @@ _OPTIONS: Final = jmespath.Options(custom_functions=_BoundedFunctions())
 
 
 def _check_nodes(value: Any, budget: Budget) -> None:
-    """Refuse a value that exceeds the limit when its shared parts are written out (`[@,@]|[@,@]|...`)."""
+    """Refuse a value that exceeds the limit when its shared parts are written out
+    (`[@,@]|[@,@]|...`).
+    """
     left, size = MAX_STEPS // 4, MAX_RESULT
     for part in values_in(value):
         left -= 1
@@ -127,19 +134,24 @@ def _parse(text: str) -> Any:
 
 
 def check_query(text: str, *, what: str) -> None:
-    """Check that a text is a JMESPath expression with known functions; `what` names its parameter in errors.
+    """Check that a text is a JMESPath expression with known functions; `what` names its
+    parameter in errors.
 
     Raises:
         ActivityError: it is not; the message says where, or suggests the nearest function.
     """
     if len(text) > MAX_QUERY:
-        raise ActivityError(f"{what}: found {len(text):,} characters, expected at most {MAX_QUERY:,}")
+        raise ActivityError(
+            f"{what}: found {len(text):,} characters, expected at most {MAX_QUERY:,}"
+        )
     try:
         stack: list[Any] = [_parse(text)]
     except RecursionError:
         raise ActivityError(f"{what}: {show(text)} nests too deep") from None
     except jmespath.exceptions.JMESPathError as error:
-        raise ActivityError(f"{what}: {show(text)} is no JMESPath expression: {_first(error)}") from None
+        raise ActivityError(
+            f"{what}: {show(text)} is no JMESPath expression: {_first(error)}"
+        ) from None
     while stack:
         node = stack.pop()
         if not isinstance(node, dict):
@@ -154,7 +166,10 @@ def check_query(text: str, *, what: str) -> None:
 def _check_function(name: str, count: int, text: str, what: str) -> None:
     known: dict[str, Any] = _BoundedFunctions.FUNCTION_TABLE
     if name not in known:
-        raise ActivityError(f"{what}: {show(text)}: JMESPath has no function {name[:60]!r}.{did_you_mean(name, known)}")
+        raise ActivityError(
+            f"{what}: {show(text)}: JMESPath has no function "
+            f"{name[:60]!r}.{did_you_mean(name, known)}"
+        )
     parameters: tuple[dict[str, Any], ...] = known[name]["signature"]
     least = len(parameters)
     is_variadic = bool(parameters) and bool(parameters[-1].get("variadic"))
@@ -164,10 +179,12 @@ def _check_function(name: str, count: int, text: str, what: str) -> None:
 
 
 def search(text: str, data: JSON, *, what: str) -> JSON:
-    """Return what a JMESPath expression selects in `data`, null if nothing; `what` names its parameter in errors.
+    """Return what a JMESPath expression selects in `data`, null if nothing; `what` names its
+    parameter in errors.
 
     Raises:
-        ActivityError: the text is not a JMESPath expression, fails on this data, or exceeds the limit of steps.
+        ActivityError: the text is not a JMESPath expression, fails on this data, or exceeds the
+            limit of steps.
     """
     return next(_searches(text, (data,), what, Budget()))
 
@@ -175,9 +192,13 @@ def search(text: str, data: JSON, *, what: str) -> JSON:
 def _searches(
     text: str, values: Iterable[JSON], what: str, budget: Budget, *, only_truth: bool = False
 ) -> Iterator[JSON]:
-    """Yield what `search` selects in each of `values`; with `only_truth`, whether it counts as true (see `_holds`)."""
+    """Yield what `search` selects in each of `values`; with `only_truth`, whether it counts as true
+    (see `_holds`).
+    """
     if len(text) > MAX_QUERY:
-        raise ActivityError(f"{what}: found {len(text):,} characters, expected at most {MAX_QUERY:,}")
+        raise ActivityError(
+            f"{what}: found {len(text):,} characters, expected at most {MAX_QUERY:,}"
+        )
     interpreter = _Bounded(budget)
     for data in values:
         try:
@@ -188,22 +209,32 @@ def _searches(
             _check_nodes(found, budget)
             selected = normalise(found, what=what)
         except _TooMuchError:
-            raise ActivityError(f"{what}: {show(text)} asks for more than the limit of {MAX_STEPS:,} steps") from None
+            raise ActivityError(
+                f"{what}: {show(text)} asks for more than the limit of {MAX_STEPS:,} steps"
+            ) from None
         except RecursionError:
             raise ActivityError(f"{what}: {show(text)} nests too deep") from None
         except jmespath.exceptions.JMESPathError as error:
-            raise ActivityError(f"{what}: {show(text)} is no JMESPath expression for this: {_first(error)}") from None
+            raise ActivityError(
+                f"{what}: {show(text)} is no JMESPath expression for this: {_first(error)}"
+            ) from None
         except IdeabridgeError as error:
             raise ActivityError(str(error)) from None
         except (TypeError, ValueError, AttributeError, KeyError, OverflowError) as error:
             # Some functions of jmespath raise errors of Python.
-            raise ActivityError(f"{what}: {show(text)} fails on this data: {_first(error)}") from None
+            raise ActivityError(
+                f"{what}: {show(text)} fails on this data: {_first(error)}"
+            ) from None
         yield _holds(selected) if only_truth else selected
 
 
 def _first(error: Exception) -> str:
     lines = str(error).splitlines()
-    line = re.sub(r"^invalid jmespath expression: ", "", lines[0], flags=re.IGNORECASE) if lines else ""
+    line = (
+        re.sub(r"^invalid jmespath expression: ", "", lines[0], flags=re.IGNORECASE)
+        if lines
+        else ""
+    )
     return line[:200].rstrip(":") or type(error).__name__
 
 
@@ -227,7 +258,7 @@ def _as_text(value: JSON) -> str:
     return value if isinstance(value, str) else encode_text(value)
 
 
-# -- the tools -------------------------------------------------------------------------------------------------------
+# -- the tools -------------------------------------------------------------------------------------
 
 MAX_TEXT: Final = 8 * 1024 * 1024
 """Characters of a text that `join` and `template` produce."""
@@ -240,7 +271,8 @@ HERE_BUDGET: Final = 300_000
 
 
 async def shaped(tool: str, *arguments: JSON) -> JSON:
-    """Return the result of the built-in tool with this name for the arguments of its function in this module.
+    """Return the result of the built-in tool with this name for the arguments of its function
+    in this module.
 
     Raises:
         ActivityError: an argument is wrong; the message says which.
@@ -315,7 +347,8 @@ def _pieces(text: str) -> list[tuple[str, bool]]:
         if text[at] == "}" or end < 0:
             near = show(text[max(0, at - 20) : at + 20])
             raise ActivityError(
-                f"text: a single {text[at]!r} at character {at} ({near}); write {text[at] * 2!r} for one"
+                f"text: a single {text[at]!r} at character {at} ({near}); write "
+                f"{text[at] * 2!r} for one"
             )
         pieces.append((text[at + 1 : end].strip(), True))
         position = end + 1
@@ -333,7 +366,8 @@ def _value(expression: str, values: JSONObject, budget: Budget) -> str:
         known = ", ".join(list(values)[:20]) or "nothing"
         name = expression.split(".", 1)[0]
         raise ActivityError(
-            f"values: found nothing for the placeholder {{{expression}}}; there is {known}.{did_you_mean(name, values)}"
+            f"values: found nothing for the placeholder {{{expression}}}; there is "
+            f"{known}.{did_you_mean(name, values)}"
         )
     return _as_text(found)
 

@@ -1,8 +1,10 @@
-"""Threads with an owner: those that compute, and those in which tools run. Callers take turns at them.
+"""Threads with an owner: those that compute, and those in which tools run. Callers
+take turns at them.
 
-A thread that computes takes Python's lock from the event loop again and again, so each further one makes the answers to
-everybody slower: few of them run at a time. A tool may wait for minutes, so tools have threads of their own. Short work
-that only waits, for a file or the keyring, needs no turn: it uses `anyio.to_thread`.
+A thread that computes takes Python's lock from the event loop again and again, so each further one
+makes the answers to everybody slower: few of them run at a time. A tool may wait for minutes, so
+tools have threads of their own. Short work that only waits, for a file or the keyring, needs no
+turn: it uses `anyio.to_thread`.
 """
 
 from __future__ import annotations
@@ -20,12 +22,14 @@ T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
 
 MOST: Final = 2
-"""The most threads that compute at the same time. A caller has one, so that others find one free beside long work."""
+"""The most threads that compute at the same time. A caller has one, so that others find one free
+beside long work."""
 
 _COMPUTING: Final[RunVar[FairPlaces]] = RunVar("_COMPUTING")
 
 MOST_TOOLS: Final = 60
-"""The most tools that run in threads at the same time: functions that are no coroutines, and may wait for long."""
+"""The most tools that run in threads at the same time: functions that are no coroutines, and
+may wait for long."""
 
 MOST_TOOLS_OF_ONE: Final = 40
 """How many of them one caller may have, so that others find a thread."""
@@ -42,24 +46,28 @@ _LARGE_TEXT: Final = 1_000_000
 async def compute_in_thread(work: Callable[[Unpack[Arguments]], T], *arguments: *Arguments) -> T:
     """Return what a function returns that computes for longer than the event loop may wait.
 
-    It runs in a thread, for the caller in `asked_by`, after a wait for a place. A cancellation ends the wait; a thread
-    that has begun ends its work first.
+    It runs in a thread, for the caller in `asked_by`, after a wait for a place. A cancellation ends
+    the wait; a thread that has begun ends its work first.
     """
     async with _places(_COMPUTING, MOST, 1).place():
         # Those who compute do not hold up files and the keyring, which share a limiter.
         return await anyio.to_thread.run_sync(work, *arguments, limiter=anyio.CapacityLimiter(1))
 
 
-async def compute_beside(value: object, work: Callable[[Unpack[Arguments]], T], *arguments: *Arguments) -> T:
-    """Return what a function returns that walks through a value. It runs in a thread if the value is large."""
+async def compute_beside(
+    value: object, work: Callable[[Unpack[Arguments]], T], *arguments: *Arguments
+) -> T:
+    """Return what a function returns that walks through a value. It runs in a thread if the
+    value is large.
+    """
     if not is_large(value):
         return work(*arguments)
     return await compute_in_thread(work, *arguments)
 
 
 def is_large(value: object) -> bool:
-    """Whether a value has so many parts, or so much text, that the event loop should not walk through it. This looks at
-    no more parts than a small value has.
+    """Whether a value has so many parts, or so much text, that the event loop should not walk
+    through it. This looks at no more parts than a small value has.
     """
     parts = text = 0
     waiting: list[Any] = [value]
@@ -82,12 +90,15 @@ def is_large(value: object) -> bool:
 
 
 async def run_tool_in_thread(work: Callable[[], T]) -> T:
-    """Return what the function of a tool returns. It runs in a thread, for the caller in `asked_by`.
+    """Return what the function of a tool returns. It runs in a thread, for the
+    caller in `asked_by`.
 
     A thread cannot be stopped, so a cancelled call does not wait for it.
     """
     async with _places(_TOOLS, MOST_TOOLS, MOST_TOOLS_OF_ONE).place():
-        return await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1))
+        return await anyio.to_thread.run_sync(
+            work, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1)
+        )
 
 
 def _places(kind: RunVar[FairPlaces], most: int, each: int) -> FairPlaces:

@@ -1,9 +1,10 @@
 """Tool: the interface of a function, described by JSON Schemas; Activity: the code behind it.
 
-A call refers to one tool: a module, a name and a definition. The *essence* of a definition is what a call relies on:
-module, name, schemas and behaviour hints. If the essence changes, the tool is another one, and a call that was approved
-before does not run. The rest is prose, which may change and differ between machines: descriptions, titles, and keywords
-of schemas that do not constrain values.
+A call refers to one tool: a module, a name and a definition. The *essence* of a definition is
+what a call relies on: module, name, schemas and behaviour hints. If the essence changes, the tool
+is another one, and a call that was approved before does not run. The rest is prose, which may
+change and differ between machines: descriptions, titles, and keywords of schemas that do not
+constrain values.
 """
 
 from __future__ import annotations
@@ -15,7 +16,14 @@ from urllib.parse import unquote
 
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash
 from ideabridge.tools.errors import IdeabridgeError, ToolDefinitionError
-from ideabridge.tools.keywords import ANNOTATIONS, Place, map_schemas, references_in, show, show_path
+from ideabridge.tools.keywords import (
+    ANNOTATIONS,
+    Place,
+    map_schemas,
+    references_in,
+    show,
+    show_path,
+)
 from ideabridge.tools.message import DataMessage
 
 _SETS: Final = frozenset({"required", "enum", "type"})
@@ -25,7 +33,9 @@ _MAX_DIFFERENCES: Final = 12
 
 
 class ToolChangedError(IdeabridgeError):
-    """The definition of a tool has changed since the call was written. The message shows the difference."""
+    """The definition of a tool has changed since the call was written. The message shows
+    the difference.
+    """
 
     outcome = "not_run"
 
@@ -49,21 +59,29 @@ def _constraints(schema: JSONObject) -> JSON:
 
 
 def _is_annotation(keyword: str) -> bool:
-    # Also `default`: it says what the server does without a value, and the server may change that at any time.
+    # Also `default`: it says what the server does without a value, and the server may change
+    # that at any time.
     return keyword in ANNOTATIONS or keyword.startswith("x-")
 
 
 def _own_constraints(schema: JSONObject) -> JSONObject:
     return {
-        keyword: sorted(value, key=_digest) if keyword in _SETS and isinstance(value, list) else value
+        keyword: sorted(value, key=_digest)
+        if keyword in _SETS and isinstance(value, list)
+        else value
         for keyword, value in schema.items()
         if not _is_annotation(keyword)
     }
 
 
 def differences(then: JSON, now: JSON) -> list[str]:
-    """Return a line for each difference between two essences: `readOnlyHint: was true, now absent`; at most 12."""
-    lines = [f"{show_path(place)}: was {was}, now {is_now}" for place, was, is_now in _differences(then, now, ())]
+    """Return a line for each difference between two essences:
+    `readOnlyHint: was true, now absent`; at most 12.
+    """
+    lines = [
+        f"{show_path(place)}: was {was}, now {is_now}"
+        for place, was, is_now in _differences(then, now, ())
+    ]
     if len(lines) > _MAX_DIFFERENCES:
         lines[_MAX_DIFFERENCES - 1 :] = [f"and {len(lines) - _MAX_DIFFERENCES + 1} more"]
     return lines
@@ -97,7 +115,8 @@ META_PROPERTIES: Final = (
     "_after",
     "_id",
 )
-"""The reserved names in a Call. Every other name that begins with an underscore is an ordinary parameter."""
+"""The reserved names in a Call. Every other name that begins with an underscore is an
+ordinary parameter."""
 
 ANONYMOUS: Final = "anonymous"
 """The `_module` of a clean room."""
@@ -109,7 +128,8 @@ IDEA: Final = "idea:"
 """Prefix of the `_module` of an idea: `idea:weekly_report`, `idea:weekly_report@3`."""
 
 QUERY_FORMAT: Final = "jmespath"
-"""The `format` of a parameter that is a JMESPath expression. A constant expression is checked before anything runs."""
+"""The `format` of a parameter that is a JMESPath expression. A constant expression is checked
+before anything runs."""
 
 ToolKey = tuple[str | None, str]
 """(module, name); the module is None for a tool of this process."""
@@ -149,7 +169,11 @@ class Annotations:
     def from_json(cls, value: JSONObject) -> Annotations:
         """Read annotations by their MCP names. A value of a wrong type counts as not declared."""
         title = value.get("title")
-        flags = {field: flag for field, name in HINTS.items() if isinstance(flag := value.get(name), bool)}
+        flags = {
+            field: flag
+            for field, name in HINTS.items()
+            if isinstance(flag := value.get(name), bool)
+        }
         return cls(title if isinstance(title, str) else None, **flags)
 
     @property
@@ -169,7 +193,8 @@ class SentSchema:
 
     Attributes:
         schema: any JSON value; `{"sha256": ...}` if it was too large to keep, or no JSON.
-        was_valid: it is a valid schema. The one in use has the same meaning, in the words of 2020-12.
+        was_valid: it is a valid schema. The one in use has the same meaning, in the
+            words of 2020-12.
     """
 
     schema: JSON
@@ -182,26 +207,34 @@ class Tool:
 
     Attributes:
         name: the name in `_tool`.
-        parameters: JSON Schema (2020-12) of an object without properties named like meta-properties.
+        parameters: JSON Schema (2020-12) of an object without properties named like
+            meta-properties.
         output: JSON Schema of the result; None if the tool declares none.
-        module: the configured server or the idea that provides it (`_module`); None for a tool of this process.
+        module: the configured server or the idea that provides it (`_module`); None for a tool
+            of this process.
         remote_name: its name at the module if that differs, because a colliding name was prefixed.
         renamed: for parameters named like meta-properties: the module's names by the names here.
-        activity: the name of the Activity that runs it; None: the Activity with the name of the tool, if there is one.
-        sent_hints: hints that its module sent as something else than true or false. They are no hints here, but part
-            of the definition: one that the SDK reads as a hint is so in the essence, any other has its fingerprint.
+        activity: the name of the Activity that runs it; None: the Activity with the name of the
+            tool, if there is one.
+        sent_hints: hints that its module sent as something else than true or false. They are no
+            hints here, but part of the definition: one that the SDK reads as a hint is so in the
+            essence, any other has its fingerprint.
         clean: its calls are answered in a clean room, by its code or a mind (see `with_fixed`).
-        passes_to: the tool that answers its calls, if its definition names one: a tool of a server, a published idea,
-            or code of this process. Its hints, and the rules for it, hold for these calls.
-        reaches: the modules that a call may touch if not only its own: "" for own tools, `EVERY_MODULE`, or none at
-            all. They determine the order of effects and are not part of the published definition.
-        wrapper: the output schema as the module declares it, if that is `{"result": output}` only because the protocol
-            requires an object: the value of a call is then the value of `result`. None: the schema is no wrapper.
-        sent_parameters: the schema of the parameters as the module sent it, if it sent another one. It determines the
-            digests, so that a repaired definition never has the digest of another one.
+        passes_to: the tool that answers its calls, if its definition names one: a tool of a
+            server, a published idea, or code of this process. Its hints, and the rules for it,
+            hold for these calls.
+        reaches: the modules that a call may touch if not only its own: "" for own tools,
+            `EVERY_MODULE`, or none at all. They determine the order of effects and are not part of
+            the published definition.
+        wrapper: the output schema as the module declares it, if that is `{"result": output}` only
+            because the protocol requires an object: the value of a call is then the value of
+            `result`. None: the schema is no wrapper.
+        sent_parameters: the schema of the parameters as the module sent it, if it sent another
+            one. It determines the digests, so that a repaired definition never has the digest
+            of another one.
         sent_output: the same for the output schema.
-        wire: what else the module lists of it, for hosts: title, annotations, icons, execution and `_meta`, as it sent
-            them. Not part of the published definition.
+        wire: what else the module lists of it, for hosts: title, annotations, icons, execution and
+            `_meta`, as it sent them. Not part of the published definition.
     """
 
     name: str
@@ -233,7 +266,9 @@ class Tool:
     @property
     def in_room(self) -> bool:
         """True if a call opens a room: a separate run, for an idea or an anonymous task."""
-        return self.module is not None and (self.module == ANONYMOUS or self.module.startswith(IDEA))
+        return self.module is not None and (
+            self.module == ANONYMOUS or self.module.startswith(IDEA)
+        )
 
     @property
     def asks_mind(self) -> bool:
@@ -250,14 +285,19 @@ class Tool:
         """(module, its name at the module). For an idea, without the version."""
         if self.passes_to is not None and self.module is not None:
             return self.passes_to.origin
-        return (self.module, self.name if self.in_room or self.remote_name is None else self.remote_name)
+        return (
+            self.module,
+            self.name if self.in_room or self.remote_name is None else self.remote_name,
+        )
 
     @property
     def essence(self) -> JSONObject:
-        """What a call relies on, with sorted keys: `{"module", "name", HINT..., "parameters", "output"}`.
+        """What a call relies on, with sorted keys: `{"module", "name", HINT...,
+        "parameters", "output"}`.
 
-        The module is "" for a tool of this process. An idea has no hints here: they are those of its calls, which
-        refer to tools themselves. What passes calls to a tool of a module relies on that tool.
+        The module is "" for a tool of this process. An idea has no hints here: they are those of
+        its calls, which refer to tools themselves. What passes calls to a tool of a module
+        relies on that tool.
         """
         if self.passes_to is not None and self.module is not None:
             return self.passes_to.essence
@@ -272,7 +312,9 @@ class Tool:
 
     @property
     def _has_valid_output(self) -> bool:
-        """False if the module sent an output schema that is invalid. Digests have never had such a schema."""
+        """False if the module sent an output schema that is invalid. Digests have never
+        had such a schema.
+        """
         return self.sent_output is None or self.sent_output.was_valid
 
     def _hints_as_sent(self) -> JSONObject:
@@ -315,16 +357,22 @@ class Tool:
         """Check that the essence is that of `then`. ToolChangedError shows the differences."""
         if self is not then and self.digest != then.digest:
             lines = "; ".join(differences(then.essence, self.essence))
-            raise ToolChangedError(f"{self.label} has changed since the run began, and was not called: {lines}")
+            raise ToolChangedError(
+                f"{self.label} has changed since the run began, and was not called: {lines}"
+            )
 
     @property
     def label(self) -> str:
         """`module.name` with the name at the module; for a tool of this process the name alone."""
         module, name = self.origin
-        return f"{module}.{name}" if module is not None and not self.in_room else str(module or name)
+        return (
+            f"{module}.{name}" if module is not None and not self.in_room else str(module or name)
+        )
 
     def to_json(self) -> JSONObject:
-        """Return the definition as JSON, for fingerprints, ideas and `search_tools`; without `wire`."""
+        """Return the definition as JSON, for fingerprints, ideas and `search_tools`;
+        without `wire`.
+        """
         parts: JSONObject = {
             "name": self.name,
             "module": self.module,
@@ -346,7 +394,9 @@ class Tool:
 
     @classmethod
     def from_json(cls, value: JSONObject) -> Tool:
-        """Read the Tool that `to_json` wrote, for example to a journal. Do not use it for text from outside."""
+        """Read the Tool that `to_json` wrote, for example to a journal. Do not use it for
+        text from outside.
+        """
         stored: dict[str, Any] = value
         passes_to = stored.get("passesTo")
         return cls(
@@ -371,8 +421,8 @@ class Tool:
 
 
 def _essence_of(part: str, schema: JSONObject | None, sent: SentSchema | None) -> JSONObject:
-    """Return what a call relies on of one schema. One that was sent malformed has a name of its own in the essence, so
-    that no valid schema is equal to it.
+    """Return what a call relies on of one schema. One that was sent malformed has a name of its own
+    in the essence, so that no valid schema is equal to it.
     """
     if sent is None:
         return {} if schema is None else {part: _constraints(schema)}
@@ -393,13 +443,15 @@ def _sent_from_json(stored: Any) -> SentSchema | None:
 
 
 Order = Literal["effects", "all", "none"]
-"""Which calls wait for those listed before them. `effects`: within one module and instance, a call that may change
-something waits for all calls before it, and a read waits for the changes before it. `all`: every call waits for all
-calls before it. `none`: no call waits."""
+"""Which calls wait for those listed before them. `effects`: within one module and instance, a call
+that may change something waits for all calls before it, and a read waits for the changes before it.
+`all`: every call waits for all calls before it. `none`: no call waits."""
 
 
 def check_definition(tool: Tool) -> None:
-    """Check the schemas of a tool. ToolDefinitionError says where one is invalid, what was found and expected."""
+    """Check the schemas of a tool. ToolDefinitionError says where one is invalid, what was
+    found and expected.
+    """
     # Programs that only read tools do not need the validator.
     from ideabridge.tools.schema import check_schema
 
@@ -414,7 +466,8 @@ def check_definition(tool: Tool) -> None:
 class ActivityContext(Protocol):
     """What a running activity can read about its run and report to it.
 
-    Each execution of a Call has a context. A function receives it in a parameter with this annotation.
+    Each execution of a Call has a context. A function receives it in a parameter with
+    this annotation.
     """
 
     @property
@@ -432,7 +485,9 @@ class ActivityContext(Protocol):
         """The paths in `_outputPath`, in order; empty if the result is only `†results.N`."""
         ...
 
-    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+    async def progress(
+        self, progress: float, total: float | None = None, message: str | None = None
+    ) -> None:
         """Report progress in any unit (MCP progress)."""
         ...
 
@@ -440,8 +495,8 @@ class ActivityContext(Protocol):
         """Add a typed message to the context that the next Request of this run sees.
 
         Raises:
-            ActivityError: all calls of the Solution have ended, so the next Request exists already. This happens if an
-                activity keeps its context or leaves a thread behind.
+            ActivityError: all calls of the Solution have ended, so the next Request exists already.
+                This happens if an activity keeps its context or leaves a thread behind.
         """
         ...
 
@@ -450,9 +505,11 @@ class ActivityContext(Protocol):
         ...
 
 
-ActivityFunction: TypeAlias = Callable[[JSONObject, ActivityContext], "Awaitable[JSON | DataMessage[Any]]"]
-"""Takes the parameters (without meta-properties, references resolved) and the context, and returns the result, or a
-`DataMessage` whose data is the result. An exception fails the call."""
+ActivityFunction: TypeAlias = Callable[
+    [JSONObject, ActivityContext], "Awaitable[JSON | DataMessage[Any]]"
+]
+"""Takes the parameters (without meta-properties, references resolved) and the context, and returns
+the result, or a `DataMessage` whose data is the result. An exception fails the call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -460,8 +517,10 @@ class Activity:
     """Code, with the name by which tools and calls refer to it.
 
     Attributes:
-        name: its name in the registry of activities. It runs the calls of the Tool with the same name.
-        copies: it keeps none of its arguments and returns a new JSON value, so neither has to be copied.
+        name: its name in the registry of activities. It runs the calls of the Tool
+            with the same name.
+        copies: it keeps none of its arguments and returns a new JSON value, so neither
+            has to be copied.
     """
 
     name: str

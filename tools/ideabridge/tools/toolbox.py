@@ -1,4 +1,6 @@
-"""Toolbox: the registries of tools and activities. Also constants in definitions, and files of tools."""
+"""Toolbox: the registries of tools and activities. Also constants in definitions, and
+files of tools.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,12 @@ from types import MappingProxyType, ModuleType, NoneType
 from typing import Any, Final, TypeVar, cast
 
 from ideabridge.tools.encoding import JSONObject
-from ideabridge.tools.errors import ArgumentError, ToolDefinitionError, ToolFileError, UnknownToolError
+from ideabridge.tools.errors import (
+    ArgumentError,
+    ToolDefinitionError,
+    ToolFileError,
+    UnknownToolError,
+)
 from ideabridge.tools.message import MessageHandler, handled_by
 from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.tool import ANONYMOUS, IDEA, Activity, Tool, check_definition, definition_of
@@ -25,16 +32,19 @@ _Registered = TypeVar("_Registered", Tool, Activity)
 def with_fixed(tool: Tool, beside: JSONObject | None = None) -> Tool:
     """Return the tool without the parameters that its definition fixes.
 
-    `_module` and `_activity` are constants: `{"const": "anonymous"}` among the properties of the parameters, or
-    `"anonymous"` in `beside`, the members beside the parameters. `_output`, in either place, is the schema of the
-    result; if it is a constant, a call without code has this result.
+    `_module` and `_activity` are constants: `{"const": "anonymous"}` among the properties of
+    the parameters, or `"anonymous"` in `beside`, the members beside the parameters.
+    `_output`, in either place, is the schema of the result; if it is a constant, a call
+    without code has this result.
 
-    `_module` is a clean room (`anonymous`), a configured server, whose tool `_activity` names (the one of the same name
-    if it is left out), or `idea:NAME`. The tool of a server or idea is looked up where calls are made: the result has
-    its name and `module`, and does not yet have `passes_to`.
+    `_module` is a clean room (`anonymous`), a configured server, whose tool `_activity` names
+    (the one of the same name if it is left out), or `idea:NAME`. The tool of a server or idea
+    is looked up where calls are made: the result has its name and `module`, and does not yet
+    have `passes_to`.
 
     Raises:
-        ToolDefinitionError: one of them is no constant or is given twice, or they do not go together.
+        ToolDefinitionError: one of them is no constant or is given twice, or they do
+            not go together.
     """
     properties = tool.parameters.get("properties")
     inside = properties if isinstance(properties, dict) else {}
@@ -47,7 +57,9 @@ def with_fixed(tool: Tool, beside: JSONObject | None = None) -> Tool:
             continue
         if name in fixed:
             raise ToolDefinitionError(f"{label}: {name} is given twice; give it once")
-        fixed[name] = schema if name == "_output" or not isinstance(schema, dict) else schema.get("const")
+        fixed[name] = (
+            schema if name == "_output" or not isinstance(schema, dict) else schema.get("const")
+        )
     output = fixed.get("_output")
     if "_output" in fixed and not isinstance(output, dict):
         raise ToolDefinitionError(f"{label}: _output must be a JSON Schema, which is an object")
@@ -55,15 +67,30 @@ def with_fixed(tool: Tool, beside: JSONObject | None = None) -> Tool:
         raise ToolDefinitionError(f"{label}: _output and output are the same; give one of them")
     module = _constant(label, fixed, "_module")
     activity = _constant(label, fixed, "_activity")
-    if module is not None and module.startswith(IDEA) and (activity is not None or output is not None):
-        raise ToolDefinitionError(f"{label}: {module[:100]!r} says itself how it runs; leave _activity and _output out")
-    if module is not None and module != ANONYMOUS and isinstance(output, dict) and "const" in output:
-        raise ToolDefinitionError(f"{label}: _output: a constant, and _module: what makes the result; give one of them")
+    if (
+        module is not None
+        and module.startswith(IDEA)
+        and (activity is not None or output is not None)
+    ):
+        raise ToolDefinitionError(
+            f"{label}: {module[:100]!r} says itself how it runs; leave _activity and _output out"
+        )
+    if (
+        module is not None
+        and module != ANONYMOUS
+        and isinstance(output, dict)
+        and "const" in output
+    ):
+        raise ToolDefinitionError(
+            f"{label}: _output: a constant, and _module: what makes the result; give one of them"
+        )
     if activity is not None and tool.activity not in (None, activity):
         raise ToolDefinitionError(f"{label}: _activity and activity are the same; give one of them")
     parameters: JSONObject = {**tool.parameters}
     if inside:
-        parameters["properties"] = {name: schema for name, schema in inside.items() if name not in _FIXABLE}
+        parameters["properties"] = {
+            name: schema for name, schema in inside.items() if name not in _FIXABLE
+        }
     required = parameters.get("required")
     if isinstance(required, list):
         parameters["required"] = [name for name in required if name not in _FIXABLE]
@@ -80,11 +107,13 @@ def with_fixed(tool: Tool, beside: JSONObject | None = None) -> Tool:
 def _constant(label: str, fixed: JSONObject, name: str) -> str | None:
     value = fixed.get(name)
     if name in fixed and (not isinstance(value, str) or not value):
-        raise ToolDefinitionError(f'{label}: {name} must be a constant, which is text: {{"const": "NAME"}}')
+        raise ToolDefinitionError(
+            f'{label}: {name} must be a constant, which is text: {{"const": "NAME"}}'
+        )
     return value if isinstance(value, str) else None
 
 
-# -- toolbox ---------------------------------------------------------------------------------------------------------
+# -- toolbox ---------------------------------------------------------------------------------------
 
 
 def _not_a_tool(item: object) -> str:
@@ -103,12 +132,14 @@ def _check_types(tool: Tool) -> None:
     ]
     for part, value, kind, expected in parts:
         if not isinstance(value, kind):
-            raise ToolDefinitionError(str(ArgumentError.of(f"tool {tool.name!r}, {part}", expected, value)))
+            raise ToolDefinitionError(
+                str(ArgumentError.of(f"tool {tool.name!r}, {part}", expected, value))
+            )
 
 
 class Toolbox:
-    """Tools, activities, and handlers of messages, by name. A later definition of a name replaces the earlier one and
-    keeps its position.
+    """Tools, activities, and handlers of messages, by name. A later definition of a name replaces
+    the earlier one and keeps its position.
 
     Args:
         items: as for `add`.
@@ -121,18 +152,19 @@ class Toolbox:
         self.add(*items)
 
     def add(self, *items: Tool | Activity | Callable[..., Any]) -> None:
-        """Register tools, activities, functions, which define both, and handlers of messages (`message_handler`). See
-        `tool_from` for functions without `@tool`.
+        """Register tools, activities, functions, which define both, and handlers of messages
+        (`message_handler`). See `tool_from` for functions without `@tool`.
 
         Raises:
-            ToolDefinitionError: a function cannot become a tool, a Tool belongs to a module, or one of its schemas is
-                invalid.
+            ToolDefinitionError: a function cannot become a tool, a Tool belongs to a module, or one
+                of its schemas is invalid.
         """
         for item in items:
             if isinstance(item, Tool):
                 if item.module is not None:
                     raise ToolDefinitionError(
-                        f"tool {item.name!r} belongs to module {item.module!r}; a toolbox holds tools without a module"
+                        f"tool {item.name!r} belongs to module {item.module!r}; a toolbox "
+                        "holds tools without a module"
                     )
                 _check_types(item)
                 item = with_fixed(item)
@@ -191,8 +223,9 @@ class Toolbox:
         return _look_up("activity", name, self._activities)
 
     def activity_for(self, tool: Tool, named: str | None = None) -> Activity | None:
-        """Return the activity that runs a call of `tool`: the one `named` by the call's `_activity`, the one that the
-        tool names, or the one with the tool's name. None: the call is latent, or the tool's module runs it.
+        """Return the activity that runs a call of `tool`: the one `named` by the call's
+        `_activity`, the one that the tool names, or the one with the tool's name. None: the call is
+        latent, or the tool's module runs it.
 
         Raises:
             UnknownToolError: the call or the tool names an unknown activity.
@@ -212,20 +245,22 @@ def _look_up(kind: str, name: str, registry: Mapping[str, _Registered]) -> _Regi
     return registry[name]
 
 
-# -- files of tools --------------------------------------------------------------------------------------------------
+# -- files of tools --------------------------------------------------------------------------------
 
 
 def load_tool_file(path: str | Path, digest: str | None = None) -> Toolbox:
-    """Run a Python file, whose code must be trusted, and return the tools and handlers of messages at its top level.
+    """Run a Python file, whose code must be trusted, and return the tools and handlers of messages
+    at its top level.
 
-    These are every Tool, Activity and Toolbox, and the functions decorated by `@tool` or `@message_handler` that the
-    file defines or names in `__all__`. Each time, the file runs as a new module. It can import modules from its folder,
-    which installed modules take precedence over. What it prints goes to standard error, because standard output may
-    carry a protocol. With `digest`, the file must have this SHA-256 (in hex).
+    These are every Tool, Activity and Toolbox, and the functions decorated by `@tool` or
+    `@message_handler` that the file defines or names in `__all__`. Each time, the file runs as a
+    new module. It can import modules from its folder, which installed modules take precedence over.
+    What it prints goes to standard error, because standard output may carry a protocol. With
+    `digest`, the file must have this SHA-256 (in hex).
 
     Raises:
-        ToolFileError: the file cannot be read or run, has another digest, or defines no tool; the message is one line
-            with file, line and cause.
+        ToolFileError: the file cannot be read or run, has another digest, or defines no tool; the
+            message is one line with file, line and cause.
     """
     file = Path(path)
     try:
@@ -233,7 +268,9 @@ def load_tool_file(path: str | Path, digest: str | None = None) -> Toolbox:
     except OSError as error:
         raise ToolFileError(f"{file}: cannot be read: {error.strerror or error}") from None
     if digest is not None and hashlib.sha256(source).hexdigest() != digest:
-        raise ToolFileError(f"{file}: is not the file that was trusted; run `ideabridge trust` to look at it")
+        raise ToolFileError(
+            f"{file}: is not the file that was trusted; run `ideabridge trust` to look at it"
+        )
     module = _run(file.resolve(), source)
     toolbox = Toolbox()
     exported = getattr(module, "__all__", ())
@@ -251,12 +288,16 @@ def load_tool_file(path: str | Path, digest: str | None = None) -> Toolbox:
             elif kind is not None:
                 toolbox.add(value)
     if not toolbox.tools and not toolbox.activities and not toolbox.handlers:
-        raise ToolFileError(f"{file}: defines no tools; decorate a function with @tool from ideabridge.tools")
+        raise ToolFileError(
+            f"{file}: defines no tools; decorate a function with @tool from ideabridge.tools"
+        )
     return toolbox
 
 
 def _run(file: Path, source: bytes) -> ModuleType:
-    name = f"_ideabridge_tools_{hashlib.sha256(str(file).encode('utf-8', 'replace')).hexdigest()[:16]}"
+    name = (
+        f"_ideabridge_tools_{hashlib.sha256(str(file).encode('utf-8', 'replace')).hexdigest()[:16]}"
+    )
     module = ModuleType(name)
     module.__file__ = str(file)
     folder = str(file.parent)
@@ -281,7 +322,11 @@ def _run(file: Path, source: bytes) -> ModuleType:
 
 
 def _line(error: BaseException, file: Path) -> str:
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
+    lines = [
+        frame.lineno
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename == str(file)
+    ]
     if isinstance(error, SyntaxError) and error.filename == str(file):
         lines = [error.lineno]
     return f", line {lines[-1]}" if lines and lines[-1] else ""

@@ -1,8 +1,8 @@
 """Turns: who gets the next free place where many callers wait for few, such as worker processes.
 
-A place that gets free goes to a caller who has the fewest places; between equal callers, to the one who has waited
-longest since the last turn. So whoever asks for a hundred pieces of work at once delays the first piece of another
-caller by at most one piece of work in each place.
+A place that gets free goes to a caller who has the fewest places; between equal callers, to the one
+who has waited longest since the last turn. So whoever asks for a hundred pieces of work at once
+delays the first piece of another caller by at most one piece of work in each place.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ class HeldProcess:
 
     @contextmanager
     def holding(self, pid: int | None) -> Generator[None]:
-        """Wait for this process inside. If the work was given up before, the process is killed at once."""
+        """Wait for this process inside. If the work was given up before, the process is
+        killed at once.
+        """
         with self._lock:
             self._pid = pid
             if self._is_killed:
@@ -87,16 +89,20 @@ class FairPlaces:
             self._give_back(caller)
 
     async def run(self, work: Callable[[HeldProcess], T]) -> T:
-        """Return what a function returns that waits for a worker process. It runs in a thread, and has a place.
+        """Return what a function returns that waits for a worker process. It runs in a thread,
+        and has a place.
 
         A thread cannot be stopped, so a cancellation kills the process that it waits for.
         """
         process = HeldProcess()
         async with self.place():
             try:
-                # With the limiter that all threads share, those who wait here would hold up all other work.
+                # With the limiter that all threads share, those who wait here would hold up
+                # all other work.
                 limiter = anyio.CapacityLimiter(1)
-                return await anyio.to_thread.run_sync(work, process, abandon_on_cancel=True, limiter=limiter)
+                return await anyio.to_thread.run_sync(
+                    work, process, abandon_on_cancel=True, limiter=limiter
+                )
             except anyio.get_cancelled_exc_class():
                 process.kill()
                 raise

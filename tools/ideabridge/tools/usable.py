@@ -1,8 +1,8 @@
 """Usable schemas: what values are checked against in place of a schema that a server sent.
 
-A valid schema is used as it is. Another one is repaired (`repair`), and if it is too large, too deep or
-too slow, reduced to the names and types of its properties, or to any object: the tool stays callable,
-what can be checked is checked, and its server judges the rest.
+A valid schema is used as it is. Another one is repaired (`repair`), and if it is too large, too
+deep or too slow, reduced to the names and types of its properties, or to any object: the tool stays
+callable, what can be checked is checked, and its server judges the rest.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class UsableSchema:
 
     Attributes:
         schema: a valid schema within the bounds.
-        sent: what was sent, if that is something else; `{"sha256": ...}` if it is too large or no JSON.
+        sent: what was sent, if that is something else; `{"sha256": ...}` if it is too
+            large or no JSON.
         was_valid: what was sent is a valid schema itself.
         notes: what was ignored or read otherwise, with its place in the schema that was sent.
     """
@@ -58,7 +59,9 @@ class UsableSchema:
         return self.was_valid and self.sent is None
 
 
-def usable_schema(sent: JSON, *, what: str, of_object: bool, may_repair: bool = True) -> UsableSchema:
+def usable_schema(
+    sent: JSON, *, what: str, of_object: bool, may_repair: bool = True
+) -> UsableSchema:
     """Return the schema to check values against in place of the one that a server sent.
 
     Args:
@@ -78,8 +81,12 @@ def usable_schema(sent: JSON, *, what: str, of_object: bool, may_repair: bool = 
     else:
         schema, notes = _any(of_object), ["not checked: too much of this list has to be repaired"]
     if valid is None:
-        return UsableSchema(schema or _any(of_object), _bounded(sent), was_valid=False, notes=tuple(notes))
-    return UsableSchema(valid) if schema is None else UsableSchema(schema, valid, notes=tuple(notes))
+        return UsableSchema(
+            schema or _any(of_object), _bounded(sent), was_valid=False, notes=tuple(notes)
+        )
+    return (
+        UsableSchema(valid) if schema is None else UsableSchema(schema, valid, notes=tuple(notes))
+    )
 
 
 def _any(of_object: bool) -> JSONObject:
@@ -87,7 +94,9 @@ def _any(of_object: bool) -> JSONObject:
 
 
 def _valid(sent: JSON, what: str, of_object: bool) -> tuple[JSONObject | None, bytes]:
-    """Return (a copy of a schema that is valid and within the bounds, its JSON); None for any other value."""
+    """Return (a copy of a schema that is valid and within the bounds, its JSON); None for
+    any other value.
+    """
     if not isinstance(sent, dict):
         return None, b""
     try:
@@ -229,7 +238,9 @@ def _bounded(sent: JSON) -> JSON:
 
 
 def json_size(value: JSON) -> int:
-    """Return about how many bytes of JSON a value has; of one that is too large, any larger number."""
+    """Return about how many bytes of JSON a value has; of one that is too large, any larger
+    number.
+    """
     try:
         return len(orjson.dumps(value))
     except orjson.JSONEncodeError:
@@ -251,7 +262,9 @@ def json_size(value: JSON) -> int:
 
 
 def fingerprint(value: JSON) -> str:
-    """Return the SHA-256 of a value, whatever the order of its keys, also of one that is no JSON."""
+    """Return the SHA-256 of a value, whatever the order of its keys, also of one
+    that is no JSON.
+    """
     try:
         # Text that JSON allows, and numbers that it does not have.
         data = json.dumps(value, sort_keys=True, separators=(",", ":")).encode()

@@ -1,12 +1,13 @@
-"""Worker processes compute over external data if that may take long, because a process can be stopped.
+"""Worker processes compute over external data if that may take long, because a process
+can be stopped.
 
-A job is a name and one JSON argument. `worker_process.py` contains the jobs of tools; `MODULE:FUNCTION` names any
-other, which may read the store. A worker has a lower priority, an empty environment, bounded memory and no access to
-anything else. The deadline, a cancellation and the end of this process kill it, whatever code it executes. An idle
-worker ends after a minute.
+A job is a name and one JSON argument. `worker_process.py` contains the jobs of tools;
+`MODULE:FUNCTION` names any other, which may read the store. A worker has a lower priority, an empty
+environment, bounded memory and no access to anything else. The deadline, a cancellation and the end
+of this process kill it, whatever code it executes. An idle worker ends after a minute.
 
-On Linux the system kills a worker as soon as this process ends. On other systems a busy worker then ends at its
-deadline at the latest, and an idle one immediately.
+On Linux the system kills a worker as soon as this process ends. On other systems a busy worker then
+ends at its deadline at the latest, and an idle one immediately.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ SECONDS: Final = 30.0
 """Seconds that one call may compute in a worker."""
 
 START_SECONDS: Final = 10.0
-"""Seconds after which a worker must begin with a job: it starts, reads the job and imports what computes it."""
+"""Seconds after which a worker must begin with a job: it starts, reads the job and imports
+what computes it."""
 
 MOST: Final = max(2, min(4, os.cpu_count() or 2))
 """The most workers that compute at the same time. Further jobs wait; their callers take turns."""
@@ -46,9 +48,25 @@ _SCRIPT: Final = Path(__file__).with_name("worker_process.py")
 _NEEDED: Final = (
     *("ideabridge", "orjson", "jsonschema_rs", "jmespath"),
     # jsonschema and what it imports.
-    *("jsonschema", "attr", "attrs", "jsonschema_specifications", "referencing", "rpds", "typing_extensions"),
+    *(
+        "jsonschema",
+        "attr",
+        "attrs",
+        "jsonschema_specifications",
+        "referencing",
+        "rpds",
+        "typing_extensions",
+    ),
     # What the jobs of the bridge import.
-    *("anyio", "idna", "sniffio", "pydantic", "pydantic_core", "annotated_types", "typing_inspection"),
+    *(
+        "anyio",
+        "idna",
+        "sniffio",
+        "pydantic",
+        "pydantic_core",
+        "annotated_types",
+        "typing_inspection",
+    ),
     *("pysqlite3", "psycopg", "psycopg_binary"),
     # What the pages of runs import.
     *("jinja2", "markupsafe"),
@@ -65,7 +83,9 @@ class _GoneError(Exception):
 
 
 def _folders() -> list[str]:
-    """Return the folders of the modules that a worker imports. The working directory is not one of them."""
+    """Return the folders of the modules that a worker imports. The working directory is
+    not one of them.
+    """
     folders: dict[str, None] = {}
     for name in _NEEDED:
         # Not imported: jsonschema takes longer to import than a worker to start.
@@ -81,7 +101,15 @@ class _Worker:
 
     def __init__(self) -> None:
         environment = {name: os.environ[name] for name in _INHERITED if name in os.environ}
-        command = [sys.executable, "-I", "-S", str(_SCRIPT), str(os.getpid()), str(MEMORY), *_folders()]
+        command = [
+            sys.executable,
+            "-I",
+            "-S",
+            str(_SCRIPT),
+            str(os.getpid()),
+            str(MEMORY),
+            *_folders(),
+        ]
         try:
             self.process = subprocess.Popen(
                 command,
@@ -92,21 +120,25 @@ class _Worker:
                 start_new_session=True,
             )
         except OSError as error:
-            raise WorkerError(f"a worker process cannot be started: {error.strerror or error}") from None
+            raise WorkerError(
+                f"a worker process cannot be started: {error.strerror or error}"
+            ) from None
         self.late = False
 
     def ask(self, job: bytes, seconds: float) -> bytes:
-        """Return the answer to a job. Blocks until the deadline, when another thread kills the process.
+        """Return the answer to a job. Blocks until the deadline, when another thread
+        kills the process.
 
-        The deadline is `seconds` after the worker began with the job, so a busy machine on which a process starts
-        slowly does not change what a job can compute.
+        The deadline is `seconds` after the worker began with the job, so a busy machine on which a
+        process starts slowly does not change what a job can compute.
         """
         timer = self._timer(START_SECONDS)
         try:
             into, out = self.process.stdin, self.process.stdout
             assert into is not None
             assert out is not None
-            # Soon after the deadline the process ends by itself, in case this process no longer exists.
+            # Soon after the deadline the process ends by itself, in case this process
+            # no longer exists.
             into.write(len(job).to_bytes(8, "big") + int(seconds + 2).to_bytes(4, "big"))
             into.write(job)
             into.flush()
@@ -144,7 +176,8 @@ class _Worker:
 
 
 class _Job:
-    """One job of a worker. By it the waiting thread and the task that gives it up agree on who ends the worker.
+    """One job of a worker. By it the waiting thread and the task that gives it up agree on who
+    ends the worker.
 
     Attributes:
         is_begun: the thread has begun to wait, and ends the worker if the job is given up.
@@ -196,11 +229,13 @@ class Workers:
             self._all.discard(worker)
         worker.end()
 
-    async def run(self, job: str, argument: JSON, *, what: str, seconds: float | None = None) -> JSON:
+    async def run(
+        self, job: str, argument: JSON, *, what: str, seconds: float | None = None
+    ) -> JSON:
         """Return the result of a job of `worker_process`. A cancellation kills the worker.
 
-        `what` describes the computation in messages ("filter over 100,000 items"). The job may take `seconds`, by
-        default `SECONDS`. The wait for a free worker does not count.
+        `what` describes the computation in messages ("filter over 100,000 items"). The job may take
+        `seconds`, by default `SECONDS`. The wait for a free worker does not count.
 
         Raises:
             LimitExceededError: the job takes too long or needs too much memory.
@@ -213,7 +248,8 @@ class Workers:
         seconds = SECONDS if seconds is None else seconds
         async with _turns().place():
             while True:
-                # A worker ends with the thread that started it, so the waiting thread must not start it.
+                # A worker ends with the thread that started it, so the waiting thread
+                # must not start it.
                 job_at_work = _Job(self._take())
                 try:
                     return await anyio.to_thread.run_sync(
@@ -259,12 +295,14 @@ class Workers:
             self._drop(worker)
             code = worker.process.returncode
             if worker.late or code == -14:
-                raise LimitExceededError(f"{what}: stopped after {seconds:g} s, the most it may compute") from None
+                raise LimitExceededError(
+                    f"{what}: stopped after {seconds:g} s, the most it may compute"
+                ) from None
             if code == 0:
                 raise
             raise WorkerError(
-                f"{what}: its worker process ended with code {code}; it may have needed more than the "
-                f"{MEMORY // 1024**2:,} MB of memory that it may have"
+                f"{what}: its worker process ended with code {code}; it may have needed more than "
+                f"the {MEMORY // 1024**2:,} MB of memory that it may have"
             ) from None
         except BaseException:
             self._drop(worker)
@@ -281,7 +319,9 @@ class Workers:
             return result["value"]
         kind, message = result["error"], f"{result['message']}"
         if kind == "MemoryError":
-            raise LimitExceededError(f"{what}: needs more memory than the {MEMORY // 1024**2:,} MB it may have")
+            raise LimitExceededError(
+                f"{what}: needs more memory than the {MEMORY // 1024**2:,} MB it may have"
+            )
         error = _error_class(f"{kind}")
         if error is not None:
             raise error(message)

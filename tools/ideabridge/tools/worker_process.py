@@ -1,9 +1,10 @@
 """A worker process: computes one job after another (see `worker`).
 
-Runs as `python -I -S worker_process.py PARENT MEMORY FOLDER...`. Standard input carries jobs: the size in 8 bytes, the
-seconds that the job may take in 4 bytes, then `[job, argument]` as JSON. Standard output carries the answers: one byte
-when the computation begins, then the size in 8 bytes, then `{"value": ...}` or `{"error": class, "message": text}`; the
-class of an error of ours is `MODULE:CLASS`.
+Runs as `python -I -S worker_process.py PARENT MEMORY FOLDER...`. Standard input carries jobs: the
+size in 8 bytes, the seconds that the job may take in 4 bytes, then `[job, argument]` as JSON.
+Standard output carries the answers: one byte when the computation begins, then the size in 8 bytes,
+then `{"value": ...}` or `{"error": class, "message": text}`; the class of an error of ours is
+`MODULE:CLASS`.
 """
 
 import os
@@ -61,7 +62,8 @@ def main(arguments: list[str]) -> None:
     while _wait():
         size, seconds = int.from_bytes(_read(8), "big"), int.from_bytes(_read(4), "big")
         if sys.platform != "win32":
-            # The system then ends this process, whatever code it executes, even if the parent no longer exists.
+            # The system then ends this process, whatever code it executes, even if the parent
+            # no longer exists.
             signal.alarm(seconds)
         try:
             request: Any = decode_trusted(_read(size))

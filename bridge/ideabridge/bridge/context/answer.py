@@ -1,8 +1,8 @@
 """Answer: reads a Solution while it streams in, and returns each call as soon as its object closes.
 
-The pieces may have any size and be cut anywhere. The scanner only finds where values end, one token at a time, and each
-value is then decoded separately. The cost is linear in the length of the answer, integers may have any size, and a
-Markdown fence or prose around the object is ignored.
+The pieces may have any size and be cut anywhere. The scanner only finds where values end, one token
+at a time, and each value is then decoded separately. The cost is linear in the length of the
+answer, integers may have any size, and a Markdown fence or prose around the object is ignored.
 """
 
 from __future__ import annotations
@@ -14,8 +14,19 @@ from enum import Enum
 from typing import Final, TypeAlias
 
 from ideabridge.tools.encoding import JSON, MAX_BYTES, MAX_DEPTH, JSONObject, decode, decode_at
-from ideabridge.tools.errors import IdeabridgeError, InvalidJSONError, LimitExceededError, ValueMismatchError
-from ideabridge.tools.reading import BESIDE_PROGRAM, read_call_text, read_calls, read_output, read_program
+from ideabridge.tools.errors import (
+    IdeabridgeError,
+    InvalidJSONError,
+    LimitExceededError,
+    ValueMismatchError,
+)
+from ideabridge.tools.reading import (
+    BESIDE_PROGRAM,
+    read_call_text,
+    read_calls,
+    read_output,
+    read_program,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +97,8 @@ class AnswerReader:
         self._ended = False
         # True if there is a call or an output.
         self._has_begun = False
-        # The current value: its text so far, its depth of brackets, and whether a string or an escape is open.
+        # The current value: its text so far, its depth of brackets, and whether a string or an
+        # escape is open.
         self._captured: list[str] = []
         self._depth = 0
         self._in_string = False
@@ -95,7 +107,9 @@ class AnswerReader:
         self._is_key = False
 
     def feed(self, piece: str | bytes) -> list[Piece]:
-        """Read the next piece of the answer. Return the pieces that it completes; [] after an `EndPiece`."""
+        """Read the next piece of the answer. Return the pieces that it completes; []
+        after an `EndPiece`.
+        """
         if self._ended:
             return []
         self._begin_pieces()
@@ -147,7 +161,9 @@ class AnswerReader:
         self._pieces.append(EndPiece(broken, self._extra, program))
 
     def _program(self) -> tuple[str | None, str | None]:
-        """(the program of the answer or None, why it is malformed or None). A malformed one remains in `extra`."""
+        """(the program of the answer or None, why it is malformed or None). A malformed one
+        remains in `extra`.
+        """
         try:
             program = read_program(self._extra.get("program"))
         except ValueMismatchError as error:
@@ -157,7 +173,7 @@ class AnswerReader:
         self._extra.pop("program", None)
         return program, None
 
-    # -- one token ---------------------------------------------------------------------------------------------
+    # -- one token ---------------------------------------------------------------------------------
 
     def _step(self, text: str, position: int) -> int:
         if self._state is _State.INSIDE:

@@ -1,10 +1,11 @@
-"""Assumptions: what a replay took where the explanations of a value differ, as text and as choices for people.
+"""Assumptions: what a replay took where the explanations of a value differ, as text and as
+choices for people.
 
-The description of a tool names the values that are open (`evidence_sentence`), an answer what it assumed
-(`assumption_lines`), and a person who is asked chooses another value (`with_choices`).
+The description of a tool names the values that are open (`evidence_sentence`), an answer what it
+assumed (`assumption_lines`), and a person who is asked chooses another value (`with_choices`).
 
-`settle` makes an assumption as JSON; see `Settled.assumed`. It names the value taken and at most three others. A long
-value is shortened there, so it is shown and cannot be chosen.
+`settle` makes an assumption as JSON; see `Settled.assumed`. It names the value taken and at most
+three others. A long value is shortened there, so it is shown and cannot be chosen.
 """
 
 from __future__ import annotations
@@ -15,7 +16,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from ideabridge.bridge.context.errors import ExplanationError
-from ideabridge.bridge.context.explanations import RUNS_FOR_POSITION, read_explanation, same, shortened
+from ideabridge.bridge.context.explanations import (
+    RUNS_FOR_POSITION,
+    read_explanation,
+    same,
+    shortened,
+)
 from ideabridge.bridge.context.references import Path, clipped, quoted
 from ideabridge.bridge.context.state import MISSING, Missing, read
 from ideabridge.tools.encoding import JSON, JSONObject, decode
@@ -31,7 +37,8 @@ SENTENCE: Final = 300
 
 _VALUE: Final = 60
 _WHOLE: Final = 300
-"""The most characters of a value that a person can choose: of its JSON, in which hidden characters are escapes."""
+"""The most characters of a value that a person can choose: of its JSON, in which hidden
+characters are escapes."""
 
 _SOURCE: Final = 80
 _AT: Final = 100
@@ -43,7 +50,8 @@ class Candidate:
 
     Attributes:
         source: the explanation that gives it.
-        value: the value, which a person can choose; MISSING if the explanation has none, or if it is not shown whole.
+        value: the value, which a person can choose; MISSING if the explanation has none, or if it
+            is not shown whole.
         shown: the beginning of the value for people.
     """
 
@@ -59,7 +67,9 @@ class Candidate:
     @property
     def choice(self) -> str:
         """The same for a person who chooses it: with the whole value, if it can be chosen."""
-        return self._with_source(self.shown if isinstance(self.value, Missing) else readable_json(self.value))
+        return self._with_source(
+            self.shown if isinstance(self.value, Missing) else readable_json(self.value)
+        )
 
     def _with_source(self, shown: str) -> str:
         return f"{shown} ({clipped(self.source, _SOURCE)})"
@@ -70,8 +80,8 @@ class Assumption:
     """A literal whose value was not determined, or a call that may not belong into the run.
 
     Attributes:
-        at: its place: `calls.3.max_count`, `output.title`, `calls.2`; in a run of an idea after the place of the call
-            that it answers, `calls.0: calls.3.max_count`.
+        at: its place: `calls.3.max_count`, `output.title`, `calls.2`; in a run of an idea after the
+            place of the call that it answers, `calls.0: calls.3.max_count`.
         why: why it is not determined.
         taken: the value that was taken; None for a call.
         instead: what else it could have been.
@@ -93,7 +103,9 @@ class Assumption:
         if self.taken is not None:
             line += f" is {self.taken.text}"
         if self.instead:
-            line += f"; it could also be {', or '.join(candidate.text for candidate in self.instead)}"
+            line += (
+                f"; it could also be {', or '.join(candidate.text for candidate in self.instead)}"
+            )
         line += f": {clipped(self.why, _AT)}"
         if self.approved:
             line += f"; approved by {clipped(self.approved, _AT)}"
@@ -101,10 +113,12 @@ class Assumption:
 
     @property
     def choices(self) -> tuple[Candidate, ...]:
-        """The values that a person can choose: the one taken, then the others that are shown whole. Empty if there is
-        only one.
+        """The values that a person can choose: the one taken, then the others that are shown whole.
+        Empty if there is only one.
         """
-        others = [candidate for candidate in self.instead if not isinstance(candidate.value, Missing)]
+        others = [
+            candidate for candidate in self.instead if not isinstance(candidate.value, Missing)
+        ]
         return (self.taken, *others) if self.taken is not None and others else ()
 
 
@@ -114,7 +128,11 @@ def read_assumption(raw: JSON) -> Assumption:
     Raises:
         ExplanationError: the form is wrong.
     """
-    if not isinstance(raw, dict) or not isinstance(raw.get("at"), str) or not isinstance(raw.get("why"), str):
+    if (
+        not isinstance(raw, dict)
+        or not isinstance(raw.get("at"), str)
+        or not isinstance(raw.get("why"), str)
+    ):
         raise ExplanationError(f"assumed: expected an object with at and why, found {show(raw)}")
     at = str(raw["at"])
     why = str(raw["why"])
@@ -125,7 +143,9 @@ def read_assumption(raw: JSON) -> Assumption:
     instead = raw.get("instead")
     if "taken" not in raw or not isinstance(raw.get("from"), str) or not isinstance(instead, list):
         return Assumption(at, why, instance=where, approved=who)
-    others = tuple(_candidate(other if isinstance(other, dict) else {}, "value") for other in instead)
+    others = tuple(
+        _candidate(other if isinstance(other, dict) else {}, "value") for other in instead
+    )
     return Assumption(at, why, _candidate(raw, "taken"), others, where, who)
 
 
@@ -145,19 +165,28 @@ def _candidate(form: JSONObject, key: str) -> Candidate:
 
 
 def assumption_lines(assumed: Iterable[JSON], most: int = TEXT_BYTES) -> list[str]:
-    """The assumptions of a run, one line each, in at most `most` bytes; a last line counts those that do not fit."""
+    """The assumptions of a run, one line each, in at most `most` bytes; a last line counts those
+    that do not fit.
+    """
     return fitting_lines([read_assumption(entry).line for entry in assumed], most)
 
 
 def note_lines(notes: Iterable[JSON], most: int | None = TEXT_BYTES) -> list[str]:
-    """What is only noted, `{"at", "what"}` each, as `assumption_lines` tells assumptions; `most` None: all of it."""
+    """What is only noted, `{"at", "what"}` each, as `assumption_lines` tells assumptions; `most`
+    None: all of it.
+    """
     forms = [note for note in notes if isinstance(note, dict)]
-    lines = [visible(f"{_where(str(note.get('at')), note.get('instance'))}: {note.get('what')}") for note in forms]
+    lines = [
+        visible(f"{_where(str(note.get('at')), note.get('instance'))}: {note.get('what')}")
+        for note in forms
+    ]
     return lines if most is None else fitting_lines(lines, most)
 
 
 def fitting_lines(lines: list[str], most: int = TEXT_BYTES) -> list[str]:
-    """The first lines that have at most `most` bytes together, each once, and a line with the number of the others."""
+    """The first lines that have at most `most` bytes together, each once, and a line with the
+    number of the others.
+    """
     lines = list(dict.fromkeys(lines))
     left = most
     for number, line in enumerate(lines):
@@ -168,8 +197,8 @@ def fitting_lines(lines: list[str], most: int = TEXT_BYTES) -> list[str]:
 
 
 def evidence_sentence(explained: Iterable[JSON], tools: Sequence[str]) -> str:
-    """Which values of a plan its runs leave open, for the description of a tool: at most `SENTENCE` characters. Empty
-    for a plan without such values.
+    """Which values of a plan its runs leave open, for the description of a tool: at most `SENTENCE`
+    characters. Empty for a plan without such values.
 
     Args:
         explained: the form of `Explained.to_json`, per literal.
@@ -177,7 +206,11 @@ def evidence_sentence(explained: Iterable[JSON], tools: Sequence[str]) -> str:
     """
     literals = [form for form in explained if isinstance(form, dict)]
     counts = Counter(tools)
-    places = [*dict.fromkeys(_in_words(form.get("at"), tools, counts) for form in literals if _is_open(form))]
+    places = [
+        *dict.fromkeys(
+            _in_words(form.get("at"), tools, counts) for form in literals if _is_open(form)
+        )
+    ]
     if not places:
         return ""
     runs = max(_runs(form) for form in literals)
@@ -202,7 +235,9 @@ def _runs(literal: JSONObject) -> int:
 
 
 def _in_words(at: JSON, tools: Sequence[str], counts: Mapping[str, int]) -> str:
-    """A place in a plan as users know it: `path of read_file`, with the number of the call if there are several."""
+    """A place in a plan as users know it: `path of read_file`, with the number of the call if
+    there are several.
+    """
     keys = [str(key) for key in at] if isinstance(at, list) else []
     if keys[:1] == ["output"]:
         return _of_whole(keys[1:], "the output")
@@ -220,9 +255,16 @@ def _of_whole(keys: Sequence[str], whole: str) -> str:
 
 
 def _is_open(literal: JSONObject) -> bool:
-    """Return whether a value may differ between explanations, or is selected by a position that few runs confirm."""
+    """Return whether a value may differ between explanations, or is selected by a position that
+    few runs confirm.
+    """
     by = literal.get("by")
-    if not isinstance(by, list) or len(by) != 1 or literal.get("cut") is True or literal.get("why") is not None:
+    if (
+        not isinstance(by, list)
+        or len(by) != 1
+        or literal.get("cut") is True
+        or literal.get("why") is not None
+    ):
         return True
     # A path with a position also reads the list in which it selects.
     is_position = isinstance(by[0], str) and len(read_explanation(by[0]).references) > 1
@@ -249,8 +291,8 @@ def with_choices(call: JSONObject, chosen: Mapping[str, JSON]) -> JSONObject:
 
 
 def after_edit(assumed: Iterable[JSONObject], call: JSONObject, who: str) -> list[JSONObject]:
-    """Return the assumptions about a call after somebody who does not settle them has edited it: a value that was
-    changed is assumed, too.
+    """Return the assumptions about a call after somebody who does not settle them has edited it: a
+    value that was changed is assumed, too.
 
     Args:
         assumed: see `Settled.assumed`.
@@ -283,14 +325,20 @@ def _value_in(call: JSONObject, path: Path) -> JSON | Missing:
 
 
 def _with_choice(entry: JSONObject, taken: JSONObject, who: str) -> JSONObject:
-    """An assumption in which somebody has chosen another value; `taken`: the value as `shortened` gives it."""
+    """An assumption in which somebody has chosen another value; `taken`: the value as
+    `shortened` gives it.
+    """
     instead = entry.get("instead")
     others: list[JSON] = [{"value": entry["taken"], "from": entry["from"]}]
     for other in instead if isinstance(instead, list) else []:
-        is_taken = isinstance(other, dict) and "value" in other and same(other["value"], taken["taken"])
+        is_taken = (
+            isinstance(other, dict) and "value" in other and same(other["value"], taken["taken"])
+        )
         if not is_taken:
             others.append(other)
-    left: JSONObject = {key: value for key, value in entry.items() if key not in ("taken", "shortened")}
+    left: JSONObject = {
+        key: value for key, value in entry.items() if key not in ("taken", "shortened")
+    }
     return {**left, **taken, "from": who, "instead": others[:3]}
 
 
@@ -310,7 +358,9 @@ def _path_of(at: str) -> Path:
             key, _, rest = rest.partition(".")
             keys.append(key)
     if len(keys) < 3 or keys[0] != "calls":
-        raise ExplanationError(f"{quoted(at)}: expected the place of a literal of a call, such as calls.3.limit")
+        raise ExplanationError(
+            f"{quoted(at)}: expected the place of a literal of a call, such as calls.3.limit"
+        )
     return tuple(keys[2:])
 
 

@@ -1,7 +1,9 @@
-"""Body: a message, a schema or another part of a Request in its canonical JSON, and the parts of a whole Request.
+"""Body: a message, a schema or another part of a Request in its canonical JSON, and the parts of
+a whole Request.
 
-The id of a Request is the SHA-256 of the canonical JSON of all its parts. In a long run most of them are those of the
-Request before, so that each is encoded once, and only what is new is encoded for the next one.
+The id of a Request is the SHA-256 of the canonical JSON of all its parts. In a long run most of
+them are those of the Request before, so that each is encoded once, and only what is new is encoded
+for the next one.
 """
 
 from __future__ import annotations
@@ -38,8 +40,8 @@ class EncodedRequest:
         messages: the bodies of its messages.
         schema: the body of its schema.
         shown: the body of the limits on what it shows; None: none were recorded.
-        last: the Request before it in its run. If this one begins with all messages of that one, they are not hashed
-            again.
+        last: the Request before it in its run. If this one begins with all messages of that one,
+            they are not hashed again.
 
     Attributes:
         messages, schema, shown: as given.
@@ -48,14 +50,26 @@ class EncodedRequest:
     """
 
     def __init__(
-        self, messages: Sequence[Body], schema: Body, shown: Body | None, last: EncodedRequest | None = None
+        self,
+        messages: Sequence[Body],
+        schema: Body,
+        shown: Body | None,
+        last: EncodedRequest | None = None,
     ) -> None:
         self.messages = messages
         self.schema = schema
         self.shown = shown
         known, self._context, self._context_size = 0, sha256(_BEGIN), len(_BEGIN)
-        if last is not None and len(last.messages) <= len(messages) and all(map(is_, last.messages, messages)):
-            known, self._context, self._context_size = len(last.messages), last._context.copy(), last._context_size
+        if (
+            last is not None
+            and len(last.messages) <= len(messages)
+            and all(map(is_, last.messages, messages))
+        ):
+            known, self._context, self._context_size = (
+                len(last.messages),
+                last._context.copy(),
+                last._context_size,
+            )
         texts = [text for _, text in messages[known:]]
         # With the comma after the messages that are known.
         new = ",".join(["", *texts] if known and texts else texts).encode()
@@ -63,7 +77,8 @@ class EncodedRequest:
         self._context_size += len(new)
         limits = "" if shown is None else f',"shown":{shown[1]}'
         rest = f'],"schema":{schema[1]}{limits}'.encode()
-        # The Request's bytes are a prefix of the idea's but for the last brace: the context is hashed once.
+        # The Request's bytes are a prefix of the idea's but for the last brace: the context
+        # is hashed once.
         self._open = self._context.copy()
         self._open.update(rest)
         closed = self._open.copy()

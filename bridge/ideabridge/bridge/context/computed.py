@@ -1,12 +1,14 @@
-"""Computed literals: values of a plan that are computed when a call runs, and what is uncertain about them.
+"""Computed literals: values of a plan that are computed when a call runs, and what is
+uncertain about them.
 
-A published plan may have literals that were copied in the run that it was made from. The loop knows no more of them
-than this module says: beside a call, or beside the output, stands a `Computation`. It names the references that it
-reads; when these have their values, it computes the literals and says what it assumed. `context/plan_literals.py` reads
-the computations of a plan.
+A published plan may have literals that were copied in the run that it was made from. The loop knows
+no more of them than this module says: beside a call, or beside the output, stands a `Computation`.
+It names the references that it reads; when these have their values, it computes the literals and
+says what it assumed. `context/plan_literals.py` reads the computations of a plan.
 
-What may make an answer wrong is *assumed*: explanations that differ, a position, words of a mind. All else is *noted*:
-a new kind of value, a bound of the search. A note is a reason to ask before a change, unless it is mild.
+What may make an answer wrong is *assumed*: explanations that differ, a position, words of a mind.
+All else is *noted*: a new kind of value, a bound of the search. A note is a reason to ask before a
+change, unless it is mild.
 """
 
 from __future__ import annotations
@@ -25,11 +27,13 @@ class Doubts:
     """What is uncertain about one call or about an output.
 
     Attributes:
-        assumed: see `Settled.assumed`; also `{"at": "calls.PLACE", "why"}` for a call that may have been a decision.
-        notes: `{"at": reference or place, "what": text, "mild"?: true}` for each value that is new, and for what else
-            is not certain and is hardly ever wrong. What is not mild asks before a change.
-        approved: what somebody was asked about and approved, as `assumed`, with `approved`: who did. It may be wrong
-            all the same.
+        assumed: see `Settled.assumed`; also `{"at": "calls.PLACE", "why"}` for a call that may have
+            been a decision.
+        notes: `{"at": reference or place, "what": text, "mild"?: true}` for each value that is
+            new, and for what else is not certain and is hardly ever wrong. What is not mild asks
+            before a change.
+        approved: what somebody was asked about and approved, as `assumed`, with `approved`: who
+            did. It may be wrong all the same.
         strict: a person is asked also before a call that only reads.
 
     With instances, each entry has its `instance`.
@@ -41,7 +45,9 @@ class Doubts:
     strict: bool = False
 
     def to_json(self) -> JSONObject | None:
-        """`{"assumed"?: [...], "notes"?: [...], "approved"?: [...]}`; None if nothing is uncertain."""
+        """`{"assumed"?: [...], "notes"?: [...], "approved"?: [...]}`; None if
+        nothing is uncertain.
+        """
         form: JSONObject = {}
         if self.assumed:
             form["assumed"] = list[JSON](self.assumed)
@@ -52,7 +58,9 @@ class Doubts:
         return form or None
 
     def add(self, other: Doubts, instance: str) -> None:
-        """Add what is uncertain about a call or an output of an instance; "" if there are no instances."""
+        """Add what is uncertain about a call or an output of an instance; "" if there
+        are no instances.
+        """
         self.strict = self.strict or other.strict
         if instance:
             self.assumed += [{**entry, "instance": instance} for entry in other.assumed]
@@ -70,17 +78,26 @@ class Doubts:
             by: who.
             edited: the resolved call as they changed it; None: they did not.
         """
-        assumed = self.assumed if edited is None else after_edit(self.assumed, edited, f"chosen by {by}")
+        assumed = (
+            self.assumed if edited is None else after_edit(self.assumed, edited, f"chosen by {by}")
+        )
         self.approved += [{**entry, "approved": by} for entry in assumed]
         self.assumed = []
         asking = [note for note in self.notes if not note.get("mild")]
-        self.approved += [{"at": note["at"], "why": note["what"], "approved": by} for note in asking]
+        self.approved += [
+            {"at": note["at"], "why": note["what"], "approved": by} for note in asking
+        ]
         self.notes = [note for note in self.notes if note.get("mild")]
 
     def add_room(self, at: str, doubts: JSONObject) -> None:
         """Add the doubts of the run that answered a call; `at` is the path of the call."""
         # Earlier versions wrote `unseen`.
-        lists = {"assumed": self.assumed, "notes": self.notes, "unseen": self.notes, "approved": self.approved}
+        lists = {
+            "assumed": self.assumed,
+            "notes": self.notes,
+            "unseen": self.notes,
+            "approved": self.approved,
+        }
         for name, entries in lists.items():
             listed = doubts.get(name)
             for entry in listed if isinstance(listed, list) else []:
@@ -89,7 +106,9 @@ class Doubts:
 
     @property
     def ask(self) -> str | None:
-        """Why a person should be asked, one line for each reason; None if nothing that matters is uncertain."""
+        """Why a person should be asked, one line for each reason; None if nothing that
+        matters is uncertain.
+        """
         lines = [read_assumption(entry).line for entry in self.assumed]
         lines += note_lines((note for note in self.notes if not note.get("mild")), most=None)
         return "\n".join(lines) or None
@@ -103,7 +122,8 @@ class Computed:
         values: the values of the literals, by their keys below the call or the output.
         doubts: what is uncertain about them.
         problem: why a literal has no value; None if each has one.
-        skipped: why the call is not made; None if it is. Only plans of earlier versions decide that.
+        skipped: why the call is not made; None if it is. Only plans of earlier
+            versions decide that.
     """
 
     values: dict[Path, JSON] = field(default_factory=dict[Path, JSON])
@@ -113,7 +133,9 @@ class Computed:
 
 
 class Computation(Protocol):
-    """The computed literals of one call of a plan, or of its output. For equal values it gives the same."""
+    """The computed literals of one call of a plan, or of its output. For equal values it
+    gives the same.
+    """
 
     @property
     def at(self) -> Sequence[Path]:
@@ -122,18 +144,22 @@ class Computation(Protocol):
 
     @property
     def references(self) -> Sequence[str]:
-        """The texts of the references that `compute` reads beside those of the call; there may be no value at them."""
+        """The texts of the references that `compute` reads beside those of the call; there may be
+        no value at them.
+        """
         ...
 
     @property
     def needs(self) -> Collection[str]:
-        """Those of `references` with which the call fails if the call that gives their value has failed."""
+        """Those of `references` with which the call fails if the call that gives their
+        value has failed.
+        """
         ...
 
     @property
     def shared_reason(self) -> str | None:
-        """A reason to ask that the call has in common with others: who approves one of them has been asked about all
-        that the question names. None: it has none.
+        """A reason to ask that the call has in common with others: who approves one of them has
+        been asked about all that the question names. None: it has none.
         """
         ...
 
@@ -141,7 +167,8 @@ class Computation(Protocol):
         """Compute the literals.
 
         Args:
-            known: the values of all references that the call reads, by their texts, as far as they exist.
+            known: the values of all references that the call reads, by their texts, as
+                far as they exist.
             only_reads: the call changes nothing.
         """
         ...
@@ -163,7 +190,9 @@ class Computations:
 
 
 def put_in(document: JSON, values: Mapping[Path, JSON]) -> JSON:
-    """Return a document with other values at some paths. A path that does not exist changes nothing."""
+    """Return a document with other values at some paths. A path that does not exist
+    changes nothing.
+    """
     if not values:
         return document
     if () in values:
@@ -173,18 +202,28 @@ def put_in(document: JSON, values: Mapping[Path, JSON]) -> JSON:
     for keys, value in values.items():
         below.setdefault(keys[0], {})[keys[1:]] = value
     if isinstance(document, dict):
-        return {key: put_in(item, below[key]) if key in below else item for key, item in document.items()}
+        return {
+            key: put_in(item, below[key]) if key in below else item
+            for key, item in document.items()
+        }
     if isinstance(document, list):
         return [put_in(item, below.get(str(number), {})) for number, item in enumerate(document)]
     return document
 
 
 def holds(document: JSON, keys: Path) -> bool:
-    """Return whether `put_in` can change the value at a path: unlike a reference, it does not look into texts."""
+    """Return whether `put_in` can change the value at a path: unlike a reference, it does not
+    look into texts.
+    """
     for key in keys:
         if isinstance(document, dict) and key in document:
             document = document[key]
-        elif isinstance(document, list) and len(key) < 10 and key.isdecimal() and int(key) < len(document):
+        elif (
+            isinstance(document, list)
+            and len(key) < 10
+            and key.isdecimal()
+            and int(key) < len(document)
+        ):
             if key != str(int(key)):
                 return False
             document = document[int(key)]

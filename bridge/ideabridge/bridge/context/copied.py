@@ -1,7 +1,8 @@
-"""Copied literals: the values of a published plan that its explanations make anew; see `Computation`.
+"""Copied literals: the values of a published plan that its explanations make anew;
+see `Computation`.
 
-A call that only reads runs with the cheapest value, and the run reports the assumption. Before a call that may change
-something a person is asked, whatever the approval policy allows.
+A call that only reads runs with the cheapest value, and the run reports the assumption. Before a
+call that may change something a person is asked, whatever the approval policy allows.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ from ideabridge.bridge.context.seen import unseen
 from ideabridge.bridge.context.state import MISSING, Missing
 from ideabridge.tools.encoding import JSON, JSONObject
 
-DECISION: Final = "it was called after results had been seen, and may have been called because of them"
+DECISION: Final = (
+    "it was called after results had been seen, and may have been called because of them"
+)
 
 _TRIED: Final = 3
 """The most explanations that are named where none has a value."""
@@ -38,7 +41,8 @@ class PlanFacts:
 
     Attributes:
         seen: the profile of what earlier runs read, by reference; see `context/seen.py`.
-        companions: by the place of a literal, others whose values come from the same object and can be passed instead.
+        companions: by the place of a literal, others whose values come from the same object and can
+            be passed instead.
         strict: a person is asked before any value is used that is not determined.
     """
 
@@ -95,7 +99,9 @@ class CopiedLiterals:
         references = dict.fromkeys(references_of(self._literals))
         for literal in self._literals:
             companions = self._facts.companions.get(literal.at, ())
-            references.update(dict.fromkeys(other.given for other in companions if other.given is not None))
+            references.update(
+                dict.fromkeys(other.given for other in companions if other.given is not None)
+            )
         return list(references)
 
     def settle_all(self, read: Read) -> Computed:
@@ -131,13 +137,17 @@ class CopiedLiterals:
         return note
 
     def _passed_companion(self, literal: Explained, read: Read) -> str | None:
-        """The reference that was passed for a value of the same object, if this value was not passed, too."""
+        """The reference that was passed for a value of the same object, if this value was
+        not passed, too.
+        """
         if was_passed(literal, read):
             return None
         companions = self._facts.companions.get(literal.at, ())
         return next((other.given for other in companions if was_passed(other, read)), None)
 
-    def novelties(self, read: Read, references: Iterable[str], watched: Collection[str] = ()) -> list[JSONObject]:
+    def novelties(
+        self, read: Read, references: Iterable[str], watched: Collection[str] = ()
+    ) -> list[JSONObject]:
         """Return a note for each thing about the values at references that no run has seen.
 
         Args:
@@ -152,7 +162,8 @@ class CopiedLiterals:
                 continue
             for novelty in unseen(profile, read(text)):
                 if novelty.lone and text not in watched:
-                    # What the plan passes on is another number each time. What it does not read may have decided.
+                    # What the plan passes on is another number each time. What it does not read
+                    # may have decided.
                     continue
                 if novelty.notation and text not in self._copied:
                     continue
@@ -166,8 +177,8 @@ class CopiedLiterals:
 class CopiedInOutput(CopiedLiterals):
     """The copied literals of an output.
 
-    Only what they are made of is compared with what runs have read: all other values of an output are references that
-    somebody wrote.
+    Only what they are made of is compared with what runs have read: all other values of an output
+    are references that somebody wrote.
     """
 
     def __init__(self, literals: Sequence[Explained], facts: PlanFacts) -> None:
@@ -213,8 +224,8 @@ class CopiedInCall(CopiedLiterals):
         return computed
 
     def _recorded_words(self, read: Read, assumed: Iterable[JSONObject]) -> list[JSONObject]:
-        """Note the words that a mind wrote around a copied value in one run alone: they may belong to its data, also
-        where the copied value is the same again.
+        """Note the words that a mind wrote around a copied value in one run alone: they may belong
+        to its data, also where the copied value is the same again.
         """
         named = {str(entry["at"]) for entry in assumed}
         notes: list[JSONObject] = []
@@ -228,7 +239,9 @@ class CopiedInCall(CopiedLiterals):
         return notes
 
     def _doubt_watched(self, novelties: Iterable[JSONObject], doubts: Doubts) -> None:
-        """Assume what is new about a value that the call does not read: its author can only have decided by it."""
+        """Assume what is new about a value that the call does not read: its author can only
+        have decided by it.
+        """
         for novelty in novelties:
             if novelty["at"] in self.call.watched:
                 why = f"{novelty['at']} is {novelty['what']}: it may have decided about this call"

@@ -1,4 +1,5 @@
-"""Earlier plans: how journals are folded whose plans were proposed under the rules for calls before version 2.
+"""Earlier plans: how journals are folded whose plans were proposed under the rules for calls
+before version 2.
 
 Nothing else needs this module, and nothing is written by it. Such a plan differs in four ways:
 
@@ -36,11 +37,15 @@ WHEN: Final = "_when"
 
 
 class _UnderEarlierRules(CopiedLiterals):
-    """Literals of which the first explanation counts that has a value, and of which no note is mild."""
+    """Literals of which the first explanation counts that has a value, and of which
+    no note is mild.
+    """
 
     def settle_literal(self, literal: Explained, read: Read) -> Settled:
         """Evaluate the explanations of a literal."""
-        by = sorted(literal.by, key=lambda explanation: isinstance(explanation.value(read), Missing))
+        by = sorted(
+            literal.by, key=lambda explanation: isinstance(explanation.value(read), Missing)
+        )
         return settle(replace(literal, by=tuple(by)), read)
 
     def note_of(self, literal: Explained, what: str) -> JSONObject:
@@ -61,7 +66,11 @@ class EarlierInCall(_UnderEarlierRules, CopiedInCall):
     """
 
     def __init__(
-        self, literals: Sequence[Explained], facts: PlanFacts, call: CallFacts, test: Explained | None
+        self,
+        literals: Sequence[Explained],
+        facts: PlanFacts,
+        call: CallFacts,
+        test: Explained | None,
     ) -> None:
         super().__init__(literals, facts, call)
         self._test = test
@@ -108,7 +117,10 @@ class EarlierInCall(_UnderEarlierRules, CopiedInCall):
         values = [(explanation.shown, explanation.value(read)) for explanation in test.by]
         reason = next(shown for shown, value in values if not isinstance(value, Missing))
         if settled.assumed is not None:
-            why = f"{settled.assumed['why']}: it may have been called for another reason than {reason}"
+            why = (
+                f"{settled.assumed['why']}: it may have been called for "
+                f"another reason than {reason}"
+            )
             others = [shown for shown, value in values if value is not settled.value]
             if others:
                 decision = f"called because {reason}"

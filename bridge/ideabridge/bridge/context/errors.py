@@ -6,12 +6,14 @@ from ideabridge.tools.errors import IdeabridgeError
 
 
 class MessageError(IdeabridgeError):
-    """A malformed message of a context; the text contains its place, what was found and what was expected."""
+    """A malformed message of a context; the text contains its place, what was found and
+    what was expected.
+    """
 
 
 class HandlerError(IdeabridgeError):
-    """A handler of messages failed, or left a Request that cannot be made. Its run is interrupted, and goes on where
-    its handlers work.
+    """A handler of messages failed, or left a Request that cannot be made. Its run is interrupted,
+    and goes on where its handlers work.
     """
 
 
@@ -20,7 +22,9 @@ class ReferenceSyntaxError(IdeabridgeError):
 
 
 class StateWriteError(IdeabridgeError):
-    """A result cannot be written to its output path (through a scalar, past the end of an array, ...)."""
+    """A result cannot be written to its output path (through a scalar, past the end of
+    an array, ...).
+    """
 
 
 class ClosedStateError(StateWriteError):

@@ -1,9 +1,11 @@
-"""Explanations: where a value that a run copied may have come from, and what it is when the run is repeated.
+"""Explanations: where a value that a run copied may have come from, and what it is when the
+run is repeated.
 
-Theory of operation. A run writes literals into its calls: `read(path="a.txt")` because an earlier `list` returned
-`a.txt`. One run cannot show why a literal has its value, so a published plan keeps every explanation that fits, and
-orders them by `Explanation.cost`. When the plan runs with new data, `settle` evaluates all of them. If they agree, the
-value is determined. If they differ, the cheapest one that has a value is taken, and `Settled.assumed` says so.
+Theory of operation. A run writes literals into its calls: `read(path="a.txt")` because an earlier
+`list` returned `a.txt`. One run cannot show why a literal has its value, so a published plan keeps
+every explanation that fits, and orders them by `Explanation.cost`. When the plan runs with new
+data, `settle` evaluates all of them. If they agree, the value is determined. If they differ, the
+cheapest one that has a value is taken, and `Settled.assumed` says so.
 
 | kind | JSON form | its value |
 |---|---|---|
@@ -13,9 +15,10 @@ value is determined. If they differ, the cheapest one that has a value is taken,
 | text | `{"join": [EXPLANATION...]}` | one value between constant texts |
 | constant | `{"constant": VALUE}` | the value |
 
-FIELD is a key, or keys joined with dots; "" is the item itself. Everything here is pure: the value of an explanation
-depends only on what `read` returns. The work is linear in the data that an explanation names, and bounded by `ITEMS`
-and `CHARACTERS`; beyond a bound an explanation has no value.
+FIELD is a key, or keys joined with dots; "" is the item itself. Everything here is pure: the
+value of an explanation depends only on what `read` returns. The work is linear in the data
+that an explanation names, and bounded by `ITEMS` and `CHARACTERS`; beyond a bound an
+explanation has no value.
 """
 
 from __future__ import annotations
@@ -67,24 +70,31 @@ COSTS: Final[dict[str, int]] = {
     "join": 30,
     "constant": 100,
 }
-"""The cost of each kind. A path costs `input` or `result`, and more for each list position in it; a conversion and a
-text add their cost to that of what they use. Below `constant`, a kind is taken before it."""
+"""The cost of each kind. A path costs `input` or `result`, and more for each list position in
+it; a conversion and a text add their cost to that of what they use. Below `constant`, a kind is
+taken before it."""
 
 
 def same(left: JSON, right: JSON) -> bool:
-    """Return whether two values are equal: 5 equals 5.0, members may have any order, true is not 1."""
+    """Return whether two values are equal: 5 equals 5.0, members may have any order, true is
+    not 1.
+    """
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
     if isinstance(left, int | float) and isinstance(right, int | float):
         return left == right
     if isinstance(left, list) and isinstance(right, list):
-        return len(left) == len(right) and all(same(item, other) for item, other in zip(left, right, strict=True))
+        return len(left) == len(right) and all(
+            same(item, other) for item, other in zip(left, right, strict=True)
+        )
     if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(same(value, right[key]) for key, value in left.items())
+        return left.keys() == right.keys() and all(
+            same(value, right[key]) for key, value in left.items()
+        )
     return type(left) is type(right) and left == right
 
 
-# -- kinds ----------------------------------------------------------------------------------------------------------
+# -- kinds -----------------------------------------------------------------------------------------
 
 
 class Explanation:
@@ -112,18 +122,24 @@ class Explanation:
 
     @property
     def family(self) -> str:
-        """Its kind, whatever it reads: an explanation of another kind never stands in for one without a value."""
+        """Its kind, whatever it reads: an explanation of another kind never stands in for one
+        without a value.
+        """
         return type(self).__name__
 
     @property
     def origin(self) -> str | None:
-        """The reference whose value it is, perhaps converted or between constant texts; None: it is made otherwise."""
+        """The reference whose value it is, perhaps converted or between constant texts; None: it is
+        made otherwise.
+        """
         origins = [part.origin for part in self.made_of if not isinstance(part, Constant)]
         return origins[0] if len(origins) == 1 else None
 
     @property
     def holder(self) -> str | None:
-        """What tells the object in a result whose member the value is: members of one object belong together."""
+        """What tells the object in a result whose member the value is: members of one object
+        belong together.
+        """
         path = operand_path(self.origin) if self.origin is not None else ()
         return format_path(path[:-1]) if path[:1] == ("results",) and len(path) > 2 else None
 
@@ -132,8 +148,8 @@ class Explanation:
         raise NotImplementedError
 
     def positions(self, read: Read) -> bool:
-        """Return whether it takes one of several items by its position: in a list, or among those that a condition
-        selects.
+        """Return whether it takes one of several items by its position: in a list, or among those
+        that a condition selects.
         """
         return any(part.positions(read) for part in self.made_of)
 
@@ -186,7 +202,9 @@ class PathTo(Explanation):
     def _numbers(self) -> tuple[int, ...]:
         # The first key below †results is the place of a call.
         start = 2 if self.path[0] == "results" else 1
-        return tuple(depth for depth in range(start, len(self.path)) if self.path[depth].isdecimal())
+        return tuple(
+            depth for depth in range(start, len(self.path)) if self.path[depth].isdecimal()
+        )
 
     @property
     def has_positions(self) -> bool:
@@ -198,7 +216,8 @@ class PathTo(Explanation):
         """The cost of the source, and of each position."""
         cost = COSTS["input"] if self.path[0] == "input" else COSTS["result"]
         return cost + sum(
-            COSTS["first or last position" if self.path[depth] == "0" else "other position"] for depth in self._numbers
+            COSTS["first or last position" if self.path[depth] == "0" else "other position"]
+            for depth in self._numbers
         )
 
     @cached_property
@@ -262,7 +281,9 @@ class ItemOf(Explanation):
 
     @property
     def family(self) -> str:
-        """An item that a constant selects is of another kind than one that an explained value selects."""
+        """An item that a constant selects is of another kind than one that an
+        explained value selects.
+        """
         return f"ItemOf {self.where[1].family}"
 
     @property
@@ -282,8 +303,8 @@ class ItemOf(Explanation):
         return MISSING if isinstance(chosen, Missing) else read_path(chosen, self.take)
 
     def positions(self, read: Read) -> bool:
-        """Return whether items with different members meet the condition, so that the first of them is taken, or the
-        condition compares with something that a position selects.
+        """Return whether items with different members meet the condition, so that the first of them
+        is taken, or the condition compares with something that a position selects.
         """
         if self.where[1].positions(read):
             return True
@@ -370,7 +391,9 @@ class Joined(Explanation):
     def words(self) -> str:
         """The constant parts that contain a word, for people. Empty if no part does."""
         texts = [part.constant for part in self.parts if isinstance(part, Constant)]
-        return " and ".join(show(text) for text in texts if isinstance(text, str) and _WORD.search(text))
+        return " and ".join(
+            show(text) for text in texts if isinstance(text, str) and _WORD.search(text)
+        )
 
     @property
     def shown(self) -> str:
@@ -408,14 +431,19 @@ def operand_path(reference: str) -> Path:
         operands = list(parse_reference(reference).operands())
     except IdeabridgeError as error:
         raise ExplanationError(str(error)) from None
-    if len(operands) != 1 or operands[0].instance is not None or operands[0].kind in ("item", "data"):
+    if (
+        len(operands) != 1
+        or operands[0].instance is not None
+        or operands[0].kind in ("item", "data")
+    ):
         raise ExplanationError(
-            f"{show(reference)}: expected one reference to †input, †results or †state, without || and &&"
+            f"{show(reference)}: expected one reference to †input, †results or "
+            "†state, without || and &&"
         )
     return operands[0].full
 
 
-# -- reading --------------------------------------------------------------------------------------------------------
+# -- reading ---------------------------------------------------------------------------------------
 
 
 def read_explanation(raw: JSON, *, where: str = "explanation") -> Explanation:
@@ -436,18 +464,27 @@ def _read(raw: JSON, where: str, depth: int) -> Explanation:
         case {"constant": value, **rest} if not rest:
             return Constant(value)
         case {"item_of": str(source), "where": condition, "take": take, **rest} if not rest:
-            return ItemOf(_path_to(source, where).reference, _keys(take, where), _condition(condition, where, depth))
+            return ItemOf(
+                _path_to(source, where).reference,
+                _keys(take, where),
+                _condition(condition, where, depth),
+            )
         case {"convert": inner, "by": [str(name)], **rest} if not rest and name in STEPS:
             return Converted(_read(inner, f"{where}.convert", depth + 1), name)
         case {"join": [*parts], **rest} if not rest and 0 < len(parts) <= _PARTS:
-            read = [_read(part, f"{where}.join.{number}", depth + 1) for number, part in enumerate(parts)]
+            read = [
+                _read(part, f"{where}.join.{number}", depth + 1)
+                for number, part in enumerate(parts)
+            ]
             if sum(not isinstance(part, Constant) for part in read) != 1:
-                raise ExplanationError(f"{where}.join: expected one part that is no constant, found {show(raw)}")
+                raise ExplanationError(
+                    f"{where}.join: expected one part that is no constant, found {show(raw)}"
+                )
             return Joined(tuple(read))
         case _:
             raise ExplanationError(
-                f"{where}: expected a reference such as †input.x, or an object with constant, item_of, convert or join,"
-                f" found {show(raw)}"
+                f"{where}: expected a reference such as †input.x, or an object with constant, "
+                f"item_of, convert or join, found {show(raw)}"
             )
 
 
@@ -468,12 +505,14 @@ def _keys(raw: JSON, where: str) -> Path:
 
 def _condition(raw: JSON, where: str, depth: int) -> tuple[str, Explanation]:
     if not isinstance(raw, dict) or len(raw) != 1:
-        raise ExplanationError(f"{where}.where: expected an object with one field, found {show(raw)}")
+        raise ExplanationError(
+            f"{where}.where: expected an object with one field, found {show(raw)}"
+        )
     [(name, inner)] = raw.items()
     return name, _read(inner, f"{where}.where", depth + 1)
 
 
-# -- literals -------------------------------------------------------------------------------------------------------
+# -- literals --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -486,9 +525,10 @@ class Explained:
         runs: the runs, with different data, that agree with all of them.
         cut: the search stopped at a bound, so an explanation may be missing.
         why: another reason why the value is never determined, such as `recorded text`.
-        given: the reference of an optional parameter: whoever passes it gives the value, and nothing is assumed.
-        among: references to the same part of the results of other calls of the tool from whose result the value is
-            taken. They are not stored: whoever knows the calls adds them.
+        given: the reference of an optional parameter: whoever passes it gives the value, and
+            nothing is assumed.
+        among: references to the same part of the results of other calls of the tool from whose
+            result the value is taken. They are not stored: whoever knows the calls adds them.
     """
 
     at: Path
@@ -504,7 +544,9 @@ class Explained:
         """The references that `settle` reads."""
         texts = [text for explanation in self.by for text in explanation.references]
         if self.why == MAYBE_DATA:
-            origins = [explanation.origin for explanation in self.by if explanation.origin is not None]
+            origins = [
+                explanation.origin for explanation in self.by if explanation.origin is not None
+            ]
             texts += [text for origin in origins for text in _above(origin)]
         if self.given is not None:
             texts.append(self.given)
@@ -512,7 +554,10 @@ class Explained:
 
     def to_json(self) -> JSONObject:
         """`{"at", "by", "runs"?, "cut"?, "why"?, "given"?}`."""
-        form: JSONObject = {"at": list(self.at), "by": [explanation.to_json() for explanation in self.by]}
+        form: JSONObject = {
+            "at": list(self.at),
+            "by": [explanation.to_json() for explanation in self.by],
+        }
         if self.runs != 1:
             form["runs"] = self.runs
         if self.cut:
@@ -532,7 +577,8 @@ def read_explained(
     Args:
         raw: the form.
         where: what it is called in messages.
-        reader: reads an explanation, given its form and what it is called; None: `read_explanation`.
+        reader: reads an explanation, given its form and what it is called; None:
+            `read_explanation`.
 
     Raises:
         ExplanationError: the form is wrong; the message says where and what was expected.
@@ -541,16 +587,23 @@ def read_explained(
         raise ExplanationError(f"{where}: expected an object with at and by, found {show(raw)}")
     unknown = [key for key in raw if key not in _MEMBERS]
     if unknown:
-        raise ExplanationError(f"{where}: unknown key {show(unknown[0])}; expected {', '.join(_MEMBERS)}")
-    at = _keys(raw.get("at"), where)
-    if not (at[:1] == ("output",) or (at[:1] == ("calls",) and len(at) > 2 and _PLACE.fullmatch(at[1]))):
         raise ExplanationError(
-            f'{where}.at: expected ["calls", place, key...] or ["output", key...], found {show(list[JSON](at))}'
+            f"{where}: unknown key {show(unknown[0])}; expected {', '.join(_MEMBERS)}"
+        )
+    at = _keys(raw.get("at"), where)
+    if not (
+        at[:1] == ("output",) or (at[:1] == ("calls",) and len(at) > 2 and _PLACE.fullmatch(at[1]))
+    ):
+        raise ExplanationError(
+            f'{where}.at: expected ["calls", place, key...] or ["output", key...], '
+            f"found {show(list[JSON](at))}"
         )
     by = raw.get("by")
     runs = raw.get("runs", 1)
     if not isinstance(by, list) or not 0 < len(by) <= MOST:
-        raise ExplanationError(f"{where}.by: expected an array of 1 to {MOST} explanations, found {show(by)}")
+        raise ExplanationError(
+            f"{where}.by: expected an array of 1 to {MOST} explanations, found {show(by)}"
+        )
     if isinstance(runs, bool) or not isinstance(runs, int) or runs < 0:
         raise ExplanationError(f"{where}.runs: expected a number of runs, found {show(runs)}")
     why = raw.get("why")
@@ -558,11 +611,15 @@ def read_explained(
         raise ExplanationError(f"{where}: expected cut to be true or false, and why to be a text")
     given = raw.get("given")
     if given is not None and not (isinstance(given, str) and operand_path(given)[0] == "input"):
-        raise ExplanationError(f"{where}.given: expected a reference to †input, found {show(given)}")
+        raise ExplanationError(
+            f"{where}.given: expected a reference to †input, found {show(given)}"
+        )
     explanations: list[Explanation] = []
     for number, form in enumerate(by):
         name = f"{where}.by.{number}"
-        explanations.append(read_explanation(form, where=name) if reader is None else reader(form, name))
+        explanations.append(
+            read_explanation(form, where=name) if reader is None else reader(form, name)
+        )
     return Explained(at, tuple(explanations), runs, raw.get("cut") is True, why, given)
 
 
@@ -581,7 +638,8 @@ UNPROVED: Final = "its evidence is not in the document"
 """Why a literal of an imported plan is never determined."""
 
 COPIED_PART: Final = "a part of it stood in an earlier text"
-"""Why a literal is not determined before three runs agree: its author may have taken the part from there."""
+"""Why a literal is not determined before three runs agree: its author may have taken the
+part from there."""
 
 NOTED: Final[Mapping[str, bool]] = {CUT: True, MAYBE_DATA: True, UNPROVED: False}
 """The reasons that are only noted, and whether they are no reason to ask before a change."""
@@ -593,9 +651,10 @@ class Settled:
 
     Attributes:
         value: the value; MISSING if no explanation has one.
-        assumed: what may make the value wrong: `{"at", "taken", "from", "instead": [{"value"?, "from"}], "why"}`; None
-            if nothing does. `instead` lists at most three other values, and an entry without a value is an explanation
-            that has none. A long value is cut, and `"shortened": true` stands beside it.
+        assumed: what may make the value wrong: `{"at", "taken", "from", "instead": [{"value"?,
+            "from"}], "why"}`; None if nothing does. `instead` lists at most three other values, and
+            an entry without a value is an explanation that has none. A long value is cut, and
+            `"shortened": true` stands beside it.
         note: why it is not determined, if that alone is no reason to doubt the value; see `NOTED`.
     """
 
@@ -607,9 +666,9 @@ class Settled:
 def settle(explained: Explained, read: Read) -> Settled:
     """Evaluate all explanations of a literal, and take the cheapest.
 
-    If it has no value, the next one of its kind that has one is taken. The value is determined if all explanations have
-    the same value, unless it is selected by its position, in a list or among several calls of one tool, and fewer than
-    three runs agree on it.
+    If it has no value, the next one of its kind that has one is taken. The value is determined if
+    all explanations have the same value, unless it is selected by its position, in a list or among
+    several calls of one tool, and fewer than three runs agree on it.
     """
     if explained.given is not None:
         passed = read(explained.given)
@@ -633,7 +692,9 @@ def settle(explained: Explained, read: Read) -> Settled:
     why = _doubt(explained) or _choice(explained, chosen, read, differ=bool(others or without))
     if why is not None:
         # Other values say more than explanations without one.
-        instead: list[JSON] = [{**shortened("value", other), "from": each.shown} for each, other in others]
+        instead: list[JSON] = [
+            {**shortened("value", other), "from": each.shown} for each, other in others
+        ]
         instead.extend({"from": explanation.shown} for explanation in without)
         return Settled(value, assumption(explained, value, why, chosen, instead[:_OTHERS]))
     if explained.why in NOTED:
@@ -645,7 +706,9 @@ _OTHERS: Final = 3
 """The most other values of a literal that are named."""
 
 
-def _other_values(values: Iterable[tuple[Explanation, JSON]], value: JSON) -> list[tuple[Explanation, JSON]]:
+def _other_values(
+    values: Iterable[tuple[Explanation, JSON]], value: JSON
+) -> list[tuple[Explanation, JSON]]:
     """The first explanation with each value that differs from the one taken."""
     others: list[tuple[Explanation, JSON]] = []
     for explanation, other in values:
@@ -655,12 +718,22 @@ def _other_values(values: Iterable[tuple[Explanation, JSON]], value: JSON) -> li
 
 
 def assumption(
-    explained: Explained, value: JSON, why: str, chosen: Explanation | None = None, instead: list[JSON] | None = None
+    explained: Explained,
+    value: JSON,
+    why: str,
+    chosen: Explanation | None = None,
+    instead: list[JSON] | None = None,
 ) -> JSONObject:
     """Return the form of `Settled.assumed` for a literal; `chosen` None: its first explanation."""
     at = ".".join(dotted_key(key) for key in explained.at)
     source = (chosen or explained.by[0]).shown
-    return {"at": at, **shortened("taken", value), "from": source, "instead": instead or [], "why": why}
+    return {
+        "at": at,
+        **shortened("taken", value),
+        "from": source,
+        "instead": instead or [],
+        "why": why,
+    }
 
 
 def _doubt(explained: Explained) -> str | None:
@@ -692,7 +765,9 @@ def _choice(explained: Explained, chosen: Explanation, read: Read, *, differ: bo
 
 
 def _has_siblings(chosen: Explanation, read: Read) -> bool:
-    """Return whether an object on the way to a value has other members with a part of the same path, as a list has."""
+    """Return whether an object on the way to a value has other members with a part of the same
+    path, as a list has.
+    """
     if chosen.origin is None:
         return False
     path = operand_path(chosen.origin)
@@ -701,20 +776,26 @@ def _has_siblings(chosen: Explanation, read: Read) -> bool:
         members = opened(read(text))
         others = dict[str, JSON](members) if isinstance(members, dict) else {}
         others.pop(key, None)
-        if any(not isinstance(read_path(value, tuple(below)), Missing) for value in others.values()):
+        if any(
+            not isinstance(read_path(value, tuple(below)), Missing) for value in others.values()
+        ):
             return True
     return False
 
 
 def _above(reference: str) -> list[str]:
-    """The references to the values on the way to a value, from the input, the result or the state itself on."""
+    """The references to the values on the way to a value, from the input, the result or the
+    state itself on.
+    """
     path = operand_path(reference)
     start = 2 if path[0] == "results" else 1
     return [format_reference(path[:depth]) for depth in range(start, len(path))]
 
 
 def shortened(key: str, value: JSON) -> JSONObject:
-    """A value for people under a key: a long one is cut, and `"shortened": true` stands beside it."""
+    """A value for people under a key: a long one is cut, and `"shortened": true`
+    stands beside it.
+    """
     cut = _cut(value)
     return {key: cut} if cut is value else {key: cut, "shortened": True}
 
@@ -733,12 +814,14 @@ EXPLAINED: Final = "†explained"
 
 
 def as_it_runs(plan: JSONObject) -> JSONObject:
-    """Return a published plan as people read it, with what a call sends in the place of each explained literal.
+    """Return a published plan as people read it, with what a call sends in the place of each
+    explained literal.
 
-    Such a place has `{"†explained": [EXPLANATION...], "recorded": LITERAL, ...}`: the first explanation that has a
-    value is sent, not the literal. The other members are those of the explained literal, such as `runs`. Explanations
-    are whole; nothing is shortened. A key that the plan itself begins with a dagger has two. What is malformed, or
-    explains a literal that the plan does not have, stays in `explained`.
+    Such a place has `{"†explained": [EXPLANATION...], "recorded": LITERAL, ...}`: the first
+    explanation that has a value is sent, not the literal. The other members are those of the
+    explained literal, such as `runs`. Explanations are whole; nothing is shortened. A key that the
+    plan itself begins with a dagger has two. What is malformed, or explains a literal that the plan
+    does not have, stays in `explained`.
     """
     shown: JSONObject = {key: value for key, value in plan.items() if key != "explained"}
     for key in ("calls", "output"):
@@ -755,7 +838,10 @@ def as_it_runs(plan: JSONObject) -> JSONObject:
 def _copied(value: JSON) -> JSON:
     """A copy in which no key can be mistaken for one of `as_it_runs`."""
     if isinstance(value, dict):
-        return {f"†{key}" if key.startswith("†") else key: _copied(member) for key, member in value.items()}
+        return {
+            f"†{key}" if key.startswith("†") else key: _copied(member)
+            for key, member in value.items()
+        }
     if isinstance(value, list):
         return [_copied(item) for item in value]
     return value

@@ -1,4 +1,6 @@
-"""Inquiry: a question of a module to its caller, and the answer (MCP's elicitation in form mode)."""
+"""Inquiry: a question of a module to its caller, and the answer (MCP's elicitation in form
+mode).
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ _ANSWER_BYTES: Final = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Inquiry:
-    """One question of a module, as a form. Its message and schema come from the module and are untrusted.
+    """One question of a module, as a form. Its message and schema come from the module
+    and are untrusted.
 
     Attributes:
         module: the name of the module.
@@ -33,14 +36,18 @@ class Inquiry:
 
 @dataclass(frozen=True, slots=True)
 class FormAnswer:
-    """The answer to the module. `content` satisfies the schema of the form; it is set only with `accept`."""
+    """The answer to the module. `content` satisfies the schema of the form; it is set
+    only with `accept`.
+    """
 
     action: Action
     content: JSONObject | None = None
 
 
 class AnswerError(IdeabridgeError):
-    """The module does not get this answer, because it does not fit the question or contains a secret."""
+    """The module does not get this answer, because it does not fit the question or
+    contains a secret.
+    """
 
 
 def read_answer(module: str, schema: JSONObject, value: object) -> JSONObject:
@@ -76,7 +83,9 @@ class Asker(Protocol):
     """Passes the questions of a module to the caller."""
 
     async def ask(self, inquiry: Inquiry) -> FormAnswer:
-        """Ask a question and wait for the answer without a time-out. Raises nothing but cancellation."""
+        """Ask a question and wait for the answer without a time-out. Raises nothing
+        but cancellation.
+        """
         ...
 
     def withdraw(self) -> None:

@@ -25,10 +25,15 @@ def keys_of(field: str) -> Path:
 
 
 def column_of(items: list[JSON], name: str | Path) -> Sequence[JSON | Missing]:
-    """Return the member of every item that a field, or keys, name; MISSING for an item without it."""
+    """Return the member of every item that a field, or keys, name; MISSING for an
+    item without it.
+    """
     keys = keys_of(name) if isinstance(name, str) else name
     if len(keys) != 1:
         return [read_path(item, keys) for item in items] if keys else items
     # Most items are objects, whose members are read faster.
     [key] = keys
-    return [item.get(key, MISSING) if isinstance(item, dict) else read_path(item, keys) for item in items]
+    return [
+        item.get(key, MISSING) if isinstance(item, dict) else read_path(item, keys)
+        for item in items
+    ]

@@ -1,14 +1,15 @@
 """Messages: the entries of a Context, and the handlers that make them part of a Request.
 
-A message is `{"role", "content"}`, where the content is text or a typed object. The shorthand `{"type": K, ...}` is the
-same with the type's default role. `{"type": K, "data": value}` is the same as `{"type": K, K: value}`, and, if K is not
-a built-in type, as `{"type": "data", "kind": K, "data": value}`. An error may be `{"type": "error", "call", "error"}`.
+A message is `{"role", "content"}`, where the content is text or a typed object. The shorthand
+`{"type": K, ...}` is the same with the type's default role. `{"type": K, "data": value}` is the
+same as `{"type": K, K: value}`, and, if K is not a built-in type, as
+`{"type": "data", "kind": K, "data": value}`. An error may be `{"type": "error", "call", "error"}`.
 `read_message` turns every spelling into one `Message`.
 
-Before a Request is sent, the `Handler` of each message may change the messages (a typed message becomes text), the
-model settings, and the schema: properties before `calls`, the tools, the output schema. A change holds for this Request
-only; every message is handled again for the next. Users can register handlers for types of their own or replace the
-built-in ones.
+Before a Request is sent, the `Handler` of each message may change the messages (a typed message
+becomes text), the model settings, and the schema: properties before `calls`, the tools, the output
+schema. A change holds for this Request only; every message is handled again for the next. Users can
+register handlers for types of their own or replace the built-in ones.
 """
 
 from __future__ import annotations
@@ -23,14 +24,29 @@ from ideabridge.bridge.context.errors import HandlerError, MessageError
 from ideabridge.bridge.context.preview import line_of, shorten, shorten_literal
 from ideabridge.bridge.context.reader import NAMES, READ
 from ideabridge.bridge.context.references import Path
-from ideabridge.bridge.context.shown import TO_MINDS, MadeCall, Measures, Place, Showing, Shown, named, paths_of
+from ideabridge.bridge.context.shown import (
+    TO_MINDS,
+    MadeCall,
+    Measures,
+    Place,
+    Showing,
+    Shown,
+    named,
+    paths_of,
+)
 from ideabridge.bridge.context.state import MISSING, merge
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 from ideabridge.tools.errors import ArgumentError
 from ideabridge.tools.message import MESSAGE_TYPES
 from ideabridge.tools.tool import Tool
 
-DEFAULT_ROLES: Final = {"text": "user", "error": "user", "correction": "user", "tool": "system", "plan": "system"}
+DEFAULT_ROLES: Final = {
+    "text": "user",
+    "error": "user",
+    "correction": "user",
+    "tool": "system",
+    "plan": "system",
+}
 """The default roles of typed messages; every other type has `user`."""
 
 _OF_ERROR: Final = ("call", "place", "in_solution", "error")
@@ -46,7 +62,8 @@ class Message:
         type: `text`, `data`, `input`, `state`, `tool`, `plan`, `error`, `correction`,
             or `call`: a call of an earlier Solution, for later Requests.
         value: the text, or the typed value.
-        kind: the kind of `data`, which may be the name of a registered type; for other messages the type.
+        kind: the kind of `data`, which may be the name of a registered type; for other
+            messages the type.
         instance: `_instance`, or "".
         schema, description: the members of the message.
     """
@@ -99,7 +116,10 @@ def _instance(source: JSONObject, where: str) -> str:
 def _typed(source: JSONObject, role: JSON, where: str) -> Message:
     kind = source.get("type")
     if not isinstance(kind, str) or not kind:
-        raise MessageError(f'{where}: expected {{"role", "content"}} or {{"type", ...}}, found keys {list(source)[:8]}')
+        raise MessageError(
+            f'{where}: expected {{"role", "content"}} or {{"type", ...}}, '
+            f"found keys {list(source)[:8]}"
+        )
     member = name = kind
     if kind == "data":
         named = source.get("kind")
@@ -114,7 +134,8 @@ def _typed(source: JSONObject, role: JSON, where: str) -> Message:
     value = source[member]
     if kind == "error" and member == "error" and "call" in source:
         value = {key: source[key] for key in _OF_ERROR if key in source}
-    # Data of the kind `input` is an input message, and a type that is not built in is data of this kind.
+    # Data of the kind `input` is an input message, and a type that is not built in is
+    # data of this kind.
     kind = name if name in MESSAGE_TYPES else "data"
     if kind == "text" and not isinstance(value, str):
         raise MessageError(f"{where}: text must be text, found {type(value).__name__}")
@@ -156,7 +177,9 @@ def read_message(raw: JSON, where: str = "message") -> Message:
     if isinstance(content, dict):
         typed = {**content, "_instance": instance} if instance else content
         return _typed(typed, role, where)
-    raise MessageError(f"{where}: content must be text or a typed object, found {type(content).__name__}")
+    raise MessageError(
+        f"{where}: content must be text or a typed object, found {type(content).__name__}"
+    )
 
 
 def read_context(raw: Iterable[JSON]) -> list[Message]:
@@ -169,7 +192,8 @@ def read_context(raw: Iterable[JSON]) -> list[Message]:
 
 
 def with_instances(raw: Sequence[JSON]) -> list[JSON]:
-    """If there are several states, give each state without `_instance` an instance: ①, ②, ..., except names in use.
+    """If there are several states, give each state without `_instance` an instance: ①, ②, ...,
+    except names in use.
 
     Raises:
         MessageError: as `read_context`.
@@ -181,19 +205,26 @@ def with_instances(raw: Sequence[JSON]) -> list[JSON]:
     if len(states) < 2 or all(message.instance for message in states):
         return list(raw)
     return [
-        replace(message, instance=next(names)).to_json() if message.type == "state" and not message.instance else given
+        replace(message, instance=next(names)).to_json()
+        if message.type == "state" and not message.instance
+        else given
         for message, given in zip(messages, raw, strict=True)
     ]
 
 
 def title_of(raw: Sequence[JSON]) -> str:
-    """One line for people about a context without a task: its last text of a user, or what it holds.
+    """One line for people about a context without a task: its last text of a user,
+    or what it holds.
 
     Raises:
         MessageError: as `read_context`.
     """
     messages = read_context(raw)
-    texts = [str(message.value) for message in messages if message.type == "text" and message.role == "user"]
+    texts = [
+        str(message.value)
+        for message in messages
+        if message.type == "text" and message.role == "user"
+    ]
     if texts:
         return texts[-1]
     return ", ".join(dict.fromkeys(message.kind for message in messages))
@@ -207,7 +238,7 @@ def _circled(number: int) -> str:
     return str(number)
 
 
-# -- handlers --------------------------------------------------------------------------------------------------------
+# -- handlers --------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -224,10 +255,10 @@ class Draft:
         has_shortened: set by a handler that has shortened a value to which its text refers.
         place: the number of the message that is handled.
         called: the number of the first message after the calls that have been handled.
-        tools: the offered tools. A handler may remove, replace (with `dataclasses.replace`) or add some; a tool without
-            code is latent.
-        output_schema: JSON Schema of the output; None: text. In a run of a plan, which asks no mind, these two have no
-            effect.
+        tools: the offered tools. A handler may remove, replace (with `dataclasses.replace`) or add
+            some; a tool without code is latent.
+        output_schema: JSON Schema of the output; None: text. In a run of a plan, which asks no
+            mind, these two have no effect.
     """
 
     messages: list[Message]
@@ -259,13 +290,20 @@ class Draft:
 
 
 Handler: TypeAlias = Callable[[Message, Draft], None]
-"""Handles one message. It must be a pure function of its arguments, so that equal contexts make equal Requests."""
+"""Handles one message. It must be a pure function of its arguments, so that equal contexts make
+equal Requests."""
 
 
 def _json(value: JSON, line: Callable[[JSON], str] = line_of) -> str:
-    """A value with a line for each member or item: more lines would cost tokens. `line` writes one of them."""
+    """A value with a line for each member or item: more lines would cost tokens. `line`
+    writes one of them.
+    """
     if isinstance(value, dict) and value:
-        return "{\n" + ",\n".join([f" {line_of(key)}: {line(item)}" for key, item in value.items()]) + "\n}"
+        return (
+            "{\n"
+            + ",\n".join([f" {line_of(key)}: {line(item)}" for key, item in value.items()])
+            + "\n}"
+        )
     if isinstance(value, list) and value:
         return "[\n" + ",\n".join([f" {line(item)}" for item in value]) + "\n]"
     return line_of(value)
@@ -278,20 +316,28 @@ def _title(text: str, message: Message) -> str:
 
 def handle_text(message: Message, draft: Draft) -> None:
     """Keep text as text."""
-    draft.say(message.role, message.value if isinstance(message.value, str) else _json(message.value))
+    draft.say(
+        message.role, message.value if isinstance(message.value, str) else _json(message.value)
+    )
 
 
 def handle_value(message: Message, draft: Draft) -> None:
     """Data, input or state: the value; results of calls in it may be shortened."""
     reference = f"†data.{message.kind}" if message.type == "data" else f"†{message.type}.KEY"
-    schema = f"\nSchema of the state:\n{_json(message.schema)}" if message.type == "state" and message.schema else ""
+    schema = (
+        f"\nSchema of the state:\n{_json(message.schema)}"
+        if message.type == "state" and message.schema
+        else ""
+    )
     title = _title(f"{message.type.capitalize()}, read as {reference}", message)
     shown = draft.showing.document(_place(message), message.value)
     notes = ""
     if shown.shortened:
         count = len(shown.shortened)
         what = "1 value is" if count == 1 else f"{count:,} values are"
-        notes += f"\n{what} shortened here to a preview: {named(shown.shortened)}; {draft.how_to_read}."
+        notes += (
+            f"\n{what} shortened here to a preview: {named(shown.shortened)}; {draft.how_to_read}."
+        )
     if shown.left_out:
         notes += f"\n{len(shown.left_out):,} more are left out here: {named(shown.left_out)}."
     members = _json(shown.value, draft.showing.line)
@@ -336,7 +382,9 @@ def _standing_line(entry: JSONObject) -> str:
 
 
 def handle_error(message: Message, draft: Draft) -> None:
-    """An error: its message, and the call with its place in its Solution and in the run; large parts as references."""
+    """An error: its message, and the call with its place in its Solution and in the run; large
+    parts as references.
+    """
     shown = shorten_literal(message.value)
     entry = shown if isinstance(shown, dict) else {}
     call, place, error = entry.get("call"), entry.get("place"), entry.get("error")
@@ -353,7 +401,9 @@ def handle_error(message: Message, draft: Draft) -> None:
     ):
         draft.say(message.role, f"{_title('This failed', message)}\n{line_of(shown)}")
         return
-    more: JSONObject = {key: value for key, value in error.items() if key not in ("kind", "message")}
+    more: JSONObject = {
+        key: value for key, value in error.items() if key not in ("kind", "message")
+    }
     if "sent" in more and isinstance(message.value, dict) and place is not None:
         written = cast("JSONObject", message.value["error"])["sent"]
         more["sent"] = shorten(written, ("data", "error", str(place), "error", "sent"))
@@ -362,27 +412,39 @@ def handle_error(message: Message, draft: Draft) -> None:
     if "in_solution" in entry:
         where = f" {entry['in_solution']} of its solution, {place} of the run,"
     which = "" if call is None else f" call{where} {line_of(call)}:"
-    draft.say(message.role, f"{_title('This failed', message)}{which} {said}{f' {line_of(more)}' if more else ''}")
+    draft.say(
+        message.role,
+        f"{_title('This failed', message)}{which} {said}{f' {line_of(more)}' if more else ''}",
+    )
 
 
 def handle_correction(message: Message, draft: Draft) -> None:
-    """A correction by a person: what was proposed, what ran, by whom and why. Or what was left out of a Solution."""
+    """A correction by a person: what was proposed, what ran, by whom and why. Or what was left
+    out of a Solution.
+    """
     value = message.value if isinstance(message.value, dict) else {}
     if "left_out" in value:
-        draft.say(message.role, f"Left out of your last solution: {value['left_out']} ({value.get('reason')}).")
+        draft.say(
+            message.role,
+            f"Left out of your last solution: {value['left_out']} ({value.get('reason')}).",
+        )
         return
-    draft.say(message.role, f"{_title('A person changed this', message)}\n{_json(shorten_literal(message.value))}")
+    draft.say(
+        message.role,
+        f"{_title('A person changed this', message)}\n{_json(shorten_literal(message.value))}",
+    )
 
 
 CALLS: Final = "Calls made so far; values are read at the references"
-"""The beginning of the text about the calls of a run. Each call is a line of it, or several of which the first begins
-with its place.
+"""The beginning of the text about the calls of a run. Each call is a line of it, or several of
+which the first begins with its place.
 """
 
 
 def handle_call(message: Message, draft: Draft) -> None:
-    """A call, with all that follow it: each is a line of one text, with place, tool, status, the reference of its
-    value, and the value, if it is in no state. Earlier ones whose value is not shown are only counted.
+    """A call, with all that follow it: each is a line of one text, with place, tool, status, the
+    reference of its value, and the value, if it is in no state. Earlier ones whose value is not
+    shown are only counted.
     """
     if draft.place < draft.called:
         return
@@ -403,22 +465,34 @@ def handle_call(message: Message, draft: Draft) -> None:
 
 def _values_of_calls(messages: Iterable[Message]) -> list[JSONObject]:
     """What `call` messages say. Those of a context that was written by hand may have any value."""
-    return [message.value for message in messages if message.type == "call" and isinstance(message.value, dict)]
+    return [
+        message.value
+        for message in messages
+        if message.type == "call" and isinstance(message.value, dict)
+    ]
 
 
 def _call_line(call: MadeCall, showing: Showing) -> str:
-    preview = showing.preview(call.result) if showing.is_shortened and call.result is not None else None
+    preview = (
+        showing.preview(call.result) if showing.is_shortened and call.result is not None else None
+    )
     in_data = showing.in_data(call)
     if preview is None and in_data is None and call.line is not None:
         return call.line
     entry = call.entry
     where = f" of {entry['instance']}" if "instance" in entry else ""
     also = entry.get("also")
-    places = [str(one) for one in (entry.get("value"), *(also if isinstance(also, list) else [])) if one is not None]
+    places = [
+        str(one)
+        for one in (entry.get("value"), *(also if isinstance(also, list) else []))
+        if one is not None
+    ]
     value = f", {' and '.join(places)}" if places else ""
     what = f" {entry['reads']}" if "reads" in entry else ""
     why = f" ({entry['why']})" if "why" in entry else ""
-    line = f"{entry.get('place')} {entry.get('tool')}{what}{where}: {entry.get('status')}{why}{value}"
+    line = (
+        f"{entry.get('place')} {entry.get('tool')}{what}{where}: {entry.get('status')}{why}{value}"
+    )
     if in_data is not None:
         line += f", which {in_data} has"
     elif preview is not None:
@@ -427,7 +501,9 @@ def _call_line(call: MadeCall, showing: Showing) -> str:
         line += f" = {encode_text(call.result.value)}"
     for name, told in (("assumed", "it assumed"), ("unseen", "new to it")):
         texts = entry.get(name)
-        line += "".join(f"\n  {told}: {text}" for text in (texts if isinstance(texts, list) else []))
+        line += "".join(
+            f"\n  {told}: {text}" for text in (texts if isinstance(texts, list) else [])
+        )
     if preview is None and in_data is None:
         call.line = line
     return line
@@ -508,7 +584,9 @@ class Handlers:
             if (self._by_kind.get(place[1][1]) or self._by_kind["data"]) is handle_value
         }
         showing = Showing(_values_of_calls(merged), documents, shown, measures, added)
-        draft = Draft(merged, tools=list(tools), output_schema=output_schema, showing=showing, reader=reader)
+        draft = Draft(
+            merged, tools=list(tools), output_schema=output_schema, showing=showing, reader=reader
+        )
         in_one_text = self._by_kind["call"] is handle_call
         while draft.place < len(merged):
             self._handle(merged[draft.place], draft)
@@ -521,7 +599,8 @@ class Handlers:
             handler(message, draft)
         except Exception as error:
             raise HandlerError(
-                f"the handler of messages of type {message.kind!r} failed: {type(error).__name__}: {error}"
+                f"the handler of messages of type {message.kind!r} failed: "
+                f"{type(error).__name__}: {error}"
             ) from error
 
     def render(self, context: Iterable[JSON], schema: JSONObject, shown: Shown) -> list[JSONObject]:
@@ -543,25 +622,33 @@ def _check(kind: object, handler: object) -> None:
     if not isinstance(kind, str):
         raise ArgumentError.of("kind", "text, the type of the messages", kind)
     if not callable(handler) or inspect.iscoroutinefunction(handler):
-        raise ArgumentError.of("handler", "a plain function that takes a Message and a Draft", handler)
+        raise ArgumentError.of(
+            "handler", "a plain function that takes a Message and a Draft", handler
+        )
 
 
 def _added_by_calls(
     messages: Sequence[Message], after: Sequence[Message], *, has_calls: bool
 ) -> dict[Place, list[Path]]:
-    """Which parts of merged data the calls of a run have added: those of the data messages after the first call.
+    """Which parts of merged data the calls of a run have added: those of the data messages after
+    the first call.
 
     Args:
         messages: the messages before the calls; they may include calls.
         after: the messages after the calls.
         has_calls: whether there are calls between these.
     """
-    first = next((number for number, one in enumerate(messages) if one.type == "call"), len(messages))
+    first = next(
+        (number for number, one in enumerate(messages) if one.type == "call"), len(messages)
+    )
     later = [*messages[first:], *(after if has_calls or first < len(messages) else ())]
     added = [one for one in later if one.type == "data"]
     if not added:
         return {}
-    own = {_place(one): one.value for one in merge_messages(one for one in messages[:first] if one.type == "data")}
+    own = {
+        _place(one): one.value
+        for one in merge_messages(one for one in messages[:first] if one.type == "data")
+    }
     found: dict[Place, list[Path]] = {}
     for one in added:
         found.setdefault(_place(one), []).extend(paths_of(one.value, own.get(_place(one), MISSING)))
@@ -573,8 +660,8 @@ def _name_of_tool(message: Message) -> str:
 
 
 def merge_messages(messages: Iterable[Message]) -> list[Message]:
-    """Merge data, input and state of the same kind and instance into the first such message. A later definition of a
-    tool replaces an earlier one.
+    """Merge data, input and state of the same kind and instance into the first such message. A
+    later definition of a tool replaces an earlier one.
     """
     merged: list[Message] = []
     places: dict[tuple[str, str, str], int] = {}

@@ -1,4 +1,6 @@
-"""Mind: the protocol of objects that answer Requests, and `Usage`, the tokens and cost of an answer."""
+"""Mind: the protocol of objects that answer Requests, and `Usage`, the tokens and
+cost of an answer.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,8 @@ class Usage:
         output_tokens: tokens of the answer, including those of thinking.
         cost: in US dollars; None if the price is unknown.
         model: the model that answered, by its provider's name.
-        partial: True if the answer used more than this: it was stopped or broke off, or its provider does not report
-            usage.
+        partial: True if the answer used more than this: it was stopped or broke off, or its
+            provider does not report usage.
     """
 
     input_tokens: int = 0
@@ -70,8 +72,9 @@ class MindError(IdeabridgeError):
 
 @runtime_checkable
 class Counting(Protocol):
-    """An answer that can report its usage at any moment. A mind's `answer` may return one. The runner reads its usage
-    when it stops the answer because the rest is unusable or the run was cancelled.
+    """An answer that can report its usage at any moment. A mind's `answer` may return one.
+    The runner reads its usage when it stops the answer because the rest is unusable or the
+    run was cancelled.
     """
 
     def so_far(self) -> Usage | None:
@@ -95,17 +98,20 @@ class Limited(Protocol):
 
     @property
     def shown_limits(self) -> Mapping[str, int]:
-        """`value` and `request` of `Shown`, in bytes, as far as it says; a run may ask for others."""
+        """`value` and `request` of `Shown`, in bytes, as far as it says; a run may
+        ask for others.
+        """
         ...
 
 
 class Mind(Protocol):
-    """Answers Requests by itself, in pieces. The host's own model, which answers by turns, is not a `Mind`.
+    """Answers Requests by itself, in pieces. The host's own model, which answers by turns,
+    is not a `Mind`.
 
-    The pieces are the text of one Solution as the mind writes it. A call starts as soon as its object closes, so a mind
-    that streams is faster than one that returns its whole answer; a program starts when the answer is whole. An
-    exception breaks the answer off: the calls proposed until then remain, and the next Request reports it. A
-    `MindError` ends the run.
+    The pieces are the text of one Solution as the mind writes it. A call starts as soon as its
+    object closes, so a mind that streams is faster than one that returns its whole answer; a
+    program starts when the answer is whole. An exception breaks the answer off: the calls proposed
+    until then remain, and the next Request reports it. A `MindError` ends the run.
     """
 
     @property
@@ -114,7 +120,8 @@ class Mind(Protocol):
         ...
 
     def answer(self, request: Request) -> AsyncIterator[str | bytes | Usage]:
-        """The Solution of a Request, in pieces of any size, and the usage when it is known. The model reads `texts` and
-        `schema` of the Request; `model` contains the settings that handlers chose.
+        """The Solution of a Request, in pieces of any size, and the usage when it is known. The
+        model reads `texts` and `schema` of the Request; `model` contains the settings that
+        handlers chose.
         """
         ...

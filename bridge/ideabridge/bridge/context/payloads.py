@@ -1,4 +1,5 @@
-"""Payloads: the base64 of images, sounds and files, and the text of resources, in content blocks within values.
+"""Payloads: the base64 of images, sounds and files, and the text of resources, in content
+blocks within values.
 
 A reader of text, a person or a mind, learns nothing from base64.
 """
@@ -19,8 +20,8 @@ def payload_of(block: JSONObject) -> str:
 
 
 def with_payload(block: JSONObject, payload: str) -> JSONObject:
-    """A copy of a block with another text in the place of its base64 or its text, and without nulls. A link has
-    neither base64 nor text.
+    """A copy of a block with another text in the place of its base64 or its text, and without
+    nulls. A link has neither base64 nor text.
     """
     copied: JSONObject = {key: member for key, member in block.items() if member is not None}
     resource = block.get("resource")
@@ -44,7 +45,9 @@ def _holder(block: JSONObject) -> JSONObject:
 
 
 def without_payloads(value: JSON) -> JSON:
-    """A value for a reader of text: the length in the place of the base64 of each image, sound and file in it."""
+    """A value for a reader of text: the length in the place of the base64 of each image, sound
+    and file in it.
+    """
     if isinstance(value, list):
         return [without_payloads(item) for item in value]
     if not isinstance(value, dict):

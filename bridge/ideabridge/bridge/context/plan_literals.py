@@ -1,13 +1,15 @@
 """Plan literals: reads which literals of a published plan are computed when it runs.
 
-A plan made of a run may have literals that the run copied (`context/explanations.py`). Such a plan is proposed with
-`{"values": [Explained...], "seen": {REFERENCE: profile}, "watch": {PLACE: [REFERENCE...]}, "decisions": [place...],
-"strict": bool}`:
+A plan made of a run may have literals that the run copied (`context/explanations.py`). Such a plan
+is proposed with `{"values": [Explained...], "seen": {REFERENCE: profile}, "watch": {PLACE:
+[REFERENCE...]}, "decisions": [place...], "strict": bool}`:
 
-- `values`: before a call is put up, each of its literals gets the value that its explanations have for the new data.
+- `values`: before a call is put up, each of its literals gets the value that its explanations have
+  for the new data.
 - `seen`: what earlier runs read at a reference; what is new about a value is noted.
 - `watch`: what a call does not read, but its author had seen; it is compared with `seen`.
-- `decisions`: the places of calls that may have been made because of a result that they do not read.
+- `decisions`: the places of calls that may have been made because of a result that
+  they do not read.
 - `strict`: ask a person before any value is used that is not determined.
 """
 
@@ -32,7 +34,8 @@ from ideabridge.tools.encoding import JSON, JSONObject, encode
 from ideabridge.tools.keywords import show
 
 MOST_PARTS: Final = 50_000
-"""The most explanations, and parts of explanations, of one plan: reading one takes 5 us in the event loop."""
+"""The most explanations, and parts of explanations, of one plan: reading one takes 5 us in
+the event loop."""
 
 _NEAREST: Final = 3
 """The most other calls of a tool whose results are compared with the one that gives a value."""
@@ -55,7 +58,12 @@ _RESULT: Final = re.compile(rb"results\.([0-9]{1,9})")
 
 
 def read_computations(
-    explained: JSONObject, calls: Sequence[JSON], output: JSON, places: Sequence[JSON] | None, *, rules: int
+    explained: JSONObject,
+    calls: Sequence[JSON],
+    output: JSON,
+    places: Sequence[JSON] | None,
+    *,
+    rules: int,
 ) -> Computations:
     """Read what a plan computes when it runs.
 
@@ -63,7 +71,8 @@ def read_computations(
         explained: see the module's docstring.
         calls: the calls of the plan.
         output: its output.
-        places: the place of each call, if calls stand there once for each instance; None: its number.
+        places: the place of each call, if calls stand there once for each instance;
+            None: its number.
         rules: the version of the rules for calls.
     """
     by_instance = [place for place in places or () if isinstance(place, int)]
@@ -93,7 +102,8 @@ class _Plan:
 
 @lru_cache(maxsize=8)
 def _read_kept(plan: _Plan) -> Computations:
-    # The plan of a tool is read again for each of its calls, which takes about 100 us for each literal.
+    # The plan of a tool is read again for each of its calls, which takes about 100 us
+    # for each literal.
     return _Reading(plan).computations()
 
 
@@ -119,11 +129,15 @@ class _Reading:
         """Return what was read."""
         for key, (wanted, name) in _MEMBERS.items():
             if self._raw.get(key) is not None and not isinstance(self._raw[key], wanted):
-                self._problems.append(f"explained.{key}: expected {name}, found {show(self._raw[key])}")
+                self._problems.append(
+                    f"explained.{key}: expected {name}, found {show(self._raw[key])}"
+                )
         self._read_literals()
         facts = self._facts()
         watched = self._watched()
-        decisions = {place for place in _items(self._raw.get("decisions")) if isinstance(place, int)}
+        decisions = {
+            place for place in _items(self._raw.get("decisions")) if isinstance(place, int)
+        }
         calls: dict[int, Computation] = {}
         for place in range(len(self._tools)):
             call = CallFacts(place, watched.get(place, ()), place in decisions, place in self._idle)
@@ -139,11 +153,17 @@ class _Reading:
     def _of_output(self, facts: PlanFacts) -> Computation | None:
         if not self._output:
             return None
-        return EarlierInOutput(self._output, facts) if self._is_earlier else CopiedInOutput(self._output, facts)
+        return (
+            EarlierInOutput(self._output, facts)
+            if self._is_earlier
+            else CopiedInOutput(self._output, facts)
+        )
 
     def _facts(self) -> PlanFacts:
         seen = _members(self._raw.get("seen"))
-        profiles = {text: profile for text, profile in seen.items() if isinstance(profile, dict) and profile}
+        profiles = {
+            text: profile for text, profile in seen.items() if isinstance(profile, dict) and profile
+        }
         companions: Mapping[Path, Sequence[Explained]] = {}
         if not self._is_earlier:
             of_calls = (literal for literals in self._calls.values() for literal in literals)
@@ -162,7 +182,8 @@ class _Reading:
             for at, following in pairwise(sorted(literal.at for literal in literals)):
                 if following[: len(at)] == at:
                     self._problems.append(
-                        f"explained: {'.'.join(following)} is explained twice: {'.'.join(at)} contains it"
+                        f"explained: {'.'.join(following)} is explained twice: "
+                        f"{'.'.join(at)} contains it"
                     )
 
     def _add(self, literal: Explained) -> None:
@@ -172,7 +193,9 @@ class _Reading:
         place = int(literal.at[1])
         where = ".".join(literal.at)
         if place >= len(self._tools):
-            self._problems.append(f"explained: there is no {where}: the plan has {len(self._tools)} calls")
+            self._problems.append(
+                f"explained: there is no {where}: the plan has {len(self._tools)} calls"
+            )
         elif not self._is_earlier or literal.at[2:] != (WHEN,):
             self._calls.setdefault(place, []).append(literal)
         elif place in self._tests:
@@ -181,7 +204,9 @@ class _Reading:
             self._tests[place] = literal
 
     def _with_alike_results(self, literal: Explained) -> Explained:
-        """The literal with references to the same part of other results of the tool that it takes its value from."""
+        """The literal with references to the same part of other results of the tool that it takes
+        its value from.
+        """
         origin = literal.by[0].origin
         path = operand_path(origin) if origin is not None else ()
         if path[:1] != ("results",) or len(path) < 2 or not path[1].isdecimal():
@@ -219,12 +244,12 @@ def _members(value: JSON) -> JSONObject:
     return value if isinstance(value, dict) else {}
 
 
-# -- the calls of the plan -------------------------------------------------------------------------------------------
+# -- the calls of the plan -------------------------------------------------------------------------
 
 
 def _tools_of(calls: Sequence[JSON], by_instance: Sequence[int]) -> list[str]:
-    """The tool that each call of a plan names, with its module, by place; `by_instance`: the place of each call, if
-    calls stand there once for each instance.
+    """The tool that each call of a plan names, with its module, by place; `by_instance`: the place
+    of each call, if calls stand there once for each instance.
     """
     places = by_instance or range(len(calls))
     names = [""] * (1 + max(places, default=-1))
@@ -235,13 +260,20 @@ def _tools_of(calls: Sequence[JSON], by_instance: Sequence[int]) -> list[str]:
 
 
 def _idle_places(plan: _Plan) -> set[int]:
-    """The places of calls that write to no path of the state, and whose results no reference names."""
-    places = {place for place, call in enumerate(plan.calls) if isinstance(call, dict) and "_outputPath" not in call}
+    """The places of calls that write to no path of the state, and whose results no
+    reference names.
+    """
+    places = {
+        place
+        for place, call in enumerate(plan.calls)
+        if isinstance(call, dict) and "_outputPath" not in call
+    }
     return places - set(map(int, _RESULT.findall(plan.text)))
 
 
 def _nearest(places: Sequence[int], place: int, before: int) -> list[int]:
-    """Return the other calls of a tool that are nearest to one of them, at most three; of two, the earlier one first.
+    """Return the other calls of a tool that are nearest to one of them, at most three; of two, the
+    earlier one first.
 
     Args:
         places: the places of all calls of the tool, in order.
@@ -256,7 +288,9 @@ def _nearest(places: Sequence[int], place: int, before: int) -> list[int]:
 
 
 def _companions(literals: Sequence[Explained]) -> dict[Path, list[Explained]]:
-    """By the place of a literal, others whose values come from the same object, and can be passed instead."""
+    """By the place of a literal, others whose values come from the same object, and can be
+    passed instead.
+    """
     by_holder: dict[str, list[Explained]] = {}
     for literal in literals:
         holder = literal.by[0].holder
@@ -272,7 +306,7 @@ def _companions(literals: Sequence[Explained]) -> dict[Path, list[Explained]]:
     return companions
 
 
-# -- explanations ----------------------------------------------------------------------------------------------------
+# -- explanations ----------------------------------------------------------------------------------
 
 
 def _read_explained(listed: list[JSON], is_earlier: bool) -> list[Explained | str]:

@@ -1,5 +1,5 @@
-"""Previews: shortened values for minds and hosts, with references to the rest, so that a mind writes `†state.log` and
-not the log.
+"""Previews: shortened values for minds and hosts, with references to the rest, so that a mind
+writes `†state.log` and not the log.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ SMALL: Final = 2048
 """The most bytes of JSON that a value may have to be shown to a mind in full."""
 
 MAX_DESCRIPTION: Final = 2048
-"""Bytes of the description of a tool or an idea. It costs tokens in every host and model that sees it."""
+"""Bytes of the description of a tool or an idea. It costs tokens in every host and
+model that sees it."""
 
 _TEXT: Final = 240
 _MEMBERS: Final = 40
@@ -76,21 +77,31 @@ def _begin(value: JSON, depth: int, room: _Room) -> JSON:
         return [_begin(item, depth - 1, room) for item in value[:2]]
     if isinstance(value, dict):
         members = without_payload(value)
-        return {room.take(key, _KEY): _begin(item, depth - 1, room) for key, item in islice(members.items(), 8)}
+        return {
+            room.take(key, _KEY): _begin(item, depth - 1, room)
+            for key, item in islice(members.items(), 8)
+        }
     return _scalar(value)
 
 
 def _scalar(value: JSON) -> JSON:
     # Integers are the only scalars of unlimited size.
     large = isinstance(value, int) and value.bit_length() > 400
-    return f"an integer of {value.bit_length():,} bits" if large and isinstance(value, int) else value
+    return (
+        f"an integer of {value.bit_length():,} bits" if large and isinstance(value, int) else value
+    )
 
 
 def reference_to(
-    value: JSON, path: Path, instance: str | None = None, *, size: int | None = None, text: int = _TEXT
+    value: JSON,
+    path: Path,
+    instance: str | None = None,
+    *,
+    size: int | None = None,
+    text: int = _TEXT,
 ) -> JSONObject:
-    """`{"reference", "type", "bytes", "preview"}` of a value at a full path (kind first), at most about 2 KB. Of a path
-    that is too long, `reference` has only the beginning.
+    """`{"reference", "type", "bytes", "preview"}` of a value at a full path (kind first), at most
+    about 2 KB. Of a path that is too long, `reference` has only the beginning.
 
     Args:
         value: the value.
@@ -101,7 +112,9 @@ def reference_to(
     """
     reference = format_reference(path, instance)
     return {
-        "reference": reference if len(reference) <= _REFERENCE else f"{reference[:_TEXT]}... (a key is too long)",
+        "reference": reference
+        if len(reference) <= _REFERENCE
+        else f"{reference[:_TEXT]}... (a key is too long)",
         "type": _type(value),
         "bytes": len(encode(value)) if size is None else size,
         "preview": _begin(value, 2, _Room(_PREVIEW, text)),
@@ -109,8 +122,8 @@ def reference_to(
 
 
 def shorten(value: JSON, path: Path, *, instance: str | None = None, small: int = SMALL) -> JSON:
-    """The value if it is small; otherwise its parts, with the large ones as references. The result has at most a few
-    times `small` bytes.
+    """The value if it is small; otherwise its parts, with the large ones as references. The result
+    has at most a few times `small` bytes.
 
     Args:
         value: any JSON value.
@@ -127,12 +140,16 @@ def _shorten(value: JSON, path: Path, instance: str | None, small: int, room: _R
         room.left -= size
         return value
     if isinstance(value, dict) and len(value) <= _MEMBERS and len(path) < 6:
-        # The space for the key and the reference of every member. Without it, the value becomes one reference.
+        # The space for the key and the reference of every member. Without it, the value
+        # becomes one reference.
         bare = len(format_reference(path, instance)) + _BARE
         needed = sum(bare + 2 * len(encode(key)) for key in value)
         if needed <= room.left and max(map(len, value), default=0) <= _KEY:
             room.left -= needed
-            return {key: _shorten(item, (*path, key), instance, small // 2, room) for key, item in value.items()}
+            return {
+                key: _shorten(item, (*path, key), instance, small // 2, room)
+                for key, item in value.items()
+            }
     if room.left <= 0:
         # Previews of very many parts would be as large as the value.
         return {"reference": format_reference(path, instance), "type": _type(value)}
@@ -142,8 +159,8 @@ def _shorten(value: JSON, path: Path, instance: str | None, small: int, room: _R
 
 
 def shorten_literal(value: JSON, *, limit: int = 1024) -> JSON:
-    """A call or an error for a mind, at most about `8 * limit` characters. Long texts are cut, because no reference can
-    replace them.
+    """A call or an error for a mind, at most about `8 * limit` characters. Long texts are cut,
+    because no reference can replace them.
     """
     return _shorten_literal(value, limit, _Room(limit * 6))
 
@@ -152,7 +169,9 @@ def _shorten_literal(value: JSON, limit: int, room: _Room) -> JSON:
     if isinstance(value, str):
         most = min(limit, max(room.left, 16))
         room.left -= min(len(value), most)
-        return value if len(value) <= most else f"{value[: most // 2]}... ({len(value):,} characters)"
+        return (
+            value if len(value) <= most else f"{value[: most // 2]}... ({len(value):,} characters)"
+        )
     if isinstance(value, list | dict) and value and room.left <= 0:
         return _type(value)
     if isinstance(value, list):

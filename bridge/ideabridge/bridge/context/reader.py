@@ -1,7 +1,7 @@
 """Reader: `read`, the tool of the loop with which a mind reads what a Request shows shortened.
 
-It is offered by a Request that shortens something, under the first of `READERS` whose name no other tool has. A call
-gives a part of a value, which a Request then shows whole:
+It is offered by a Request that shortens something, under the first of `READERS` whose name no other
+tool has. A call gives a part of a value, which a Request then shows whole:
 
     {"_tool": "read", "reference": "†state.letter", "from": 4000}
     {"_tool": "read", "reference": "†results.3", "find": "invoice"}
@@ -23,18 +23,26 @@ from ideabridge.tools.tool import Annotations, Tool
 READ: Final = Tool(
     "read",
     "Read a value that is shown shortened, or a part of it.\n\n"
-    "Gives `value` (all of it); a part as `text`, `items` or `json` (of the JSON of an object) with `from`, `length`,"
-    " `of` and their unit; with find the `matches`. To pass a value on to another call, write its reference there.",
+    "Gives `value` (all of it); a part as `text`, "
+    "`items` or `json` (of the JSON of an object) with `from`, `length`,"
+    " `of` and their unit; with find the `matches`. To pass a value on to another call, "
+    "write its reference there.",
     {
         "type": "object",
         "properties": {
-            "reference": {"description": "The reference of the value, such as †state.log or †results.3.body."},
+            "reference": {
+                "description": "The reference of the value, such as †state.log or †results.3.body."
+            },
             "from": {
                 "type": "integer",
                 "minimum": 0,
                 "description": "The first character of a text, or item of a list, from 0.",
             },
-            "length": {"type": "integer", "minimum": 1, "description": "The number of them; else as many as fit."},
+            "length": {
+                "type": "integer",
+                "minimum": 1,
+                "description": "The number of them; else as many as fit.",
+            },
             "find": {
                 "type": "string",
                 "minLength": 1,
@@ -49,7 +57,8 @@ READ: Final = Tool(
     # Only the flow of data orders it among other calls.
     reaches=(),
 )
-"""The tool. Its parameter `reference` gets the value, as every parameter that is a reference does."""
+"""The tool. Its parameter `reference` gets the value, as every parameter that is a
+reference does."""
 
 READERS: Final = (READ, replace(READ, name="read_shortened"))
 """The tool under its names. Where a tool of the user is called `read`, it has the second one."""
@@ -65,12 +74,15 @@ _ENVELOPE: Final = 200
 
 def is_reader(tool: Tool | None) -> bool:
     """True for the tool that this module defines, whatever other tools are called."""
-    # Names first: this is asked several times for each call, and tools are compared with all that they hold.
+    # Names first: this is asked several times for each call, and tools are compared with all
+    # that they hold.
     return tool is not None and tool.module is None and tool.name in NAMES and tool in READERS
 
 
 def meant_reference(value: JSON) -> JSON:
-    """The parameter `reference` of a call: `state.log` and `output` without the dagger are read as references."""
+    """The parameter `reference` of a call: `state.log` and `output` without the dagger are
+    read as references.
+    """
     if not isinstance(value, str) or value.startswith(DAGGER):
         return value
     text = DAGGER + value.strip()
@@ -91,7 +103,8 @@ def read_part(value: JSON, written: str, arguments: JSONObject, most: int) -> JS
         most: the most bytes of JSON of the result.
 
     Returns:
-        `{"reference", "value"}`, `{"reference", UNIT: part, "from", "length", "of", "unit"}`, or `{"reference", "find",
+        `{"reference", "value"}`, `{"reference", UNIT: part, "from", "length", "of", "unit"}`, or
+            `{"reference", "find",
         "matches", "count", "unit"}`.
 
     Raises:
@@ -124,7 +137,9 @@ def _expect_within(first: int, size: int, unit: str) -> None:
 
 
 def _fitting(text: str, room: int) -> str:
-    """The beginning of a text that takes at most `room` bytes of JSON, and at least one character."""
+    """The beginning of a text that takes at most `room` bytes of JSON, and at least one
+    character.
+    """
     part = text[:room]
     size = len(encode(part))
     while size > room and len(part) > 1:
@@ -141,19 +156,29 @@ def _items(value: list[JSON], written: str, first: int, length: JSON, room: int)
         if room < 0:
             break
         items.append(item)
-    result: JSONObject = {"items": items, "from": first, "length": len(items), "of": len(value), "unit": "items"}
+    result: JSONObject = {
+        "items": items,
+        "from": first,
+        "length": len(items),
+        "of": len(value),
+        "unit": "items",
+    }
     if not items and first < len(value):
         result["note"] = f"item {first} alone is too large; read it as {written}.{first}"
     return result
 
 
 def _found(value: JSON, wanted: str, first: int, room: int) -> JSONObject:
-    """The places where a text stands: in a text, in the items of a list, or in the JSON of another value."""
+    """The places where a text stands: in a text, in the items of a list, or in the JSON
+    of another value.
+    """
     if isinstance(value, list):
         return _matches(_in_items(value, wanted, first), wanted, "items", room)
     text = value if isinstance(value, str) else encode_text(value)
     unit = "characters" if isinstance(value, str) else "characters of its JSON"
-    return _matches(((place, text, place) for place in _places(text, wanted, first)), wanted, unit, room)
+    return _matches(
+        ((place, text, place) for place in _places(text, wanted, first)), wanted, unit, room
+    )
 
 
 def _in_items(items: Sequence[JSON], wanted: str, first: int) -> Iterator[tuple[int, str, int]]:
@@ -171,7 +196,9 @@ def _places(text: str, wanted: str, first: int) -> Iterator[int]:
         place = text.find(wanted, place + len(wanted))
 
 
-def _matches(found: Iterator[tuple[int, str, int]], wanted: str, unit: str, room: int) -> JSONObject:
+def _matches(
+    found: Iterator[tuple[int, str, int]], wanted: str, unit: str, room: int
+) -> JSONObject:
     """The matches as a result has them, as many as fit, and the number of all."""
     matches: list[JSON] = []
     count = 0
@@ -187,5 +214,8 @@ def _matches(found: Iterator[tuple[int, str, int]], wanted: str, unit: str, room
             matches.append(match)
     result: JSONObject = {"find": wanted, "matches": matches, "count": count, "unit": unit}
     if len(matches) < count:
-        result["note"] = f"{count - len(matches):,} more are not listed; find from a later place, or more exactly"
+        result["note"] = (
+            f"{count - len(matches):,} more are not listed; find from a "
+            "later place, or more exactly"
+        )
     return result

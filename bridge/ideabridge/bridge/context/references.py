@@ -1,10 +1,11 @@
 """References: `†kind.path`, replaced by a value when the call runs.
 
-Only a whole string is a reference. `††` at the beginning is a literal dagger. `a || b` is the first value that exists,
-`a && b` the last one if all exist; `&&` binds tighter; every operand starts with a dagger.
+Only a whole string is a reference. `††` at the beginning is a literal dagger. `a || b` is the
+first value that exists, `a && b` the last one if all exist; `&&` binds tighter; every operand
+starts with a dagger.
 
-A reference inside a longer text is an error, because it would not be replaced. `††state.x` inside a text is the text
-`†state.x`. Any other dagger is text.
+A reference inside a longer text is an error, because it would not be replaced. `††state.x` inside a
+text is the text `†state.x`. Any other dagger is text.
 
     expression  = all ("||" all)*            all = operand ("&&" operand)*
     operand     = "†" [instance "."] kind segment*
@@ -29,12 +30,14 @@ MAX_LENGTH: Final = 4096
 """The most characters of one reference."""
 
 MAX_TARGET_KEYS: Final = 32
-"""The most keys of an output path: with the written value, the document must not be too deep to be encoded."""
+"""The most keys of an output path: with the written value, the document must not be too
+deep to be encoded."""
 
 _ITEM: Final = f"{DAGGER}item"
 
 _SHORT: Final = 200
-"""The most characters of references of which many are kept after they were parsed: a plan has thousands."""
+"""The most characters of references of which many are kept after they were parsed: a
+plan has thousands."""
 
 Path = tuple[str, ...]
 """Keys from a document's root; an array index is a string of decimal digits."""
@@ -116,7 +119,9 @@ def unescape(text: str) -> str:
     if DAGGER not in text:
         return text
     head, rest = _split(text)
-    return (head[1:] if len(head) > 1 else head) + _INSIDE.sub(lambda found: found.group()[1:] or DAGGER, rest)
+    return (head[1:] if len(head) > 1 else head) + _INSIDE.sub(
+        lambda found: found.group()[1:] or DAGGER, rest
+    )
 
 
 def escape(text: str) -> str:
@@ -146,7 +151,9 @@ def _split(text: str) -> tuple[str, str]:
 
 
 def _inside(text: str) -> str | None:
-    """The error for a text that contains a reference without being one; None if it contains none."""
+    """The error for a text that contains a reference without being one; None if it contains
+    none.
+    """
     start = 0
     if is_reference(text):
         # A reference, and more text after it.
@@ -155,7 +162,11 @@ def _inside(text: str) -> str | None:
         except ReferenceSyntaxError:
             return None
         rest = text[end:]
-        if not rest.strip() or not (rest[0].isspace() or rest[0] in _PUNCTUATION) or _OPERATOR.match(rest):
+        if (
+            not rest.strip()
+            or not (rest[0].isspace() or rest[0] in _PUNCTUATION)
+            or _OPERATOR.match(rest)
+        ):
             return None
     else:
         head, rest = _split(text)
@@ -172,14 +183,18 @@ def _inside(text: str) -> str | None:
     value = json.dumps(shown, ensure_ascii=False)
     call = f'{{"_tool": "template", "text": "... {{x}} ...", "values": {{"x": {value}}}}}'
     return (
-        f"{quoted(text)}: {shown} stands inside a longer text, where no value is put in its place. The tool template"
-        f" puts values into a text: {call}. If the text itself is meant, write two daggers: {DAGGER}{shown}"
+        f"{quoted(text)}: {shown} stands inside a longer text, where no value is put in its "
+        f"place. The tool template puts values into a text: {call}. If the text itself is meant, "
+        f"write two daggers: {DAGGER}{shown}"
     )
 
 
 def format_path(path: Path) -> str:
     """The part of a reference after its kind: `.a.b["odd.key"].0`."""
-    return "".join(f".{key}" if _PLAIN.fullmatch(key) else f"[{json.dumps(key, ensure_ascii=False)}]" for key in path)
+    return "".join(
+        f".{key}" if _PLAIN.fullmatch(key) else f"[{json.dumps(key, ensure_ascii=False)}]"
+        for key in path
+    )
 
 
 def dotted_key(key: str) -> str:
@@ -207,7 +222,9 @@ def _segments(text: str, position: int, whole: str) -> tuple[Path, int]:
             try:
                 keys.append(cast("str", json.loads(key)))
             except json.JSONDecodeError:
-                raise ReferenceSyntaxError(f"{quoted(whole)}: {quoted(key)} is not a quoted key") from None
+                raise ReferenceSyntaxError(
+                    f"{quoted(whole)}: {quoted(key)} is not a quoted key"
+                ) from None
         position = match.end()
     if len(keys) > MAX_DEPTH:
         raise ReferenceSyntaxError(f"a path of {len(keys)} keys; at most {MAX_DEPTH} are taken")
@@ -233,8 +250,9 @@ def _operand(text: str, position: int) -> tuple[Reference, int]:
             )
         return Reference(first, keys[0], keys[1:], written), end
     raise ReferenceSyntaxError(
-        f"{quoted(text)}: unknown kind {quoted(first)}; expected one of {', '.join(DAGGER + kind for kind in KINDS)}"
-        " (a literal that begins with a dagger is written with two: ††)"
+        f"{quoted(text)}: unknown kind {quoted(first)}; expected one of "
+        f"{', '.join(DAGGER + kind for kind in KINDS)} (a literal that begins with a dagger "
+        "is written with two: ††)"
     )
 
 
@@ -249,7 +267,9 @@ def parse_reference(text: str) -> Expression:
 
 def _parse(text: str) -> Expression:
     if len(text) > MAX_LENGTH:
-        raise ReferenceSyntaxError(f"a reference of {len(text):,} characters; at most {MAX_LENGTH:,} are taken")
+        raise ReferenceSyntaxError(
+            f"a reference of {len(text):,} characters; at most {MAX_LENGTH:,} are taken"
+        )
     stripped = text.strip()
     alternatives: list[tuple[Reference, ...]] = []
     group: list[Reference] = []
@@ -282,7 +302,8 @@ class Target:
     """A parsed `_outputPath`: the places that a result is written to.
 
     Attributes:
-        mode: `one`; `either` (`p || q`: success to the first, a failure to the second); `both` (`p && q`).
+        mode: `one`; `either` (`p || q`: success to the first, a failure to the second);
+            `both` (`p && q`).
         paths: full paths (kind first), in the written order.
         texts: the same paths as they were written.
     """
@@ -298,18 +319,25 @@ def _target_path(text: str) -> Path:
     if text.startswith(DAGGER):
         reference, end = _operand(text, 0)
         if end != len(text):
-            raise ReferenceSyntaxError(f"output path {quoted(text)}: unexpected {text[end]!r} at character {end + 1}")
+            raise ReferenceSyntaxError(
+                f"output path {quoted(text)}: unexpected {text[end]!r} at character {end + 1}"
+            )
         if reference.kind != "state":
-            raise ReferenceSyntaxError(f"output path {quoted(text)}: only state can be written, not {reference.kind}")
+            raise ReferenceSyntaxError(
+                f"output path {quoted(text)}: only state can be written, not {reference.kind}"
+            )
         if reference.instance is not None:
-            raise ReferenceSyntaxError(f"output path {quoted(text)}: a call writes inside its own instance (_instance)")
+            raise ReferenceSyntaxError(
+                f"output path {quoted(text)}: a call writes inside its own instance (_instance)"
+            )
         return reference.full
     # A bare path begins with a name or a quoted key.
     dotted = text if text.startswith("[") else "." + text
     keys, end = _segments(dotted, 0, text)
     if end != len(dotted):
         raise ReferenceSyntaxError(
-            f'output path {quoted(text)}: unexpected {dotted[end]!r}; expected keys such as report.title or ["odd key"]'
+            f"output path {quoted(text)}: unexpected {dotted[end]!r}; expected keys such as "
+            'report.title or ["odd key"]'
         )
     if keys[0] in KINDS and len(keys) > 1:
         # Literally, `state.x` is †state.state.x, which nobody intends.
@@ -328,10 +356,13 @@ def parse_target(text: str) -> Target:
     """Parse `_outputPath`: `sentiment`, which equals `†state.sentiment`; `p || q`; `p && q`.
 
     Raises:
-        ReferenceSyntaxError: it is malformed, mixes both operators, or leads to something other than state.
+        ReferenceSyntaxError: it is malformed, mixes both operators, or leads to something
+            other than state.
     """
     if len(text) > MAX_LENGTH:
-        raise ReferenceSyntaxError(f"an output path of {len(text):,} characters; at most {MAX_LENGTH:,} are taken")
+        raise ReferenceSyntaxError(
+            f"an output path of {len(text):,} characters; at most {MAX_LENGTH:,} are taken"
+        )
     # Operators between quotes belong to a key.
     parts: list[str] = []
     operators: set[str] = set()
@@ -343,16 +374,21 @@ def parse_target(text: str) -> Target:
             start = match.end()
     parts.append(text[start:])
     if len(operators) > 1:
-        raise ReferenceSyntaxError(f"output path {quoted(text)}: use || (success || failure) or && (both), not a mix")
+        raise ReferenceSyntaxError(
+            f"output path {quoted(text)}: use || (success || failure) or && (both), not a mix"
+        )
     mode = {"||": "either", "&&": "both"}[operators.pop()] if operators else "one"
     if mode == "either" and len(parts) != 2:
-        raise ReferenceSyntaxError(f"output path {quoted(text)}: expected two paths: success || failure")
+        raise ReferenceSyntaxError(
+            f"output path {quoted(text)}: expected two paths: success || failure"
+        )
     texts = tuple(part.strip() for part in parts)
     paths = tuple(_target_path(part) for part in texts)
     deepest = max(len(path) - 1 for path in paths)
     if deepest > MAX_TARGET_KEYS:
         raise ReferenceSyntaxError(
-            f"output path {quoted(text)}: {deepest} keys; at most {MAX_TARGET_KEYS} are taken, one below the other"
+            f"output path {quoted(text)}: {deepest} keys; at most {MAX_TARGET_KEYS} are "
+            "taken, one below the other"
         )
     return Target(mode, paths, texts)
 
@@ -369,8 +405,11 @@ Compiled = object
 """A JSON value with a `Hole` for each reference and with resolved escapes."""
 
 
-def compile_value(value: JSON, holes: list[Hole], problems: list[tuple[Path, str]], path: Path = ()) -> Compiled:
-    """Find the references in a value that a mind or a plan's author wrote. Keys of objects are never references.
+def compile_value(
+    value: JSON, holes: list[Hole], problems: list[tuple[Path, str]], path: Path = ()
+) -> Compiled:
+    """Find the references in a value that a mind or a plan's author wrote. Keys of objects are
+    never references.
 
     Args:
         value: any JSON value.
@@ -408,7 +447,9 @@ def _may_refer(value: JSON) -> bool:
     return DAGGER in value if isinstance(value, str) else isinstance(value, list | dict)
 
 
-def _compile_text(text: str, holes: list[Hole], problems: list[tuple[Path, str]], path: Path) -> Compiled:
+def _compile_text(
+    text: str, holes: list[Hole], problems: list[tuple[Path, str]], path: Path
+) -> Compiled:
     if is_reference(text):
         try:
             hole = Hole(parse_reference(text), path)
@@ -431,11 +472,13 @@ def fill(compiled: Compiled, resolve: Callable[[Expression], JSON]) -> JSON:
     if isinstance(compiled, list):
         return [fill(item, resolve) for item in cast("list[object]", compiled)]
     if isinstance(compiled, dict):
-        return {key: fill(item, resolve) for key, item in cast("dict[str, object]", compiled).items()}
+        return {
+            key: fill(item, resolve) for key, item in cast("dict[str, object]", compiled).items()
+        }
     return cast("JSON", compiled)
 
 
-# -- overlapping paths -----------------------------------------------------------------------------------------------
+# -- overlapping paths -----------------------------------------------------------------------------
 
 
 class _Node:
@@ -447,7 +490,9 @@ class _Node:
 
 
 class PathIndex:
-    """A trie of the paths that calls write. A path overlaps itself, its prefixes and its extensions."""
+    """A trie of the paths that calls write. A path overlaps itself, its prefixes and
+    its extensions.
+    """
 
     __slots__ = ("_root",)
 
@@ -465,7 +510,9 @@ class PathIndex:
         node.writers.append(writer)
 
     def has_overlap(self, path: Path) -> bool:
-        """Return whether any path overlaps `path`. It takes as long as the path, not as the index, is."""
+        """Return whether any path overlaps `path`. It takes as long as the path, not
+        as the index, is.
+        """
         node = self._root
         for key in path:
             if node.writers:

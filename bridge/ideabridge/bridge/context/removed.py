@@ -1,8 +1,10 @@
-"""Removed kinds of explanations: what they meant, and the Python expression that each of them becomes.
+"""Removed kinds of explanations: what they meant, and the Python expression that each
+of them becomes.
 
-Until version 2 of the rules for calls, a plan also explained literals by functions that it guessed: parts of texts,
-dates, arithmetic, extremes, whole columns of lists, joined texts, and branches with tests. A program says these
-plainly. Two things still need their forms, and only this module knows them:
+Until version 2 of the rules for calls, a plan also explained literals by functions that it
+guessed: parts of texts, dates, arithmetic, extremes, whole columns of lists, joined texts, and
+branches with tests. A program says these plainly. Two things still need their forms, and only this
+module knows them:
 
 - A journal of that time is folded as it was written: `read_earlier_explained` reads its literals.
 - A stored plan goes on: `store/removed_kinds.py` puts a call of `compute` with `python_of` into it.
@@ -16,8 +18,8 @@ plainly. Two things still need their forms, and only this module knows them:
 | test | `{"test": REF, KIND: ARGUMENT}` | true or false; see `_COMPARISONS` |
 | branch | `{"if": TEST, "then": EXPLANATION, "else": EXPLANATION}` | that of one of the two |
 
-An expression gives a list: of the value, or of nothing where there is no value. So expressions are put together by
-loops over such lists, and none of them fails.
+An expression gives a list: of the value, or of nothing where there is no value. So expressions are
+put together by loops over such lists, and none of them fails.
 """
 
 from __future__ import annotations
@@ -51,17 +53,24 @@ from ideabridge.tools.keywords import show
 _STEPS: Final = frozenset({"date", "word", "part", "between", "add", "multiply", "length"})
 """The removed steps of conversion.
 
-`date`, with two formats and a number: reads a date in the first format, adds days and writes it in the second format;
-`word`, with a number: the n-th word of a text, from 0, and from the end if negative; `part`, with a separator and a
-number: the n-th part between separators; `between`, with two texts: what follows the first in its line, up to the
-second, or to the end of the line if that is empty; `add` and `multiply`, with a number; `length`.
+`date`, with two formats and a number: reads a date in the first format, adds days and writes it in
+the second format; `word`, with a number: the n-th word of a text, from 0, and from the end if
+negative; `part`, with a separator and a number: the n-th part between separators; `between`, with
+two texts: what follows the first in its line, up to the second, or to the end of the line if that
+is empty; `add` and `multiply`, with a number; `length`.
 """
 
-_COMPARISONS: Final[Mapping[str, str]] = {"above": ">", "at_least": ">=", "below": "<", "at_most": "<="}
+_COMPARISONS: Final[Mapping[str, str]] = {
+    "above": ">",
+    "at_least": ">=",
+    "below": "<",
+    "at_most": "<=",
+}
 """The tests that compare numbers, as Python writes them.
 
-The others are `present`, with true or false: the value exists and is not null; `empty`: it is absent, null, or an empty
-text, list or object; `equals` and `differs_from`, which compare with a constant, or with each of a list.
+The others are `present`, with true or false: the value exists and is not null; `empty`: it is
+absent, null, or an empty text, list or object; `equals` and `differs_from`, which compare with a
+constant, or with each of a list.
 """
 
 _FORMAT = re.compile(r"(?:%[YmdeBbHMS]|[^%]){1,40}")
@@ -74,7 +83,13 @@ class NoExpressionError(ExplanationError):
 def is_removed(raw: JSON) -> bool:
     """Return whether the form of an explanation has a removed kind, also within it."""
     match raw:
-        case {"all_of": _} | {"test": _} | {"if": _} | {"item_of": _, "largest": _} | {"item_of": _, "smallest": _}:
+        case (
+            {"all_of": _}
+            | {"test": _}
+            | {"if": _}
+            | {"item_of": _, "largest": _}
+            | {"item_of": _, "smallest": _}
+        ):
             return True
         case {"item_of": _, "where": dict() as where}:
             return any(map(is_removed, where.values()))
@@ -107,7 +122,7 @@ def _read_earlier(raw: JSON, where: str) -> Explanation:
         raise ExplanationError(f"{where}: {error}") from None
 
 
-# -- its value when a journal is folded ------------------------------------------------------------------------------
+# -- its value when a journal is folded ------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -187,10 +202,14 @@ def _positions(raw: JSON, read: Read) -> bool:
     match raw:
         case {"if": test, "then": then, "else": otherwise}:
             decided = _value(test, read)
-            return not isinstance(decided, Missing) and _positions(then if decided is True else otherwise, read)
+            return not isinstance(decided, Missing) and _positions(
+                then if decided is True else otherwise, read
+            )
         case {"item_of": source, "where": where, "take": take}:
             members = _value({"all_of": source, "take": take, "where": where}, read)
-            return isinstance(members, list) and any(not same(member, members[0]) for member in members[1:])
+            return isinstance(members, list) and any(
+                not same(member, members[0]) for member in members[1:]
+            )
         case {"test": str(reference)}:
             return read_explanation(reference).positions(read)
         case _:
@@ -211,7 +230,11 @@ def _value(raw: JSON, read: Read) -> JSON | Missing:
             items = _selected(items_of(read(source)), rest.get("where"), read)
             if items is None:
                 return MISSING
-            return [value for value in column_of(items, tuple(map(str, take))) if not isinstance(value, Missing)]
+            return [
+                value
+                for value in column_of(items, tuple(map(str, take)))
+                if not isinstance(value, Missing)
+            ]
         case {"convert": inner, "by": [*by]}:
             value = _value(inner, read)
             return MISSING if isinstance(value, Missing) else _converted(value, by)
@@ -223,7 +246,11 @@ def _value(raw: JSON, read: Read) -> JSON | Missing:
             return _decided(None if isinstance(value, Missing) else value, kind, argument)
         case {"if": test, "then": then, "else": otherwise}:
             decided = _value(test, read)
-            return MISSING if isinstance(decided, Missing) else _value(then if decided is True else otherwise, read)
+            return (
+                MISSING
+                if isinstance(decided, Missing)
+                else _value(then if decided is True else otherwise, read)
+            )
         case _:
             raise AssertionError(raw)
 
@@ -239,7 +266,9 @@ def _selected(items: list[JSON] | None, where: JSON, read: Read) -> list[JSON] |
     if isinstance(wanted, Missing):
         return None
     column = zip(items, column_of(items, name), strict=True)
-    return [item for item, value in column if not isinstance(value, Missing) and same(value, wanted)]
+    return [
+        item for item, value in column if not isinstance(value, Missing) and same(value, wanted)
+    ]
 
 
 def _extreme(items: list[JSON], side: str, name: str) -> list[JSON]:
@@ -268,7 +297,11 @@ def _decided(value: JSON, kind: str, argument: JSON) -> bool | Missing:
     if kind in ("equals", "differs_from"):
         constants = argument if isinstance(argument, list) else [argument]
         return any(same(value, constant) for constant in constants) is (kind == "equals")
-    if isinstance(value, bool) or not isinstance(value, int | float) or not isinstance(argument, int | float):
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not isinstance(argument, int | float)
+    ):
         return MISSING
     if kind in ("above", "below"):
         return value > argument if kind == "above" else value < argument
@@ -299,7 +332,11 @@ def _converted(value: JSON, by: list[JSON]) -> JSON | Missing:
             return _nth(value.split(separator), number)
         case ["between", str(before), str(after)] if before in value:
             line = value.split(before, 1)[1].split("\n", 1)[0]
-            return MISSING if after and after not in line else (line.split(after, 1)[0] if after else line).strip()
+            return (
+                MISSING
+                if after and after not in line
+                else (line.split(after, 1)[0] if after else line).strip()
+            )
         case _:
             return MISSING
 
@@ -321,24 +358,31 @@ def _date(value: str, given: str, wanted: str, days: int) -> JSON | Missing:
     try:
         moment = datetime.strptime(value, given.replace("%e", "%d"))  # noqa: DTZ007
         # strptime also reads forms that the format does not write, such as a day without its zero.
-        return _written(moment + timedelta(days=days), wanted) if _written(moment, given) == value else MISSING
+        return (
+            _written(moment + timedelta(days=days), wanted)
+            if _written(moment, given) == value
+            else MISSING
+        )
     except (ValueError, OverflowError):
         return MISSING
 
 
 def _written(moment: datetime, form: str) -> str:
     """Write a date in a format of strftime, in which `%e` is the day without a zero."""
-    return f"{moment.year:04d}".join(moment.strftime(part) for part in form.replace("%e", str(moment.day)).split("%Y"))
+    return f"{moment.year:04d}".join(
+        moment.strftime(part) for part in form.replace("%e", str(moment.day)).split("%Y")
+    )
 
 
-# -- as Python -------------------------------------------------------------------------------------------------------
+# -- as Python -------------------------------------------------------------------------------------
 
 Name: TypeAlias = "Callable[[str], str]"
 """Returns the name that has the document of a reference (`†input`, `†results.3`), by its text."""
 
 
 def python_of(raw: JSON, name: Name) -> str:
-    """Return a Python expression whose value is the list of the value of an explanation; empty if there is none.
+    """Return a Python expression whose value is the list of the value of an explanation; empty
+    if there is none.
 
     Args:
         raw: the form of the explanation, of a removed kind or not.
@@ -368,7 +412,10 @@ def python_of(raw: JSON, name: Name) -> str:
         case {"join": [_, *_] as parts}:
             text_too = f"[v] if isinstance(v, str) else {_AS_TEXTS}"
             texts = ", ".join(_python_each(python_of(part, name), text_too) for part in parts)
-            return f"[''.join([x[0] for x in p]) for p in [[{texts}]] if all([len(x) == 1 for x in p])]"
+            return (
+                f"[''.join([x[0] for x in p]) for p in [[{texts}]] if "
+                "all([len(x) == 1 for x in p])]"
+            )
         case {"test": str(reference), **rest} if len(rest) == 1:
             [(kind, argument)] = rest.items()
             value = f"[x[0] if x else None for x in [{_python_at(reference, name)}]]"
@@ -388,7 +435,8 @@ def _keys(take: JSON) -> Path:
 
 
 _OPENED: Final = "(json.loads(v) if isinstance(v, str) and v.strip()[:1] in ('{', '[') else v)"
-"""A value, or what it has as JSON if it is a text. Text that only looks like JSON makes the expression fail."""
+"""A value, or what it has as JSON if it is a text. Text that only looks like JSON makes the
+expression fail."""
 
 
 def _python_at(reference: str, name: Name) -> str:
@@ -400,7 +448,11 @@ def _python_at(reference: str, name: Name) -> str:
 def _python_path(inner: str, path: Path) -> str:
     for key in path:
         member = f"[v[{key!r}]] if isinstance(v, dict) and {key!r} in v else "
-        place = f"[v[{int(key)}]] if isinstance(v, list) and len(v) > {int(key)} else " if _is_place(key) else ""
+        place = (
+            f"[v[{int(key)}]] if isinstance(v, list) and len(v) > {int(key)} else "
+            if _is_place(key)
+            else ""
+        )
         inner = f"[w for v in {inner} for v in [{_OPENED}] for w in ({member}{place}[])]"
     return inner
 
@@ -418,16 +470,21 @@ def _python_items(source: str, where: JSON, name: Name) -> str:
     [(field, inner)] = where.items()
     column = _python_path("[i]", keys_of(field))
     equal = "isinstance(x, bool) is isinstance(q, bool) and x == q"
-    return f"[[i for i in l if any([{equal} for x in {column}])] for l in {items} for q in {python_of(inner, name)}]"
+    return (
+        f"[[i for i in l if any([{equal} for x in {column}])] for l in {items} for q in "
+        f"{python_of(inner, name)}]"
+    )
 
 
 def _python_extreme(items: str, side: str, name: JSON) -> str:
     if side not in ("largest", "smallest") or not isinstance(name, str):
-        raise ExplanationError(f"expected the largest or smallest of a field, found {show({side: name})}")
+        raise ExplanationError(
+            f"expected the largest or smallest of a field, found {show({side: name})}"
+        )
     column = f"[{_python_path('[i]', keys_of(name))} for i in l]"
     comparable = (
-        "all([len(x) == 1 and type(x[0]) in (int, float) for x in c]) or all([len(x) == 1 and type(x[0]) is str"
-        " for x in c])"
+        "all([len(x) == 1 and type(x[0]) in (int, float) for x in c]) or all([len(x) == 1 and "
+        "type(x[0]) is str for x in c])"
     )
     best = "max" if side == "largest" else "min"
     return f"[[l[c.index({best}(c))]] for l in {items} for c in [{column}] if c and ({comparable})]"
@@ -447,17 +504,27 @@ def _python_step(inner: str, by: list[JSON]) -> str:
         case ["text"]:
             step = _AS_TEXTS
         case ["number"]:
-            step = f"[float(t) if '.' in t else int(t) for t in [v.strip()] if re.fullmatch({_NUMBER!r}, t)]"
+            step = (
+                "[float(t) if '.' in t else int(t) for t in [v.strip()] if "
+                f"re.fullmatch({_NUMBER!r}, t)]"
+            )
         case ["lower" | "upper" | "title" | "strip" as change]:
             step = f"[v.{change}()]"
         case ["word", int(place)]:
             step = f"[p[{place}].strip() for p in [v.split()] if {_least_parts(place)} <= len(p)]"
         case ["part", str(separator), int(place)] if separator:
-            parts = f"[v.split({separator!r})] if {separator!r} in v and {_least_parts(place)} <= len(p)"
+            parts = (
+                f"[v.split({separator!r})] if {separator!r} in v and "
+                f"{_least_parts(place)} <= len(p)"
+            )
             step = f"[p[{place}].strip() for p in {parts}]"
         case ["between", str(before), str(after)]:
             line = rf"for t in [v.split({before!r}, 1)[1].split('\n', 1)[0]]"
-            cut = f"t.split({after!r}, 1)[0].strip() {line} if {after!r} in t" if after else f"t.strip() {line}"
+            cut = (
+                f"t.split({after!r}, 1)[0].strip() {line} if {after!r} in t"
+                if after
+                else f"t.strip() {line}"
+            )
             step = f"[{cut}] if {before!r} in v else []"
         case ["add" | "multiply" as operation, int() | float() as number]:
             sign = "+" if operation == "add" else "*"
@@ -465,7 +532,9 @@ def _python_step(inner: str, by: list[JSON]) -> str:
             step = f"{results} if {_IS_NUMBER} else []"
         case ["length"]:
             step = f"[len(x) for x in [{_OPENED}] if isinstance(x, (str, list, dict))]"
-        case ["date", str(given), str(wanted), int()] if _FORMAT.fullmatch(given) and _FORMAT.fullmatch(wanted):
+        case ["date", str(given), str(wanted), int()] if _FORMAT.fullmatch(
+            given
+        ) and _FORMAT.fullmatch(wanted):
             raise NoExpressionError("an expression knows no calendar, so it cannot shift a date")
         case _:
             raise ExplanationError(f"expected a step of conversion, found {show(list[JSON](by))}")
@@ -492,7 +561,10 @@ def _python_test(value: str, kind: str, argument: JSON) -> str:
             return f"[(x is None or x in ('', [], {{}})) is {argument!r} for x in {value}]"
         case "equals" | "differs_from":
             constants = argument if isinstance(argument, list) else [argument]
-            equal = f"any([isinstance(x, bool) is isinstance(q, bool) and x == q for q in {constants!r}])"
+            equal = (
+                "any([isinstance(x, bool) is isinstance(q, bool) and x == q "
+                f"for q in {constants!r}])"
+            )
             return f"[{equal} is {kind == 'equals'} for x in {value}]"
         case _ if kind in _COMPARISONS and isinstance(argument, int | float):
             number = "isinstance(x, (int, float)) and not isinstance(x, bool)"

@@ -37,10 +37,10 @@ class Request:
         schema: JSON Schema of the Solution.
         texts: the messages as the mind reads them: `{"role", "content"}`.
         model: settings for the model that handlers asked for.
-        offered: the tools and the output schema that handlers changed, in the form of `RequestMade`; None without
-            changes.
-        shown: how many bytes of results the texts show, `{"value": bytes, "request": bytes}`: of one, and of all. None
-            if no limit was recorded.
+        offered: the tools and the output schema that handlers changed, in the form of
+            `RequestMade`; None without changes.
+        shown: how many bytes of results the texts show, `{"value": bytes, "request": bytes}`: of
+            one, and of all. None if no limit was recorded.
         schema_size: the bytes of JSON of the schema, if they are known.
         members: the schemas of the members of the Solution that handlers added, by name.
     """
@@ -53,7 +53,9 @@ class Request:
     shown: JSONObject | None = None
     schema_size: int | None = field(default=None, repr=False, compare=False)
     members: dict[str, JSONObject] = field(default_factory=dict[str, JSONObject])
-    _encoded: list[EncodedRequest] = field(default_factory=list[EncodedRequest], init=False, repr=False, compare=False)
+    _encoded: list[EncodedRequest] = field(
+        default_factory=list[EncodedRequest], init=False, repr=False, compare=False
+    )
     _sizes: list[int] = field(default_factory=list[int], init=False, repr=False, compare=False)
 
     @property
@@ -78,7 +80,9 @@ class Request:
         return self._encoded[0]
 
     def know(self, encoded: EncodedRequest) -> None:
-        """Take `encoded` from who has made it. A copy of the Request with other parts makes its own."""
+        """Take `encoded` from who has made it. A copy of the Request with other
+        parts makes its own.
+        """
         self._encoded[:] = [encoded]
 
     @property
@@ -89,13 +93,17 @@ class Request:
     @property
     def size(self) -> int:
         """The bytes that its mind reads: of the texts, and of the schema."""
-        return self.text_size + (len(encode(self.schema)) if self.schema_size is None else self.schema_size)
+        return self.text_size + (
+            len(encode(self.schema)) if self.schema_size is None else self.schema_size
+        )
 
     @property
     def text_size(self) -> int:
         """The bytes of the texts, computed once."""
         if not self._sizes:
-            self._sizes.append(sum(len(str(text["content"]).encode("utf-8", "replace")) for text in self.texts))
+            self._sizes.append(
+                sum(len(str(text["content"]).encode("utf-8", "replace")) for text in self.texts)
+            )
         return self._sizes[0]
 
     @property
@@ -105,13 +113,15 @@ class Request:
 
     @property
     def least_tokens(self) -> int:
-        """Estimate the least number of tokens of the Request from its texts alone, because some minds get a shorter
-        form of the schema.
+        """Estimate the least number of tokens of the Request from its texts alone, because some
+        minds get a shorter form of the schema.
         """
         return least_tokens_of(self.text_size)
 
     def largest(self) -> str:
-        """The largest of the messages that the mind reads, as a sentence: which, its beginning, and its size."""
+        """The largest of the messages that the mind reads, as a sentence: which, its
+        beginning, and its size.
+        """
         sizes = [len(str(text["content"]).encode("utf-8", "replace")) for text in self.texts]
         if not sizes:
             return f"its schema has {self.size:,} bytes"
@@ -120,8 +130,8 @@ class Request:
         shown = title if len(title) <= _TITLE else f"{title[:_TITLE]}..."
         part = self._largest_part(title)
         return (
-            f"its largest message is number {number + 1} of {len(sizes)}, with {sizes[number]:,} of {self.size:,}"
-            f" bytes: {shown}{part}"
+            f"its largest message is number {number + 1} of {len(sizes)}, with {sizes[number]:,} "
+            f"of {self.size:,} bytes: {shown}{part}"
         )
 
     def _largest_part(self, title: str) -> str:

@@ -1,13 +1,14 @@
 """Seen: which kinds of values a published plan has read so far, and what is new about a value.
 
-No number of runs shows that a task does not treat some kind of value in another way: it may transfer only positive
-amounts, or stop where a list is empty. So a plan keeps a profile of each value that it reads, and a replay names what
-no run has seen before.
+No number of runs shows that a task does not treat some kind of value in another way: it may
+transfer only positive amounts, or stop where a list is empty. So a plan keeps a profile of each
+value that it reads, and a replay names what no run has seen before.
 
-A profile is JSON, by type: `{"number": {"signs": [-1, 0, 1], "range": [least, most]}, "text": {"empty": [false],
-"plain": [step...]}, "list": {"empty": [...]}, "object": {"empty": [...], "always": [member...], "sometimes":
-[member...]}, "boolean": {"values": [...]}, "null": {}}`. It has only the types that were seen. `plain` names the
-conversions that changed no text so far: a copy of `ann` may as well be its text in lower case.
+A profile is JSON, by type: `{"number": {"signs": [-1, 0, 1], "range": [least, most]}, "text":
+{"empty": [false], "plain": [step...]}, "list": {"empty": [...]}, "object": {"empty": [...],
+"always": [member...], "sometimes": [member...]}, "boolean": {"values": [...]}, "null":
+{}}`. It has only the types that were seen. `plain` names the conversions that changed no text so
+far: a copy of `ann` may as well be its text in lower case.
 """
 
 from __future__ import annotations
@@ -77,7 +78,9 @@ def grow(profile: JSONObject | None, value: JSON | Missing) -> JSONObject:
 
 
 def unseen(profile: JSONObject, value: JSON | Missing) -> list[Novelty]:
-    """Return what is new about a value; empty if runs have seen such values, or if the profile is empty."""
+    """Return what is new about a value; empty if runs have seen such values, or if the
+    profile is empty.
+    """
     if not profile:
         return []
     inner = _inner(value)
@@ -139,7 +142,9 @@ def _present(members: JSONObject) -> Sequence[str]:
 
 
 def _grown(known: JSONObject | None, inner: JSON) -> JSONObject:
-    """What a profile says about the values of one type, with one more; `known` None: it is the first one."""
+    """What a profile says about the values of one type, with one more; `known` None: it
+    is the first one.
+    """
     before = known or {}
     if inner is None:
         return {}

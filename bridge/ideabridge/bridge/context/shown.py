@@ -1,12 +1,14 @@
 """Shown: how much of what calls have made a Request shows to its mind.
 
-What the author of a context wrote is always shown whole. A *result* is a value that a call has made: the `result` of a
-`call` message, or the part of a state (or of data) to which the `value` of a `call` message points. `Showing` decides
-which results are shown whole: those of the tool that reads parts of values first, the last one first, then the newest,
-as long as they fit into `Shown`. Each of the others appears as `{"shortened": reference, "type", "bytes", "preview"}`,
-and the text around it says so.
+What the author of a context wrote is always shown whole. A *result* is a value that a call has
+made: the `result` of a `call` message, or the part of a state (or of data) to which the `value` of
+a `call` message points. `Showing` decides which results are shown whole: those of the tool that
+reads parts of values first, the last one first, then the newest, as long as they fit into `Shown`.
+Each of the others appears as `{"shortened": reference, "type", "bytes", "preview"}`, and the text
+around it says so.
 
-All of this is computed from the messages alone, so that a Request can be made again from its stored context.
+All of this is computed from the messages alone, so that a Request can be made again from its
+stored context.
 """
 
 from __future__ import annotations
@@ -72,7 +74,9 @@ class Shown:
         """Read what `to_json` wrote."""
         value, request = stored.get("value"), stored.get("request")
         if not isinstance(value, int) or not isinstance(request, int):
-            raise ValueError(f"shown: expected value and request in bytes, found {list(stored)[:5]}")
+            raise ValueError(
+                f"shown: expected value and request in bytes, found {list(stored)[:5]}"
+            )
         return cls(value, request)
 
 
@@ -87,15 +91,20 @@ def read_shown(raw: object) -> dict[str, int]:
     found: dict[str, int] = {}
     for name, value in cast("Mapping[object, object]", raw).items():
         if name not in ("value", "request"):
-            raise ArgumentError(f"shown: expected value and request, in bytes; found {str(name)[:60]!r}")
+            raise ArgumentError(
+                f"shown: expected value and request, in bytes; found {str(name)[:60]!r}"
+            )
         if isinstance(value, bool) or not isinstance(value, int) or not LEAST <= value <= MOST:
-            raise ArgumentError.of(f"shown.{name}", f"a whole number of bytes from {LEAST} to {MOST:,}", value)
+            raise ArgumentError.of(
+                f"shown.{name}", f"a whole number of bytes from {LEAST} to {MOST:,}", value
+            )
         found[name] = value
     return found
 
 
 TO_MINDS: Final = Shown(16 * 1024, 128 * 1024)
-"""What models, clients that are sampled, and minds in Python are shown, unless a setting says otherwise."""
+"""What models, clients that are sampled, and minds in Python are shown, unless a setting
+says otherwise."""
 
 TO_HOSTS: Final = Shown(4 * 1024, 32 * 1024)
 """What a host is shown by turns: it pays for each byte, and reads values with `check_run`, too."""
@@ -119,7 +128,9 @@ class Sizes:
 
 
 class Measures:
-    """What is known of values and calls from the last Request, so that a long run measures only what is new."""
+    """What is known of values and calls from the last Request, so that a long run measures
+    only what is new.
+    """
 
     def __init__(self) -> None:
         # The value is in the entry, so that its id is not used again.
@@ -132,12 +143,16 @@ class Measures:
         self._sizes = Sizes()
 
     def begin(self) -> None:
-        """Begin a Request; sizes and lines that it does not ask for are forgotten with the next one."""
+        """Begin a Request; sizes and lines that it does not ask for are forgotten
+        with the next one.
+        """
         self._last, self._now = self._now, {}
         self._last_lines, self._lines = self._lines, {}
 
     def line(self, value: JSON) -> str:
-        """The JSON of a value in one line; that of an object or array which has not changed is made once."""
+        """The JSON of a value in one line; that of an object or array which has not
+        changed is made once.
+        """
         if not isinstance(value, dict | list):
             return line_of(value)
         key = id(value)
@@ -157,7 +172,9 @@ class Measures:
         return entry[1]
 
     def calls(self, entries: Sequence[JSONObject]) -> Sequence[MadeCall]:
-        """What `call` messages say. The messages of a run never change, and each Request has those of the last one."""
+        """What `call` messages say. The messages of a run never change, and each Request has those
+        of the last one.
+        """
         known = len(self._entries)
         if len(entries) < known or not all(map(is_, entries, self._entries)):
             known = 0
@@ -172,12 +189,15 @@ class Measures:
 
     @property
     def of_calls(self) -> Sizes:
-        """The sizes of the results that are in no state, of the last calls that `calls` was asked for."""
+        """The sizes of the results that are in no state, of the last calls that
+        `calls` was asked for.
+        """
         return self._sizes
 
 
 Place: TypeAlias = tuple[str, Path]
-"""(instance or "", path) of a state, or of data of one kind, in the documents that references read."""
+"""(instance or "", path) of a state, or of data of one kind, in the documents that
+references read."""
 
 
 @dataclass(slots=True)
@@ -287,7 +307,8 @@ class Showing:
         documents: the values of state and data messages, by their place.
         shown: the limits.
         measures: what is known from the last Request.
-        added: the data that calls have added, by its place: the paths within the document that hold it.
+        added: the data that calls have added, by its place: the paths within the
+            document that hold it.
 
     Attributes:
         unlisted: the calls that have no line: earlier ones, whose results are not shown.
@@ -317,7 +338,9 @@ class Showing:
         self._choose(self._calls, shown)
         earlier = self._calls[: max(0, len(self._calls) - _LISTED)]
         self.unlisted = [
-            call for call in earlier if call.result is None or id(call.result) in self._cut or id(call) in self._in_data
+            call
+            for call in earlier
+            if call.result is None or id(call.result) in self._cut or id(call) in self._in_data
         ]
 
     def _choose(self, calls: Sequence[MadeCall], shown: Shown) -> None:
@@ -354,7 +377,9 @@ class Showing:
                     writes.setdefault(place, _Writes()).paths[path] = (number, is_read)
         for place, paths in self._added.items():
             # Of data that is no result, it is not known which call has added it.
-            numbers = [number for number, call in enumerate(calls) if self._in_data.get(id(call)) == place]
+            numbers = [
+                number for number, call in enumerate(calls) if self._in_data.get(id(call)) == place
+            ]
             for path in paths:
                 newest = max(numbers, default=len(calls))
                 writes.setdefault(place, _Writes()).paths.setdefault(path, (newest, False))
@@ -366,10 +391,14 @@ class Showing:
                     continue
                 full = (*base, *path)
                 reference = Reference(instance or None, full[0], full[1:], "")
-                yield _Result(number, is_read, reference, value, self._measures.size(value), place, path)
+                yield _Result(
+                    number, is_read, reference, value, self._measures.size(value), place, path
+                )
 
     def _find_in_data(self) -> dict[int, Place]:
-        """The place of the data that has all of the result of a call: of one that returned a message."""
+        """The place of the data that has all of the result of a call: of one that
+        returned a message.
+        """
         by_key: dict[tuple[str, str], list[Place]] = {}
         plain: dict[str, list[Place]] = {}
         for place in self._added:
@@ -389,7 +418,9 @@ class Showing:
                 places = by_key.get((instance, next(iter(result.value))), [])
             else:
                 places = plain.get(instance, [])
-            place = next((one for one in places if _holds(self._documents[one], result.value)), None)
+            place = next(
+                (one for one in places if _holds(self._documents[one], result.value)), None
+            )
             if place is not None:
                 found[id(call)] = place
         return found
@@ -407,7 +438,9 @@ class Showing:
         return (place, full[depth:]) if place in self._documents else (None, ())
 
     def listed(self, calls: Sequence[JSONObject]) -> list[MadeCall]:
-        """Those of these calls that have a line. If a handler has changed a call, it is shown as it is."""
+        """Those of these calls that have a line. If a handler has changed a call, it is
+        shown as it is.
+        """
         made: Sequence[MadeCall] = self._calls
         if len(calls) != len(made) or not all(map(is_, calls, [call.entry for call in made])):
             by_entry = {id(call.entry): call for call in made}
@@ -421,7 +454,9 @@ class Showing:
         """`{"type", "bytes", "preview"}` of the result of a call; None if it is shown whole."""
         if id(result) not in self._cut:
             return None
-        short = reference_to(result.value, result.reference.full, size=result.size, text=_TEXT_OF_CALL)
+        short = reference_to(
+            result.value, result.reference.full, size=result.size, text=_TEXT_OF_CALL
+        )
         del short["reference"]
         return short
 
@@ -430,7 +465,8 @@ class Showing:
 
         Args:
             place: where it stands.
-            value: the value of its message. If a handler has changed the message, it is shown as it is.
+            value: the value of its message. If a handler has changed the message, it is
+                shown as it is.
         """
         short = self._short.get(place, [])
         if not short or self._documents.get(place) is not value:
@@ -496,7 +532,8 @@ def paths_of(added: JSON, own: JSON | Missing) -> Iterator[Path]:
 
 
 _TEXT_OF_CALL: Final = 160
-"""The most characters of a text in the preview of a result. The preview is part of the line of its call."""
+"""The most characters of a text in the preview of a result. The preview is part of the
+line of its call."""
 
 _Tree: TypeAlias = "dict[str, _Tree | _Leaf]"
 

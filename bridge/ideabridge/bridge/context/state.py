@@ -1,7 +1,7 @@
 """State: documents, which are JSON values read and written by path, and `StateSchema`.
 
-A document is never changed in place. A write copies the objects along its path and shares the rest, so the value before
-a Solution remains while a call still reads it.
+A document is never changed in place. A write copies the objects along its path and shares the rest,
+so the value before a Solution remains while a call still reads it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ def parsed_text(text: str) -> JSON | Missing:
 
 
 def opened(value: JSON | Missing) -> JSON | Missing:
-    """Return a value; for a text the JSON object or array that it contains, or MISSING. It is shared."""
+    """Return a value; for a text the JSON object or array that it contains, or
+    MISSING. It is shared.
+    """
     return parsed_text(value) if isinstance(value, str) else value
 
 
@@ -71,7 +73,9 @@ def _index(key: str, length: int) -> int | None:
 
 
 def read(document: JSON, path: Path) -> JSON | Missing:
-    """The value at `path`, or MISSING. A path continues inside a text that contains one JSON object or array."""
+    """The value at `path`, or MISSING. A path continues inside a text that contains one JSON
+    object or array.
+    """
     value: JSON = document
     for key in path:
         if isinstance(value, str):
@@ -109,7 +113,8 @@ def describe_missing(document: JSON, path: Path, instance: str | None = None) ->
                 return f"{place} is an array of {len(parent)}; {key} is not one of its indexes"
             if isinstance(parent, str):
                 return (
-                    f"{place} is text that begins with {show(parent, _BEGINNING)} and is no JSON object or array, so it"
+                    f"{place} is text that begins with {show(parent, _BEGINNING)} and is no "
+                    "JSON object or array, so it"
                     f" has no {key}. The tool pick takes text apart:"
                     f' {{"_tool": "pick", "data": {show(place)}, "path": "split(@, \', \')[0]"}}'
                 )
@@ -145,29 +150,33 @@ def _combine(old: JSON | Missing, method: Method, value: JSON, path: Path) -> JS
             return [value]
         if not isinstance(old, list):
             raise StateWriteError(
-                f"cannot push to {clipped(format_reference(path))}: it holds {_kind(old)}, not an array"
+                f"cannot push to {clipped(format_reference(path))}: it holds "
+                f"{_kind(old)}, not an array"
             )
         return [*old, value]
     if method == "merge" and not isinstance(old, Missing):
         if not isinstance(old, dict) or not isinstance(value, dict):
             raise StateWriteError(
-                f"cannot merge {_kind(value)} into {clipped(format_reference(path))}, which holds {_kind(old)}:"
-                " both must be objects"
+                f"cannot merge {_kind(value)} into {clipped(format_reference(path))}, which holds "
+                f"{_kind(old)}: both must be objects"
             )
         return merge(old, value)
     return value
 
 
 def write(document: JSON, path: Path, method: Method, value: JSON) -> JSON:
-    """Return a copy of the document with `value` written at `path`. Missing parents become objects; an index just past
-    the end of an array appends.
+    """Return a copy of the document with `value` written at `path`. Missing parents become objects;
+    an index just past the end of an array appends.
 
     Raises:
-        StateWriteError: the path leads through a scalar or past the end of an array, the method does not fit the value
-            that is already there, or the state would no longer be an object.
+        StateWriteError: the path leads through a scalar or past the end of an array, the method
+            does not fit the value that is already there, or the state would no longer be an object.
     """
     if len(path) <= 1 and method != "push" and not isinstance(value, dict):
-        raise StateWriteError(f"{clipped(format_reference(path))} as a whole must stay an object, found {_kind(value)}")
+        raise StateWriteError(
+            f"{clipped(format_reference(path))} as a whole must stay an "
+            f"object, found {_kind(value)}"
+        )
     return _write(document, path, 0, method, value)
 
 
@@ -179,7 +188,9 @@ def _write(node: JSON | Missing, path: Path, depth: int, method: Method, value: 
         return {key: _write(MISSING, path, depth + 1, method, value)}
     if isinstance(node, dict):
         members = dict(node)
-        members[key] = _write(node.get(key, MISSING) if key in node else MISSING, path, depth + 1, method, value)
+        members[key] = _write(
+            node.get(key, MISSING) if key in node else MISSING, path, depth + 1, method, value
+        )
         return members
     if isinstance(node, list):
         if key == str(len(node)):
@@ -199,12 +210,22 @@ def _unwritable(path: Path, depth: int, found: str) -> str:
     return f"cannot write {clipped(format_reference(path))}: {place} {found}"
 
 
-# -- the schema of a state -------------------------------------------------------------------------------------------
+# -- the schema of a state -------------------------------------------------------------------------
 
 _COMPOSED = ("$ref", "anyOf", "oneOf", "allOf", "if", "not")
 
 _LATER = frozenset(
-    {"required", "oneOf", "anyOf", "not", "if", "then", "else", "dependentRequired", "dependentSchemas"}
+    {
+        "required",
+        "oneOf",
+        "anyOf",
+        "not",
+        "if",
+        "then",
+        "else",
+        "dependentRequired",
+        "dependentSchemas",
+    }
     | {"dependencies", "minProperties", "minItems", "contains", "minContains", "maxContains"}
     | {"unevaluatedProperties", "unevaluatedItems"}
 )
@@ -214,8 +235,9 @@ _LATER = frozenset(
 class StateSchema:
     """The schema of one instance's state.
 
-    If it declares properties, only these may be written; that is checked before anything runs. Every write is checked
-    against the schema without `required`, and the whole state with `required` when the run ends.
+    If it declares properties, only these may be written; that is checked before anything runs.
+    Every write is checked against the schema without `required`, and the whole state with
+    `required` when the run ends.
 
     Args:
         schema: the schema.
@@ -258,8 +280,9 @@ class StateSchema:
                 if schema is None:
                     known = list(properties)
                     raise ClosedStateError(
-                        f"the schema of the state does not declare {format_reference(('state', *path[: depth + 1]))};"
-                        f" it declares {', '.join(known[:10]) or 'nothing'}.{did_you_mean(key, known)}"
+                        "the schema of the state does not declare "
+                        f"{format_reference(('state', *path[: depth + 1]))}; it declares "
+                        f"{', '.join(known[:10]) or 'nothing'}.{did_you_mean(key, known)}"
                     )
             elif items is not None:
                 schema = items
@@ -309,7 +332,9 @@ def _matches(pattern: str, key: str) -> bool:
 
 
 def _refers_beyond_definitions(schema: JSON) -> bool:
-    """True if the schema refers to a part that is not a definition; closing it would close both places."""
+    """True if the schema refers to a part that is not a definition; closing it would
+    close both places.
+    """
     if isinstance(schema, dict):
         target = schema.get("$ref")
         if isinstance(target, str) and not target.startswith(("#/$defs/", "#/definitions/")):
@@ -319,8 +344,9 @@ def _refers_beyond_definitions(schema: JSON) -> bool:
 
 
 def _growing(schema: JSON, values: list[JSON], *, closes: bool) -> JSON:
-    """The part of a schema that a growing state satisfies at every moment. `values` are the initial values there. If
-    `closes`, objects that declare properties accept no others, except those that they have initially.
+    """The part of a schema that a growing state satisfies at every moment. `values` are the initial
+    values there. If `closes`, objects that declare properties accept no others, except those that
+    they have initially.
     """
     if not isinstance(schema, dict):
         return schema
@@ -332,7 +358,9 @@ def _growing(schema: JSON, values: list[JSON], *, closes: bool) -> JSON:
         if word in NAMED and isinstance(value, dict):
             inside = closes and word in ("properties", "patternProperties")
             result[word] = {
-                name: _growing(item, _members(values, name) if word == "properties" else [], closes=inside)
+                name: _growing(
+                    item, _members(values, name) if word == "properties" else [], closes=inside
+                )
                 for name, item in value.items()
             }
         elif word in MANY and isinstance(value, list):
@@ -358,4 +386,6 @@ def _members(values: list[JSON], name: str) -> list[JSON]:
 
 
 def _holds_containers(value: JSON) -> bool:
-    return isinstance(value, dict) or (isinstance(value, list) and any(isinstance(one, list | dict) for one in value))
+    return isinstance(value, dict) or (
+        isinstance(value, list) and any(isinstance(one, list | dict) for one in value)
+    )

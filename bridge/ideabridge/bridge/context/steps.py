@@ -1,6 +1,7 @@
 """Steps: conversions of one value into another notation.
 
-Everything here is pure. A value that a step cannot be applied to, or that is too long, has no conversion.
+Everything here is pure. A value that a step cannot be applied to, or that is too long,
+has no conversion.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ STEPS: Final[Mapping[str, str]] = {
     "title": "with capitals",
     "strip": "without spaces around it",
 }
-"""The steps of conversion by name, in words. `number` and `text` change the type; the others change a text."""
+"""The steps of conversion by name, in words. `number` and `text` change the type; the
+others change a text."""
 
 _CHANGES: Final[Mapping[str, Callable[[str], str]]] = {
     "lower": str.lower,
@@ -56,4 +58,6 @@ def as_text(value: JSON | Missing) -> JSON | Missing:
     """Return a number as text; MISSING for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return MISSING
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else encode_text(value)
+    return (
+        str(int(value)) if isinstance(value, float) and value.is_integer() else encode_text(value)
+    )

@@ -1,9 +1,11 @@
-"""Driver: the lease under which this process drives a run, the run's journal, and the leases of other drivers.
+"""Driver: the lease under which this process drives a run, the run's journal, and the leases
+of other drivers.
 
-A run is driven by one process at a time. That process holds the run's lease, renews it with each heartbeat, and returns
-it when the run waits for somebody or has ended. Each acquisition begins a new epoch. Every append to the journal
-carries its epoch, and the store refuses an old one in the transaction that writes: a process that was suspended cannot
-write into a run that another has taken over.
+A run is driven by one process at a time. That process holds the run's lease, renews it with
+each heartbeat, and returns it when the run waits for somebody or has ended. Each acquisition
+begins a new epoch. Every append to the journal carries its epoch, and the store refuses an old
+one in the transaction that writes: a process that was suspended cannot write into a run that
+another has taken over.
 
     free -> held (acquire) -> free (release)
                            -> lapsed -> held by another process, with a new epoch
@@ -52,7 +54,8 @@ LARGE: Final = 256 * 1024
 _LARGE_NODES: Final = 10_000
 
 _TELLS_SECONDS: Final = 0.25
-"""Seconds between two notices about the progress of a run: notices of concurrent commits wait for each other."""
+"""Seconds between two notices about the progress of a run: notices of concurrent commits wait
+for each other."""
 
 _QUESTIONS: Final = (ApprovalAsked, PlanAsked, QuestionAsked, RequestMade)
 
@@ -63,15 +66,20 @@ _LOOKS: Final = 10_000
 def _stat(pid: int) -> tuple[str, str] | None:
     """(state, start time) of a process, as the system reports them; None if it reports neither."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        fields = (
+            Path(f"/proc/{pid}/stat")
+            .read_text(encoding="utf-8", errors="replace")
+            .rpartition(")")[2]
+            .split()
+        )
     except OSError:
         return None
     return (fields[0], fields[19]) if len(fields) > 19 else None
 
 
 def _place() -> tuple[str, str]:
-    """(boot, PID namespace) of this process; empty if the system does not report them. Containers number their
-    processes from 1, and may share a host's name and a store.
+    """(boot, PID namespace) of this process; empty if the system does not report them. Containers
+    number their processes from 1, and may share a host's name and a store.
     """
     return _place_of(os.getpid())
 
@@ -88,10 +96,14 @@ def _place_of(_pid: int) -> tuple[str, str]:
 
 
 def own_name() -> str:
-    """A new driver's name: host, boot, PID namespace, process id, start time of the process, and a random part."""
+    """A new driver's name: host, boot, PID namespace, process id, start time of the process,
+    and a random part.
+    """
     pid = os.getpid()
     stat = _stat(pid)
-    return "|".join((socket.gethostname(), *_place(), str(pid), stat[1] if stat else "", secrets.token_hex(4)))
+    return "|".join(
+        (socket.gethostname(), *_place(), str(pid), stat[1] if stat else "", secrets.token_hex(4))
+    )
 
 
 _retired: set[str] = set()
@@ -99,14 +111,23 @@ _retired: set[str] = set()
 
 
 def retire(name: str) -> None:
-    """Note that a driver of this process has ended: leases that it could not return may be taken from it."""
+    """Note that a driver of this process has ended: leases that it could not return may
+    be taken from it.
+    """
     _retired.add(name)
 
 
 def _process_of(driver: str) -> Literal["alive", "stopped", "gone", "unknown"]:
-    """The state of a driver's process. `stopped`: by SIGSTOP or a debugger. `unknown`: it is on another system."""
+    """The state of a driver's process. `stopped`: by SIGSTOP or a debugger. `unknown`: it is on
+    another system.
+    """
     parts = driver.rsplit("|", 5)
-    if len(parts) != 6 or "" in parts[1:5] or (parts[1], parts[2]) != _place() or not parts[3].isdecimal():
+    if (
+        len(parts) != 6
+        or "" in parts[1:5]
+        or (parts[1], parts[2]) != _place()
+        or not parts[3].isdecimal()
+    ):
         return "unknown"
     stat = _stat(int(parts[3]))
     if stat is not None:
@@ -124,7 +145,9 @@ def _process_of(driver: str) -> Literal["alive", "stopped", "gone", "unknown"]:
 
 
 def is_stopped(driver: str) -> bool:
-    """True if a driver is a stopped process of this system, which continues only when somebody resumes it."""
+    """True if a driver is a stopped process of this system, which continues only when
+    somebody resumes it.
+    """
     return _process_of(driver) == "stopped"
 
 
@@ -138,9 +161,11 @@ LEFT: Final = "the process that was at work on it has ended"
 
 
 def is_left(record: RunRecord) -> bool:
-    """True if the store has a run as running, but no process is at work on it any more; any process can take it up.
+    """True if the store has a run as running, but no process is at work on it any more; any process
+    can take it up.
 
-    For lists only: for a driver on another machine this compares the clocks of two machines, which `Watch` does not.
+    For lists only: for a driver on another machine this compares the clocks of two machines, which
+    `Watch` does not.
     """
     if record.status != "running":
         return False
@@ -171,28 +196,38 @@ class SaveIdea:
 class Watch:
     """Watches the leases of other drivers, by the clock of this process alone.
 
-    The clocks of two machines may be an hour apart, and may be set while runs are at work. So a time that another
-    process wrote is never compared with a time of this process. A driver changes the row of its run with every
-    heartbeat; its lease has lapsed when this process has seen the same row for the duration of the lease. The lease of
-    a live process of this system does not lapse, however late its heartbeat is, because the process may be busy. The
-    lease of a stopped process does lapse: nobody knows when it will continue.
+    The clocks of two machines may be an hour apart, and may be set while runs are at work. So a
+    time that another process wrote is never compared with a time of this process. A driver changes
+    the row of its run with every heartbeat; its lease has lapsed when this process has seen the
+    same row for the duration of the lease. The lease of a live process of this system does not
+    lapse, however late its heartbeat is, because the process may be busy. The lease of a stopped
+    process does lapse: nobody knows when it will continue.
 
     Args:
         clock: a monotonic clock, in seconds.
-        alive_seconds: the seconds without a change after which the lease of a live process of this system lapses, too.
+        alive_seconds: the seconds without a change after which the lease of a live process of this
+            system lapses, too.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic, alive_seconds: float = math.inf) -> None:
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, alive_seconds: float = math.inf
+    ) -> None:
         self._clock = clock
         self._alive_seconds = alive_seconds
         self._looks: dict[str, _Look] = {}
 
     def left(self, lease: Lease) -> float:
-        """Seconds until a lease lapses, as far as this process knows; 0.0 if nobody holds it or it has lapsed, infinity
-        if a live process of this system holds it.
+        """Seconds until a lease lapses, as far as this process knows; 0.0 if nobody holds it or it
+        has lapsed, infinity if a live process of this system holds it.
         """
         process = "gone" if lease.driver is None else _process_of(lease.driver)
-        seconds = 0.0 if process == "gone" else self._alive_seconds if process == "alive" else lease.seconds
+        seconds = (
+            0.0
+            if process == "gone"
+            else self._alive_seconds
+            if process == "alive"
+            else lease.seconds
+        )
         if seconds in (0.0, math.inf):
             self._looks.pop(lease.run, None)
             return seconds
@@ -202,7 +237,8 @@ class Watch:
             if len(self._looks) >= _LOOKS:
                 self._looks.clear()
             look = self._looks[lease.run] = _Look(lease, now)
-        # If this process slept since its last look, so did the driver perhaps: it gets time for another heartbeat.
+        # If this process slept since its last look, so did the driver perhaps: it gets time for
+        # another heartbeat.
         look.still += min(now - look.at, lease.seconds / 2)
         look.at = now
         return max(seconds - look.still, 0.0)
@@ -217,7 +253,8 @@ class Driver:
         name: the name of this process, from `own_name`.
         seconds: the seconds for which the lease is valid without a heartbeat.
         writer: writes into the store for an event loop; None: writes block.
-        watch: has watched the leases of other drivers; None: a new one, for which none has lapsed yet.
+        watch: has watched the leases of other drivers; None: a new one, for which none
+            has lapsed yet.
 
     Attributes:
         epoch: the epoch of the lease; None if this process does not hold it.
@@ -268,21 +305,26 @@ class Driver:
         return record is not None and record.last_event == self.seen
 
     def _take_over(self) -> int | None:
-        """Take the lease of a driver that is gone or whose lease has lapsed; return None if it may be alive."""
+        """Take the lease of a driver that is gone or whose lease has lapsed; return None if
+        it may be alive.
+        """
         record = self._store.runs.get(self._run)
         if record is None:
             return None
-        # This process has left the run, and that write is still queued: it will find the epoch over.
+        # This process has left the run, and that write is still queued: it will find
+        # the epoch over.
         is_leaving = record.driver == self._name and self.unwritten > 0
         if not is_leaving and self._watch.left(record.lease) > 0:
             return None
         # Refused if the driver has had a heartbeat since, or another process was faster.
-        return self._store.runs.acquire(self._run, self._name, self._seconds, time.time(), record.lease)
+        return self._store.runs.acquire(
+            self._run, self._name, self._seconds, time.time(), record.lease
+        )
 
     @contextlib.contextmanager
     def whole(self) -> Generator[None]:
-        """`with driver.whole():` takes the lease in one transaction with what the block writes: a process that held the
-        lease without continuing the run would keep all others from it.
+        """`with driver.whole():` takes the lease in one transaction with what the block writes: a
+        process that held the lease without continuing the run would keep all others from it.
         """
         held = self.epoch
         try:
@@ -300,14 +342,20 @@ class Driver:
 
     def renew(self) -> bool:
         """Renew the lease, and return False if it was lost."""
-        return self.epoch is None or self._store.runs.renew(self._run, self.epoch, self._seconds, time.time())
+        return self.epoch is None or self._store.runs.renew(
+            self._run, self.epoch, self._seconds, time.time()
+        )
 
     def create(self, creates: Callable[[], None]) -> None:
-        """Journal the first events in one transaction with `creates`, which creates the run, and take its lease."""
+        """Journal the first events in one transaction with `creates`, which creates the run, and
+        take its lease.
+        """
         self._creates = creates
 
     async def patiently(self, call: Callable[[], T]) -> T:
-        """Call a function that writes, and repeat it while the store cannot be written; see `Writer.patiently`."""
+        """Call a function that writes, and repeat it while the store cannot be written; see
+        `Writer.patiently`.
+        """
         return call() if self._writer is None else await self._writer.patiently(call)
 
     @property
@@ -326,7 +374,8 @@ class Driver:
         ideas: Sequence[SaveIdea] = (),
         later: Callable[[Exception | None], None] = lambda _: None,
     ) -> bool:
-        """Append events to the run's journal, in one transaction with `ideas`, which save the ideas of steps.
+        """Append events to the run's journal, in one transaction with `ideas`, which save the
+        ideas of steps.
 
         `later` is called when a queued write is done, with the error if it failed.
 
@@ -366,13 +415,16 @@ class Driver:
             self.epoch, self.seen = written
 
         large = any(idea.is_large for idea in ideas)
-        large = large or any(isinstance(event, CallFinished) and is_large(event.value) for event in events)
+        large = large or any(
+            isinstance(event, CallFinished) and is_large(event.value) for event in events
+        )
         changes = any(isinstance(event, ConfigurationChanged) for event in events)
         several = bool(ideas) or creates is not None or ended is not None or tells or changes
         return self._write(together if several else append, done, later, is_large=large)
 
     def append(self, events: Sequence[Event]) -> None:
-        """Append events to the journal in the transaction of the caller, who holds the lease; see `whole`.
+        """Append events to the journal in the transaction of the caller, who holds the
+        lease; see `whole`.
 
         Raises:
             StaleDriverError: this process does not hold the lease.
@@ -382,7 +434,9 @@ class Driver:
         self.seen = self._append(self.epoch, events)
 
     def _append(self, epoch: int, events: Sequence[Event]) -> int:
-        """Append events, and note a change of the configuration in the table of runs; return the last number."""
+        """Append events, and note a change of the configuration in the table of runs; return
+        the last number.
+        """
         last = self._store.runs.append(self._run, epoch, [event.to_json() for event in events])
         for event in events:
             if isinstance(event, ConfigurationChanged):
@@ -390,13 +444,15 @@ class Driver:
         return last
 
     def _tells(self, events: Sequence[Event]) -> bool:
-        """Whether those who follow the run elsewhere are told of events now: of questions at once, of others now and
-        then. When the run rests or has ended, `leave` tells them.
+        """Whether those who follow the run elsewhere are told of events now: of questions at once,
+        of others now and then. When the run rests or has ended, `leave` tells them.
         """
         if not self._store.runs.can_tell:
             return False
         now = time.monotonic()
-        due = now - self._told >= _TELLS_SECONDS or any(isinstance(event, _QUESTIONS) for event in events)
+        due = now - self._told >= _TELLS_SECONDS or any(
+            isinstance(event, _QUESTIONS) for event in events
+        )
         if due:
             self._told = now
         return due
@@ -409,7 +465,9 @@ class Driver:
         *,
         is_large: bool = False,
     ) -> bool:
-        """Write, after all earlier writes of the run. `done` is called at once, or before `later`."""
+        """Write, after all earlier writes of the run. `done` is called at once, or
+        before `later`.
+        """
         if self._writer is None:
             done(job())
             return True
@@ -434,9 +492,11 @@ class Driver:
         queued = not at_once
         return at_once
 
-    def leave(self, status: str | None, summary: JSONObject | None, later: Callable[[], None]) -> None:
-        """Return the lease, and note the status of the run (None: it stays), and the summary of a run that has ended.
-        With the status `queued`, a worker continues the run.
+    def leave(
+        self, status: str | None, summary: JSONObject | None, later: Callable[[], None]
+    ) -> None:
+        """Return the lease, and note the status of the run (None: it stays), and the summary of a
+        run that has ended. With the status `queued`, a worker continues the run.
 
         `later` is called when a queued write is done.
 
@@ -459,8 +519,8 @@ class Driver:
                 self._store.runs.tell(self._run)
 
         def ended(error: Exception | None) -> None:
-            # Nobody takes a lease from a live process, so it is returned when the store works again. The process that
-            # takes the run up notes the status.
+            # Nobody takes a lease from a live process, so it is returned when the store works
+            # again. The process that takes the run up notes the status.
             lost = isinstance(error, StaleDriverError)
             self._owed = epoch if isinstance(error, StoreError) and not lost else None
             later()

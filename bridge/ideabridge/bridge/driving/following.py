@@ -1,7 +1,7 @@
 """Following: reads the journals of runs that somebody waits for here and another process drives.
 
-The events are reported as if the run were driven here. A store that can notify reports when a journal has grown; of a
-file, the journals are read four times a second.
+The events are reported as if the run were driven here. A store that can notify reports when a
+journal has grown; of a file, the journals are read four times a second.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ FOLLOWS_SECONDS: Final = 0.25
 """Seconds between two looks into the journals, where the store cannot notify."""
 
 ALONE_SECONDS: Final = 3.0
-"""Seconds that a run whose driver is gone is left to the servers; then a process that waits for it takes it up."""
+"""Seconds that a run whose driver is gone is left to the servers; then a process that waits for
+it takes it up."""
 
 
 class _Runner(Protocol):

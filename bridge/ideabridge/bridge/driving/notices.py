@@ -1,9 +1,11 @@
-"""Notices: what other processes on the same store report, so that nobody polls where the store can notify.
+"""Notices: what other processes on the same store report, so that nobody polls where the
+store can notify.
 
-A notice is a topic, and perhaps the id of what it is about: `run RUN` (its journal has grown), `ask` (a request to the
-driver of a run), `queue` (a run waits for a worker), `catalogue` (something was published). It contains no data: who
-hears it reads the store. Notices may be lost with a connection, so whoever waits looks after some seconds anyway. A
-SQLite file cannot notify; there, waiting is polling.
+A notice is a topic, and perhaps the id of what it is about: `run RUN` (its journal has grown),
+`ask` (a request to the driver of a run), `queue` (a run waits for a worker), `catalogue` (something
+was published). It contains no data: who hears it reads the store. Notices may be lost with a
+connection, so whoever waits looks after some seconds anyway. A SQLite file cannot notify; there,
+waiting is polling.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ LOOKS_SECONDS: Final = 2.0
 
 
 class _Topic:
-    """The notices of one topic since somebody took them last; `everything`: some may have been missed."""
+    """The notices of one topic since somebody took them last; `everything`: some may
+    have been missed.
+    """
 
     def __init__(self) -> None:
         self.heard = anyio.Event()
@@ -33,7 +37,9 @@ class _Topic:
 
 
 class Notices:
-    """The notices of a store: `async with notices:`. All methods belong to the event loop's thread."""
+    """The notices of a store: `async with notices:`. All methods belong to the event loop's
+    thread.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -55,7 +61,10 @@ class Notices:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         with anyio.CancelScope(shield=True):
             # The thread may be waiting for this event loop.

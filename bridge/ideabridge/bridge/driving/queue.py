@@ -1,13 +1,15 @@
 """Queue: who drives a run when servers and workers share a store.
 
-Theory of operation. The queue is the table of runs: a run with the status `queued` has no driver, and waits for a
-worker. A server with the role `front` journals what begins a run (its plan, a solution, a decision). Where calls would
-start, it hands the run over instead. `Journal.claim` takes a run out of the queue, and a `worker` continues it as any
-process continues a run: by its journal. From then on the lease of the run says who drives it. A worker that ends begins
-no more calls, and hands its runs over when their running calls have ended.
+Theory of operation. The queue is the table of runs: a run with the status `queued` has no driver,
+and waits for a worker. A server with the role `front` journals what begins a run (its plan, a
+solution, a decision). Where calls would start, it hands the run over instead. `Journal.claim` takes
+a run out of the queue, and a `worker` continues it as any process continues a run: by its journal.
+From then on the lease of the run says who drives it. A worker that ends begins no more calls, and
+hands its runs over when their running calls have ended.
 
-A worker that dies leaves runs behind, whose leases lapse. `Recovery`, in any server or worker, returns them to the
-queue. So nothing depends on the queue but the order in which runs get their turn: it has no state of its own.
+A worker that dies leaves runs behind, whose leases lapse. `Recovery`, in any server or worker,
+returns them to the queue. So nothing depends on the queue but the order in which runs get their
+turn: it has no state of its own.
 """
 
 from __future__ import annotations
@@ -38,8 +40,9 @@ MOST_OF_ONE: Final = 500
 """The most runs of one caller that may wait: the other places are for all others."""
 
 Role: TypeAlias = Literal["alone", "front", "worker"]
-"""What a process does with runs. `alone`: it drives those that it creates, and those that others leave behind. `front`:
-it leaves them to workers. `worker`: it drives those that it takes from the queue."""
+"""What a process does with runs. `alone`: it drives those that it creates, and those that
+others leave behind. `front`: it leaves them to workers. `worker`: it drives those that it takes
+from the queue."""
 
 
 class _Program(Protocol):
@@ -111,7 +114,9 @@ class Queue:
         self._store = store
 
     def drives(self, run: DrivenRun) -> bool:
-        """True if this process performs the effects of a run, or of the run that a room belongs to."""
+        """True if this process performs the effects of a run, or of the run that a
+        room belongs to.
+        """
         return self.role == "alone" or (self.role == "worker" and run.root.id in self.claimed)
 
     def hand_over(self, run: DrivenRun) -> None:
@@ -129,20 +134,23 @@ class Queue:
             run.runner.abandon("its lease was lost to another process")
 
     def return_left(self, run: DrivenRun, summary: dict[str, JSON] | None) -> None:
-        """Return a run that another process left behind to the queue, under its lease; `summary` is that of its row."""
+        """Return a run that another process left behind to the queue, under its lease; `summary` is
+        that of its row.
+        """
         run.driver.queue({**(summary or {}), "needs": needs_of(run)})
 
     def expect_place(self, caller: str) -> None:
         """Refuse a run of a caller for which there is no place. Raises `LimitExceededError`."""
         if self._store.queue.count(most=MOST_OF_ONE, caller=caller) >= MOST_OF_ONE:
             raise LimitExceededError(
-                f"{MOST_OF_ONE:,} of your runs wait for a worker, and no more may: the other places of {MOST_QUEUED:,}"
-                " are for the runs of others. Try again when some of yours have begun, or cancel some"
+                f"{MOST_OF_ONE:,} of your runs wait for a worker, and no more may: the other "
+                f"places of {MOST_QUEUED:,} are for the runs of others. Try again when some of "
+                "yours have begun, or cancel some"
             )
         if self._store.queue.count(most=MOST_QUEUED) >= MOST_QUEUED:
             raise LimitExceededError(
-                f"{MOST_QUEUED:,} runs wait for a worker, and no more may: try again in a minute, or start more workers"
-                " (`ideabridge worker`)"
+                f"{MOST_QUEUED:,} runs wait for a worker, and no more may: try again in a minute, "
+                "or start more workers (`ideabridge worker`)"
             )
 
 
@@ -181,7 +189,13 @@ class Worker:
     """
 
     def __init__(
-        self, store: Store, runs: _Runs, writer: Writer, *, most: int, modules: Collection[str] | None = None
+        self,
+        store: Store,
+        runs: _Runs,
+        writer: Writer,
+        *,
+        most: int,
+        modules: Collection[str] | None = None,
     ) -> None:
         self._store = store
         self._runs = runs
@@ -191,13 +205,16 @@ class Worker:
         self._ended = anyio.Event()
 
     async def run(self) -> None:
-        """Take runs from the queue until cancelled, or until `drain`, and then until the last run is handed over."""
+        """Take runs from the queue until cancelled, or until `drain`, and then until the last run
+        is handed over.
+        """
         async with anyio.create_task_group() as group:
             while not self._ended.is_set():
                 try:
                     claimed = await self._claim()
                 except StoreError:
-                    # Those who use the store get its error; the worker continues when the store works.
+                    # Those who use the store get its error; the worker continues when
+                    # the store works.
                     claimed = []
                 for run_id in claimed:
                     self._runs.queue.claimed.add(run_id)
@@ -206,7 +223,9 @@ class Worker:
                     await self._runs.notices.wait("queue", POLL_SECONDS)
 
     def drain(self) -> None:
-        """Take no more runs, begin no more calls, and hand every run over as soon as its running calls have ended."""
+        """Take no more runs, begin no more calls, and hand every run over as soon as its running
+        calls have ended.
+        """
         self._ended.set()
         self._runs.hand_over_all()
         self._runs.notices.tell("queue")
@@ -216,7 +235,9 @@ class Worker:
         if free <= 0 or not self._store.queue.count(self._runs.fingerprint):
             return []
         queue, fingerprint = self._store.queue, self._runs.fingerprint
-        return await self._writer.perform(lambda: queue.claim(fingerprint, free, self._takes, self._is_last))
+        return await self._writer.perform(
+            lambda: queue.claim(fingerprint, free, self._takes, self._is_last)
+        )
 
     def _takes(self, run: QueuedRun, busy: int) -> bool:
         if busy >= self._runs.users.runs and user_of(run.caller) is not None:
@@ -234,8 +255,10 @@ class Worker:
             while (run.driver.epoch is not None or run.is_being_left) and run.runner.lost is None:
                 await run.runner.wait_changed()
         except (FinishedRunError, InterruptedRunError, UnknownRunError, StoreError):
-            # It was cancelled, another process was faster, or it cannot continue here: its row in the store says so.
-            # If the store failed, the run is left behind, and taken up like the run of a dead process.
+            # It was cancelled, another process was faster, or it cannot continue here: its row in
+            # the store says so.
+            # If the store failed, the run is left behind, and taken up like the run of
+            # a dead process.
             return
         finally:
             self._runs.queue.claimed.discard(run_id)

@@ -1,12 +1,14 @@
 """SharedCalls: the limit `parallel` of a module over all processes on a store.
 
-Theory of operation. The store has the calls of each module in the order in which they came, running and waiting ones.
-With a limit of 1 the first of them runs. A call that has ended leaves, and the next one begins: so calls take turns,
-whichever process makes them. Those who wait are notified by PostgreSQL; of a file, they read it four times a second.
+Theory of operation. The store has the calls of each module in the order in which they came, running
+and waiting ones. With a limit of 1 the first of them runs. A call that has ended leaves, and the
+next one begins: so calls take turns, whichever process makes them. Those who wait are notified by
+PostgreSQL; of a file, they read it four times a second.
 
-A process has a heartbeat for its calls, as for its runs, and what others conclude is the same, too (`Watch`): if it is
-gone, its calls are removed at once; if nobody knows, after `LEASE_SECONDS` without a heartbeat. So the place of a call
-does not depend on a connection to the store: a connection that is lost for a moment lets nobody else in.
+A process has a heartbeat for its calls, as for its runs, and what others conclude is the same, too
+(`Watch`): if it is gone, its calls are removed at once; if nobody knows, after `LEASE_SECONDS`
+without a heartbeat. So the place of a call does not depend on a connection to the store: a
+connection that is lost for a moment lets nobody else in.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ _LOOKS_SECONDS: Final = 0.25
 """Seconds between two looks, where the store cannot notify."""
 
 _ALIVE_SECONDS: Final = 4 * LEASE_SECONDS
-"""Seconds without a heartbeat after which the call of a live process of this system is removed: it cannot write."""
+"""Seconds without a heartbeat after which the call of a live process of this system is removed:
+it cannot write."""
 
 logger: Final = logging.getLogger(__name__)
 
@@ -66,7 +69,12 @@ class SharedCalls:
     """
 
     def __init__(
-        self, store: Store, writer: Writer, notices: Notices, name: str, seconds: float = LEASE_SECONDS
+        self,
+        store: Store,
+        writer: Writer,
+        notices: Notices,
+        name: str,
+        seconds: float = LEASE_SECONDS,
     ) -> None:
         self._store, self._writer, self._notices = store, writer, notices
         self._name, self._seconds = name, seconds
@@ -79,10 +87,12 @@ class SharedCalls:
 
     @asynccontextmanager
     async def place(self, module: str, most: int) -> AsyncGenerator[None]:
-        """Wait until fewer than `most` calls of a module run that came earlier; the call runs in this scope.
+        """Wait until fewer than `most` calls of a module run that came earlier; the call
+        runs in this scope.
 
         Args:
-            module: identifies the module: its name, and after a space what tells it from others of the name.
+            module: identifies the module: its name, and after a space what tells it from
+                others of the name.
             most: the largest number of calls.
 
         Raises:
@@ -139,7 +149,7 @@ class SharedCalls:
         elif turn < call.most:
             call.end_wait()
 
-    # -- writing -----------------------------------------------------------------------------------------------
+    # -- writing -----------------------------------------------------------------------------------
 
     def _join(self, call: _Call) -> None:
         call.has_joined = False
@@ -149,7 +159,10 @@ class SharedCalls:
             self._take_turn(call, places)
 
         self._write(
-            call.id, lambda: self._store.call_places.join(call.module, call.id, self._name), joined, call.end_wait
+            call.id,
+            lambda: self._store.call_places.join(call.module, call.id, self._name),
+            joined,
+            call.end_wait,
         )
 
     def _leave(self, call: _Call) -> None:
@@ -160,7 +173,9 @@ class SharedCalls:
             self._unwritten.append(call)
 
         # By the same key, so that a call that is cancelled while it joins leaves afterwards.
-        self._write(call.id, lambda: self._store.call_places.leave(call.module, call.id), left, failed)
+        self._write(
+            call.id, lambda: self._store.call_places.leave(call.module, call.id), left, failed
+        )
 
     def _remove(self, module: str, place: CallPlace) -> None:
         def removed(_nothing: None) -> None:
@@ -169,7 +184,9 @@ class SharedCalls:
         def failed(error: Exception) -> None:
             logger.debug("a call of a process that is gone stays for now: %s", error)
 
-        self._write(place.call, lambda: self._store.call_places.remove(module, place), removed, failed)
+        self._write(
+            place.call, lambda: self._store.call_places.remove(module, place), removed, failed
+        )
 
     async def _beat(self) -> None:
         while True:
@@ -184,13 +201,15 @@ class SharedCalls:
         def beaten(there: set[str]) -> None:
             self._beating.discard(module)
             lost = [
-                call for call in self._calls.values() if call.module == module and call.runs and call.id not in there
+                call
+                for call in self._calls.values()
+                if call.module == module and call.runs and call.id not in there
             ]
             for call in lost:
                 call.runs = False
                 logger.warning(
-                    "module %s: another process took this one for gone, so more calls may run there than the"
-                    " configured `parallel`",
+                    "module %s: another process took this one for gone, so more calls may run "
+                    "there than the configured `parallel`",
                     module.partition(" ")[0],
                 )
 
@@ -198,10 +217,19 @@ class SharedCalls:
             self._beating.discard(module)
 
         self._beating.add(module)
-        self._write(f"beat {module}", lambda: self._store.call_places.beat(module, self._name), beaten, failed)
+        self._write(
+            f"beat {module}",
+            lambda: self._store.call_places.beat(module, self._name),
+            beaten,
+            failed,
+        )
 
     def _write(
-        self, key: str, job: Callable[[], T], done: Callable[[T], None], failed: Callable[[Exception], None]
+        self,
+        key: str,
+        job: Callable[[], T],
+        done: Callable[[T], None],
+        failed: Callable[[Exception], None],
     ) -> None:
         try:
             self._writer.write(job, done, failed, key=key)

@@ -1,11 +1,12 @@
 """Claude Code: reads the logs in `~/.claude/projects`.
 
-A line is an object with a `type`. Lines of type `assistant` have the blocks of an answer of the model in
-`message.content`; a call is a block `tool_use` named `mcp__SERVER__TOOL`. Lines of type `user` have what the person
-wrote, or blocks `tool_result` with the `tool_use_id` of their calls; beside them, `mcpMeta` has the structured content.
-One answer may be written as several lines, one for each block. A result that is too large for the model is in a file of
-its own, in the folder `tool-results` beside the log. The calls of a subagent are a conversation of their own: they
-have `isSidechain` and an `agentId`, and newer versions write them to a log of their own.
+A line is an object with a `type`. Lines of type `assistant` have the blocks of an answer of the
+model in `message.content`; a call is a block `tool_use` named `mcp__SERVER__TOOL`. Lines of type
+`user` have what the person wrote, or blocks `tool_result` with the `tool_use_id` of their calls;
+beside them, `mcpMeta` has the structured content. One answer may be written as several lines, one
+for each block. A result that is too large for the model is in a file of its own, in the folder
+`tool-results` beside the log. The calls of a subagent are a conversation of their own: they have
+`isSidechain` and an `agentId`, and newer versions write them to a log of their own.
 """
 
 from __future__ import annotations
@@ -38,11 +39,13 @@ _NO_PROMPT: Final = ("<", "[Request interrupted", "Caveat: ")
 
 _SAVED: Final = re.compile(
     r"\A(?:Error: result \([^\n]{1,200}?exceeds maximum allowed tokens\. Output has been saved to"
-    r"|<persisted-output>\s+Output too large [^\n]{1,200}?saved to:?) (?P<path>[^\n]{1,1000}?tool-results[/\\]"
+    r"|<persisted-output>\s+Output too large [^\n]{1,200}?saved to:?) "
+    r"(?P<path>[^\n]{1,1000}?tool-results[/\\]"
     r"(?P<name>[\w.@ -]{1,200}?))\.?(?:\n|\Z)"
 )
 _CUT: Final = re.compile(
-    r"\[OUTPUT TRUNCATED - exceeded \d+ token limit\]|\[?\.\.\. ?\[?\d+ (?:characters|lines) truncated"
+    r"\[OUTPUT TRUNCATED - exceeded \d+ token limit\]|\[?\.\.\. ?\[?\d+ "
+    r"(?:characters|lines) truncated"
 )
 
 
@@ -77,7 +80,8 @@ class _Log:
             elif kind == "user":
                 self._take_user(number, line, size)
             elif not isinstance(kind, str) or line.keys() >= {"message", "uuid"}:
-                # Lines that are no messages have neither calls nor results; each version has other ones.
+                # Lines that are no messages have neither calls nor results; each version
+                # has other ones.
                 self._main.skipped["of an unknown kind"] += 1
         return list(self._parts.values())
 
@@ -147,12 +151,18 @@ class _Log:
             call.end(number, structured, missing=None)
         elif saved is not None:
             value = self._saved(saved["name"])
-            call.end(number, value, missing=None if value is not None else "the host cut it, and its file is gone")
+            call.end(
+                number,
+                value,
+                missing=None if value is not None else "the host cut it, and its file is gone",
+            )
         elif block.get("is_error") is True:
             call.end(number, None, error=text[:4000] or "the log says no more")
         else:
             cut = _CUT.search(text) is not None
-            call.end(number, content_value(_as_mcp(content)), missing="the host cut it" if cut else None)
+            call.end(
+                number, content_value(_as_mcp(content)), missing="the host cut it" if cut else None
+            )
 
     def _saved(self, name: str) -> JSON:
         """The result in a file beside the log; None if it cannot be read."""
@@ -174,14 +184,20 @@ class _Log:
             value = decode(text)
         except IdeabridgeError:
             return text
-        blocks = isinstance(value, list) and value and all(isinstance(one, dict) and "type" in one for one in value)
+        blocks = (
+            isinstance(value, list)
+            and value
+            and all(isinstance(one, dict) and "type" in one for one in value)
+        )
         return content_value(_as_mcp(value)) if blocks else text
 
 
 def _blocks(line: JSONObject) -> list[JSONObject]:
     message = line.get("message")
     content = message.get("content") if isinstance(message, dict) else None
-    return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+    return (
+        [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+    )
 
 
 def _structured(line: JSONObject) -> JSON:
@@ -197,6 +213,10 @@ def _as_mcp(content: JSON) -> JSON:
     for block in content:
         source = block.get("source") if isinstance(block, dict) else None
         if isinstance(block, dict) and block.get("type") == "image" and isinstance(source, dict):
-            block = {"type": "image", "data": source.get("data"), "mimeType": source.get("media_type")}
+            block = {
+                "type": "image",
+                "data": source.get("data"),
+                "mimeType": source.get("media_type"),
+            }
         blocks.append(block)
     return blocks

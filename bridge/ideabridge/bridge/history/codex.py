@@ -1,10 +1,12 @@
 """Codex: reads the logs in `~/.codex/sessions`.
 
-A line is `{"timestamp", "type", "payload"}`. A call to an MCP server is an event `mcp_tool_call_end` with the
-invocation and the whole result; newer versions write an event `item_completed` with an item `McpToolCall` instead. What
-the model saw is written as `response_item`: a `function_call` (named `mcp__SERVER__TOOL`, or TOOL with the namespace
-`mcp__SERVER`) and its `function_call_output`, whose text may be cut. The events have the whole result and the true
-names, so they count; the items give the order, and stand for calls of older versions, which have no events.
+A line is `{"timestamp", "type", "payload"}`. A call to an MCP server is an event
+`mcp_tool_call_end` with the invocation and the whole result; newer versions write an event
+`item_completed` with an item `McpToolCall` instead. What the model saw is written as
+`response_item`: a `function_call` (named `mcp__SERVER__TOOL`, or TOOL with the namespace
+`mcp__SERVER`) and its `function_call_output`, whose text may be cut. The events have the whole
+result and the true names, so they count; the items give the order, and stand for calls of older
+versions, which have no events.
 """
 
 from __future__ import annotations
@@ -35,10 +37,12 @@ BEGINNING: Final = "rollout-"
 _PREFIX: Final = "mcp__"
 _HEADER: Final = re.compile(r"\AWall time: [0-9.]+ seconds\nOutput:(?:\n|\Z)")
 _CUT: Final = re.compile(
-    r"…\s?\d+ (?:tokens|chars|characters|bytes|lines) truncated\s?…|\[\.\.\. omitted \d+ of \d+ lines"
+    r"…\s?\d+ (?:tokens|chars|characters|bytes|lines) truncated\s?…|\[\.\.\. "
+    r"omitted \d+ of \d+ lines"
 )
 _FAILED: Final = re.compile(
-    r"\A(?:tool call error: |err: |failed to parse function arguments: |user (?:rejected|cancelled) MCP)"
+    r"\A(?:tool call error: |err: |failed to parse function arguments: |user "
+    r"(?:rejected|cancelled) MCP)"
 )
 _NO_PROMPT: Final = ("<", "# AGENTS.md")
 """The beginnings of texts that Codex itself writes into messages of the person."""
@@ -100,7 +104,7 @@ class _Log:
         if isinstance(folder, str):
             self._conversation.folder = folder
 
-    # -- events ------------------------------------------------------------------------------------------------
+    # -- events ------------------------------------------------------------------------------------
 
     def _take_event(self, number: int, time: float | None, payload: JSONObject, size: int) -> None:
         kind, item = payload.get("type"), payload.get("item")
@@ -109,7 +113,9 @@ class _Log:
         elif kind == "mcp_tool_call_end":
             invocation = payload.get("invocation")
             if isinstance(invocation, dict):
-                self._take_end(number, time, payload.get("call_id"), invocation, payload.get("result"), size)
+                self._take_end(
+                    number, time, payload.get("call_id"), invocation, payload.get("result"), size
+                )
             else:
                 self._conversation.skipped["without id or arguments"] += 1
         elif kind == "item_completed" and isinstance(item, dict):
@@ -123,16 +129,29 @@ class _Log:
             self._prompt = shortened_prompt(text)
 
     def _take_end(
-        self, number: int, time: float | None, call_id: JSON, invocation: JSONObject, result: JSON, size: int
+        self,
+        number: int,
+        time: float | None,
+        call_id: JSON,
+        invocation: JSONObject,
+        result: JSON,
+        size: int,
     ) -> None:
-        server, tool, arguments = invocation.get("server"), invocation.get("tool"), invocation.get("arguments")
+        server, tool, arguments = (
+            invocation.get("server"),
+            invocation.get("tool"),
+            invocation.get("arguments"),
+        )
         if not isinstance(server, str) or not isinstance(tool, str) or not isinstance(call_id, str):
             self._conversation.skipped["without id or arguments"] += 1
             return
-        call = self._call(call_id, number, time, self._names.of(server), server, tool, arguments, size)
+        call = self._call(
+            call_id, number, time, self._names.of(server), server, tool, arguments, size
+        )
         if call is None or call_id in self._whole:
             return
-        # The event has the names and the result as they were; the model's item may have them changed or cut.
+        # The event has the names and the result as they were; the model's item may have them
+        # changed or cut.
         self._whole.add(call_id)
         call.tool, call.arguments = tool, arguments if isinstance(arguments, dict) else {}
         ended, call.ended = call.ended, None
@@ -166,7 +185,7 @@ class _Log:
         self._conversation.calls.append(call)
         return call
 
-    # -- what the model saw --------------------------------------------------------------------------------------
+    # -- what the model saw ------------------------------------------------------------------------
 
     def _take_item(self, number: int, time: float | None, payload: JSONObject, size: int) -> None:
         kind, call_id = payload.get("type"), payload.get("call_id")
@@ -176,14 +195,25 @@ class _Log:
             named = self._named(payload)
             if named is not None:
                 server, tool, module = named
-                self._call(call_id, number, time, module, server, tool, _arguments(payload.get("arguments")), size)
+                self._call(
+                    call_id,
+                    number,
+                    time,
+                    module,
+                    server,
+                    tool,
+                    _arguments(payload.get("arguments")),
+                    size,
+                )
         elif kind == "function_call_output" and isinstance(call_id, str):
             call = self._calls.get(call_id)
             if call is not None and call_id not in self._whole:
                 _end_from_output(call, number, payload.get("output"), self._held.takes_result(size))
 
     def _named(self, payload: JSONObject) -> tuple[str, str, str | None] | None:
-        """(server, tool, module or None) of a function call; None if it is not a call of an MCP server."""
+        """(server, tool, module or None) of a function call; None if it is not a call
+        of an MCP server.
+        """
         name, namespace = payload.get("name"), payload.get("namespace")
         if not isinstance(name, str):
             return None
@@ -233,7 +263,9 @@ def _end_from_output(call: HistoryCall, number: int, output: JSON, fits: bool) -
     if isinstance(output, dict):
         # Versions of 2025 wrote `{"content", "success"}`.
         if output.get("success") is False:
-            call.end(number, None, error=text_in(output.get("content"))[:4000] or "the log says no more")
+            call.end(
+                number, None, error=text_in(output.get("content"))[:4000] or "the log says no more"
+            )
             return
         output = output.get("content")
     if isinstance(output, list) and output and _HEADER.match(text_in([output[0]])):
@@ -255,7 +287,9 @@ def _end_from_output(call: HistoryCall, number: int, output: JSON, fits: bool) -
 
 
 def _from_model(output: JSON) -> JSON:
-    """Content as MCP writes it: Codex writes pictures as the model's API has them, as an address with the data."""
+    """Content as MCP writes it: Codex writes pictures as the model's API has them, as an
+    address with the data.
+    """
     if not isinstance(output, list):
         return output
     return [_mcp_block(block) if isinstance(block, dict) else block for block in output]
@@ -277,7 +311,9 @@ def _unpacked(text: str) -> JSON:
         blocks = decode(text)
     except IdeabridgeError:
         return text
-    mcp = isinstance(blocks, list) and all(isinstance(one, dict) and one.get("type") in _BLOCKS for one in blocks)
+    mcp = isinstance(blocks, list) and all(
+        isinstance(one, dict) and one.get("type") in _BLOCKS for one in blocks
+    )
     return content_value(blocks) if mcp else text
 
 

@@ -1,7 +1,8 @@
-"""Conversation: the MCP calls of one conversation with a host, and how the lines of its log are read.
+"""Conversation: the MCP calls of one conversation with a host, and how the lines of
+its log are read.
 
-Hosts write a log as JSON lines, one file for each conversation. Their formats have no specification and change often.
-So a line that is not understood is counted, and never stops the import.
+Hosts write a log as JSON lines, one file for each conversation. Their formats have no specification
+and change often. So a line that is not understood is counted, and never stops the import.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class HistoryError(IdeabridgeError):
     """A host's logs cannot be read; the message names the folder or the option."""
 
 
-# -- calls -----------------------------------------------------------------------------------------------------------
+# -- calls -----------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -72,7 +73,8 @@ class HistoryCall:
         ended: the line with the result; None: the log has none.
         result: the value, as a module's result has it (`remote_call`).
         error: why the call failed; None: it did not.
-        missing: why the result is not what the tool returned (absent, cut by the host); None: it is.
+        missing: why the result is not what the tool returned (absent, cut by the
+            host); None: it is.
     """
 
     id: str
@@ -87,7 +89,9 @@ class HistoryCall:
     error: str | None = None
     missing: str | None = "the log has no result"
 
-    def end(self, line: int, value: JSON, *, error: str | None = None, missing: str | None = None) -> None:
+    def end(
+        self, line: int, value: JSON, *, error: str | None = None, missing: str | None = None
+    ) -> None:
         """Note the result; the first one counts."""
         if self.ended is None:
             self.ended, self.result, self.error, self.missing = line, value, error, missing
@@ -118,7 +122,9 @@ class Conversation:
     skipped: Counter[str] = field(default_factory=Counter[str])
 
     def time_of(self, line: JSONObject) -> float | None:
-        """The time of a line. A time that cannot be read is counted, and the line is read without it."""
+        """The time of a line. A time that cannot be read is counted, and the line is
+        read without it.
+        """
         told = line.get("timestamp")
         seconds = seconds_of(told)
         if seconds is None and told is not None:
@@ -137,11 +143,15 @@ class Names:
         HistoryError: a given module is not configured.
     """
 
-    def __init__(self, modules: Iterator[str] | list[str], given: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, modules: Iterator[str] | list[str], given: Mapping[str, str] | None = None
+    ) -> None:
         known = list(modules)
         for name, module in (given or {}).items():
             if module not in known:
-                raise HistoryError(f"--module {name}={module}: there is no module {module!r}; {_listed(known)}")
+                raise HistoryError(
+                    f"--module {name}={module}: there is no module {module!r}; {_listed(known)}"
+                )
         named = dict(given or {})
         self._exact = {name: name for name in known} | named
         meant: dict[str, set[str]] = {}
@@ -156,8 +166,9 @@ class Names:
         return self._exact.get(server) or self._plain.get(_plain(server))
 
     def split(self, name: str) -> tuple[str, str, str | None]:
-        """(server, tool, module or None) of `SERVER__TOOL`, where hosts write the names of servers with `_` in place of
-        some characters. Names of servers may contain `__`; the longest one of a configured module counts.
+        """(server, tool, module or None) of `SERVER__TOOL`, where hosts write the names of servers
+        with `_` in place of some characters. Names of servers may contain `__`; the longest one of
+        a configured module counts.
         """
         ends = [at.start() for at in re.finditer("__", name)]
         for end in reversed(ends):
@@ -178,14 +189,16 @@ def _listed(known: list[str]) -> str:
 
 
 def content_value(content: JSON, structured: JSON = None) -> JSON:
-    """The value of an MCP result, as a module's call gives it: its structured content, else its text, else the list of
-    its blocks; null without content.
+    """The value of an MCP result, as a module's call gives it: its structured content, else its
+    text, else the list of its blocks; null without content.
     """
     if structured is not None:
         return structured
     if not isinstance(content, list):
         return content
-    texts = [one.get("text") for one in content if isinstance(one, dict) and one.get("type") in _TEXTS]
+    texts = [
+        one.get("text") for one in content if isinstance(one, dict) and one.get("type") in _TEXTS
+    ]
     if content and len(texts) == len(content):
         return "\n".join(map(str, texts))
     return content or None
@@ -195,12 +208,16 @@ _TEXTS: Final = ("text", "input_text", "output_text")
 
 
 def text_in(value: JSON) -> str:
-    """The text in a message or a result: the text itself, or all of its text blocks; "" without text."""
+    """The text in a message or a result: the text itself, or all of its text blocks;
+    "" without text.
+    """
     if isinstance(value, str):
         return value
     if not isinstance(value, list):
         return ""
-    texts = (one.get("text") for one in value if isinstance(one, dict) and one.get("type") in _TEXTS)
+    texts = (
+        one.get("text") for one in value if isinstance(one, dict) and one.get("type") in _TEXTS
+    )
     return "\n".join(text for text in texts if isinstance(text, str))
 
 
@@ -210,7 +227,9 @@ def shortened_prompt(text: str) -> str:
 
 
 def seconds_of(value: JSON) -> float | None:
-    """The seconds since 1970 of an ISO 8601 time; None if it is not one, or not one at which a host can have run."""
+    """The seconds since 1970 of an ISO 8601 time; None if it is not one, or not one at which a
+    host can have run.
+    """
     if not isinstance(value, str) or len(value) > 40:
         return None
     try:
@@ -221,7 +240,7 @@ def seconds_of(value: JSON) -> float | None:
     return seconds if 0 <= seconds <= time.time() + _AHEAD else None
 
 
-# -- logs ------------------------------------------------------------------------------------------------------------
+# -- logs ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,8 +261,8 @@ class Logs:
 
 
 def find_logs(roots: list[Path], beginning: str = "") -> Logs:
-    """Find the logs (`*.jsonl` whose name has this beginning) in folders and the folders in them. A root may be a
-    link; nothing below is followed.
+    """Find the logs (`*.jsonl` whose name has this beginning) in folders and the folders in them. A
+    root may be a link; nothing below is followed.
     """
     found: list[tuple[float, Path]] = []
     links = compressed = 0
@@ -256,7 +275,9 @@ def find_logs(roots: list[Path], beginning: str = "") -> Logs:
             # It does not exist, or belongs to somebody else.
             continue
         for entry in entries:
-            is_log = entry.name.startswith(beginning) and entry.name.endswith((".jsonl", ".jsonl.zst"))
+            is_log = entry.name.startswith(beginning) and entry.name.endswith(
+                (".jsonl", ".jsonl.zst")
+            )
             if entry.is_symlink():
                 links += is_log or entry.is_dir()
             elif entry.is_dir(follow_symlinks=False):
@@ -268,7 +289,9 @@ def find_logs(roots: list[Path], beginning: str = "") -> Logs:
                 else:
                     found.append((_modified(entry), Path(entry.path)))
     found.sort()
-    return Logs([path for _, path in found[-MAX_FILES:]], links, compressed, max(0, len(found) - MAX_FILES))
+    return Logs(
+        [path for _, path in found[-MAX_FILES:]], links, compressed, max(0, len(found) - MAX_FILES)
+    )
 
 
 def _modified(entry: os.DirEntry[str]) -> float:
@@ -284,7 +307,9 @@ def open_plain(path: Path) -> int:
     Raises:
         OSError: it is not.
     """
-    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+    handle = os.open(
+        path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    )
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
         raise OSError(f"{path} is not a plain file")
@@ -292,7 +317,8 @@ def open_plain(path: Path) -> int:
 
 
 def read_lines(conversation: Conversation) -> Iterator[tuple[int, JSONObject, int]]:
-    """(number from 1, content, bytes) of each line of a log that is a JSON object. Others are counted in `skipped`.
+    """(number from 1, content, bytes) of each line of a log that is a JSON object. Others are
+    counted in `skipped`.
 
     Raises:
         OSError: the log cannot be read.

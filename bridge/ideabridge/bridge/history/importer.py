@@ -1,7 +1,9 @@
-"""Import: takes the conversations in a host's logs into the store, each stretch of calls as a run that has ended.
+"""Import: takes the conversations in a host's logs into the store, each stretch of calls as a run
+that has ended.
 
-What was taken before is not taken again: the summary of an imported run has the digests of its calls. A stretch whose
-last call is younger than the pause that ends it may go on, so it is left for the next import.
+What was taken before is not taken again: the summary of an imported run has the digests of its
+calls. A stretch whose last call is younger than the pause that ends it may go on, so it is left for
+the next import.
 """
 
 from __future__ import annotations
@@ -20,8 +22,21 @@ from typing import Final
 from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.errors import SecretGivenError
 from ideabridge.bridge.history import claude_code, codex
-from ideabridge.bridge.history.conversation import Conversation, HistoryError, Logs, Names, find_logs
-from ideabridge.bridge.history.recording import PAUSE, Recording, Stretch, digest_of, record, stretches
+from ideabridge.bridge.history.conversation import (
+    Conversation,
+    HistoryError,
+    Logs,
+    Names,
+    find_logs,
+)
+from ideabridge.bridge.history.recording import (
+    PAUSE,
+    Recording,
+    Stretch,
+    digest_of,
+    record,
+    stretches,
+)
 from ideabridge.bridge.loop.event import JournalError
 from ideabridge.bridge.runs.offer import Offer
 from ideabridge.bridge.runs.starts import settings_under
@@ -59,7 +74,8 @@ class HistoryRun:
         time: when it began, ISO 8601 in UTC; "" if the log does not say.
         calls: the number of its calls that are taken.
         modules: the modules that they call.
-        title: what the person had asked for, on one line; "" if the log does not say, or if it contains a secret.
+        title: what the person had asked for, on one line; "" if the log does not say, or if it
+            contains a secret.
         unread: the number of lines of the log that were not understood.
         run: the run; None: it was not taken.
         why: why it was not taken; "" if it was, or would be.
@@ -102,7 +118,8 @@ class HistoryReport:
         runs: the stretches that are new, the oldest log first.
         logs: the number of logs that were read.
         known: the number of calls that an earlier import took.
-        unread: the number of lines of all logs that were not taken because of what they are, by reason.
+        unread: the number of lines of all logs that were not taken because of what they
+            are, by reason.
         others: the number of MCP calls of servers that are not modules, by server.
         failed: the logs that could not be read, with the reason.
     """
@@ -169,9 +186,16 @@ class HistoryImport:
         found = HISTORIES.get(host)
         if found is None:
             there = ", ".join(HISTORIES)
-            raise HistoryError(f"unknown host {host[:100]!r}; there are {there}.{did_you_mean(host, HISTORIES)}")
+            raise HistoryError(
+                f"unknown host {host[:100]!r}; there are {there}.{did_you_mean(host, HISTORIES)}"
+            )
         self._name, self._host = host, found
-        self._store, self._configuration, self._secrets, self._offer = store, configuration, secrets, offer
+        self._store, self._configuration, self._secrets, self._offer = (
+            store,
+            configuration,
+            secrets,
+            offer,
+        )
         self._screen = Screen(secrets)
         self._fingerprint, self._caller = fingerprint, caller
         self.modules = [name for name, one in configuration.modules.items() if not one.disabled]
@@ -180,7 +204,9 @@ class HistoryImport:
         self.folders = found.folders(home or Path.home(), os.environ)
         self.logs: Logs = find_logs(self.folders, found.beginning)
         self._known = {
-            str(digest) for origin in store.runs.origins(caller, host) for digest in _list(origin.get("calls"))
+            str(digest)
+            for origin in store.runs.origins(caller, host)
+            for digest in _list(origin.get("calls"))
         }
 
     @property
@@ -189,8 +215,8 @@ class HistoryImport:
         return self._host.title
 
     async def survey(self) -> HistoryReport:
-        """Read the logs, and return what `take` would take, as far as the logs tell. Nothing is stored, and no module
-        is needed.
+        """Read the logs, and return what `take` would take, as far as the logs tell. Nothing is
+        stored, and no module is needed.
         """
         report = HistoryReport()
         for log in self.logs.files:
@@ -200,8 +226,8 @@ class HistoryImport:
         return report
 
     async def take(self) -> HistoryReport:
-        """Read the logs, and store their new calls as runs. The bridge must be open. A stretch that calls a module
-        which does not come up is left for the next import.
+        """Read the logs, and store their new calls as runs. The bridge must be open. A stretch that
+        calls a module which does not come up is left for the next import.
 
         Raises:
             StoreError: the store cannot be written. What was stored before stays.
@@ -211,15 +237,22 @@ class HistoryImport:
             for conversation in await self._read(log, report):
                 for stretch in self._new(conversation):
                     why = self._unfinished(stretch) or await self._why_away(stretch.modules, away)
-                    report.runs.append(self._entry(stretch, why=why) if why else self._take(stretch))
+                    report.runs.append(
+                        self._entry(stretch, why=why) if why else self._take(stretch)
+                    )
         return report
 
     async def _why_away(self, modules: Sequence[str], away: dict[str, str]) -> str:
-        """Why modules are not up; "" if they are. `away` has the reason by module, as far as it is known."""
+        """Why modules are not up; "" if they are. `away` has the reason by module, as far
+        as it is known.
+        """
         asked = [one for one in modules if one not in away]
         if asked:
             # A module that does not come up is waited for once.
-            found = {one.name: f"module {one.name!r} is {one.why}" for one in await self._offer.listed(asked)}
+            found = {
+                one.name: f"module {one.name!r} is {one.why}"
+                for one in await self._offer.listed(asked)
+            }
             away.update((one, found.get(one, "")) for one in asked)
         return "; ".join(away[one] for one in modules if away[one])
 
@@ -249,7 +282,13 @@ class HistoryImport:
         unread = sum(stretch.conversation.skipped.values())
         modules = tuple(stretch.modules)
         return HistoryRun(
-            stretch.conversation.id, _iso(stretch.time), len(stretch.calls), modules, title, unread, why=why
+            stretch.conversation.id,
+            _iso(stretch.time),
+            len(stretch.calls),
+            modules,
+            title,
+            unread,
+            why=why,
         )
 
     def _prompt(self, stretch: Stretch) -> str:
@@ -275,10 +314,17 @@ class HistoryImport:
         run_id = f"run_{_id_of(stretch, self._name, self._caller)}"
         settings = settings_under(self._configuration)
         try:
-            run = ended_run(made.ended, settings, self._prompt(stretch), f"imported from a log of {self._host.title}")
+            run = ended_run(
+                made.ended,
+                settings,
+                self._prompt(stretch),
+                f"imported from a log of {self._host.title}",
+            )
             run.events = self._screen.admit(run.events)
         except (JournalError, SecretGivenError) as error:
-            return dataclasses.replace(entry, calls=0, why=str(error).partition(" Nothing of it")[0])
+            return dataclasses.replace(
+                entry, calls=0, why=str(error).partition(" Nothing of it")[0]
+            )
         made.incomplete.update(run.unkept)
         entry = dataclasses.replace(entry, incomplete=len(made.incomplete))
         try:
@@ -310,7 +356,9 @@ class HistoryImport:
         if conversation.folder:
             origin["folder"] = conversation.folder
         if made.incomplete:
-            incomplete: list[JSON] = [{"call": call, "why": why} for call, why in sorted(made.incomplete.items())]
+            incomplete: list[JSON] = [
+                {"call": call, "why": why} for call, why in sorted(made.incomplete.items())
+            ]
             origin["incomplete"] = incomplete
         return origin
 
@@ -320,7 +368,11 @@ def _list(value: JSON) -> list[JSON]:
 
 
 def _iso(seconds: float | None) -> str:
-    return "" if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+    return (
+        ""
+        if seconds is None
+        else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+    )
 
 
 def _id_of(stretch: Stretch, host: str, caller: str) -> str:

@@ -1,4 +1,5 @@
-"""Recording: the calls of a conversation as calls of a run, as if they had been made through ideabridge.
+"""Recording: the calls of a conversation as calls of a run, as if they had been made
+through ideabridge.
 
 A conversation is cut into stretches at pauses of ten minutes. Each stretch becomes a run.
 """
@@ -56,7 +57,9 @@ class Stretch:
         return next((call.prompt for call in self.calls if call.prompt), "")
 
 
-def stretches(conversation: Conversation, known: frozenset[str] | set[str] = frozenset()) -> list[Stretch]:
+def stretches(
+    conversation: Conversation, known: frozenset[str] | set[str] = frozenset()
+) -> list[Stretch]:
     """Cut a conversation at its pauses, without the calls whose digests are known."""
     found: list[Stretch] = []
     last: float | None = None
@@ -93,7 +96,9 @@ class Tools:
 
     def of(self, call: HistoryCall) -> Tool | None:
         """The tool of a call; None if its module does not have it now."""
-        return self._found.get((call.module, call.tool)) or self._found.get((call.module, _plain(call.tool)))
+        return self._found.get((call.module, call.tool)) or self._found.get(
+            (call.module, _plain(call.tool))
+        )
 
 
 def _plain(name: str) -> str:
@@ -117,7 +122,9 @@ class Recording:
     incomplete: dict[int, str] = field(default_factory=dict[int, str])
 
 
-def record(stretch: Stretch, catalogue: Catalogue, secrets: Secrets, *, result_bytes: int, run_bytes: int) -> Recording:
+def record(
+    stretch: Stretch, catalogue: Catalogue, secrets: Secrets, *, result_bytes: int, run_bytes: int
+) -> Recording:
     """Translate the calls of a stretch into calls of a run.
 
     Args:
@@ -141,7 +148,9 @@ def record(stretch: Stretch, catalogue: Catalogue, secrets: Secrets, *, result_b
         made.calls.append(call)
         found.append((tool, parameters))
     ends = _Ends(secrets, result_bytes, run_bytes)
-    for place, (call, (tool, parameters), step) in enumerate(zip(made.calls, found, _steps(made.calls), strict=True)):
+    for place, (call, (tool, parameters), step) in enumerate(
+        zip(made.calls, found, _steps(made.calls), strict=True)
+    ):
         end = ends.of(call, tool)
         made.ended.append(EndedCall(tool, parameters, step, end.value, end.error))
         if end.missing is not None:
@@ -150,7 +159,9 @@ def record(stretch: Stretch, catalogue: Catalogue, secrets: Secrets, *, result_b
 
 
 def _steps(calls: Sequence[HistoryCall]) -> list[int]:
-    """For each call its step: calls that were listed before a result of any of them was there have the same one."""
+    """For each call its step: calls that were listed before a result of any of them was there
+    have the same one.
+    """
     steps: list[int] = []
     step, seen = 0, None
     for call in calls:
@@ -163,18 +174,25 @@ def _steps(calls: Sequence[HistoryCall]) -> list[int]:
 
 
 def _parameters(call: HistoryCall, tool: Tool) -> JSONObject | None:
-    """The arguments under the names that the tool's parameters have here; None if a call cannot have them."""
+    """The arguments under the names that the tool's parameters have here; None if a call
+    cannot have them.
+    """
     try:
         given = normalise(call.arguments, what="the arguments")
     except IdeabridgeError:
         return None
     ours = {theirs: mine for mine, theirs in tool.renamed.items()}
-    named = {ours.get(name, name): value for name, value in given.items()} if isinstance(given, dict) else None
+    named = (
+        {ours.get(name, name): value for name, value in given.items()}
+        if isinstance(given, dict)
+        else None
+    )
     if named is None:
         return None
     declared = tool.parameters.get("properties")
     own = declared if isinstance(declared, dict) else {}
-    # An argument that the tool does not declare must not be a property of calls here, such as `_output`.
+    # An argument that the tool does not declare must not be a property of calls here,
+    # such as `_output`.
     return None if any(name.startswith("_") and name not in own for name in named) else named
 
 
@@ -196,7 +214,9 @@ class _Ends:
         if call.error is not None:
             return _End(error={"kind": "runtime", "message": self._secrets.mask(call.error)})
         if call.ended is None:
-            return _End(error={"kind": "unknown", "message": "the log has no result; it may have run"})
+            return _End(
+                error={"kind": "unknown", "message": "the log has no result; it may have run"}
+            )
         value, missing = call.result, call.missing
         try:
             if tool.output is not None and isinstance(value, str) and missing is None:

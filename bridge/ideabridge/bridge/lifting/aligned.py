@@ -1,17 +1,20 @@
-"""Aligned: one run with its calls in the places of a plan, so that runs of one task can be compared place by place.
+"""Aligned: one run with its calls in the places of a plan, so that runs of one task can be compared
+place by place.
 
-Theory of operation. A plan lists its calls in places 0, 1, 2. The run that it is made of made these calls under numbers
-of its own, because failed calls are left out and others are moved. A further run of the task made the same calls under
-yet other numbers. An `AlignedRun` has the call of one run for each place. All else asks it by places:
+Theory of operation. A plan lists its calls in places 0, 1, 2. The run that it is made of made these
+calls under numbers of its own, because failed calls are left out and others are moved. A further
+run of the task made the same calls under yet other numbers. An `AlignedRun` has the call of one run
+for each place. All else asks it by places:
 
 - `leaf`: what the call in a place sent.
-- `value`: what a source contains. A source is a place and a path in the result of its call; without a place, it is a
-  path in the input.
+- `value`: what a source contains. A source is a place and a path in the result of its call; without
+  a place, it is a path in the input.
 - `read`: what a reference of the plan reads in this run.
 - `source_of`, `source_in_plan`, `reference_to`: which source a reference reads, and the reverse.
 
-Example. A plan has the calls `list_files(folder="notes")` and `read_file(path="a.txt")`. Another run of the task sent
-`folder="plans"` and, after a call that failed, `path="b.txt"`. That call has number 2 in that run, and place 1 in both:
+Example. A plan has the calls `list_files(folder="notes")` and `read_file(path="a.txt")`. Another
+run of the task sent `folder="plans"` and, after a call that failed, `path="b.txt"`. That call has
+number 2 in that run, and place 1 in both:
 
 | question | first run | other run |
 |---|---|---|
@@ -53,15 +56,21 @@ from ideabridge.tools.encoding import JSON, JSONObject
 
 @dataclass(frozen=True, slots=True)
 class ValueSource:
-    """Where a value comes from: the input (`place` None), or the result of the call in a place of the plan."""
+    """Where a value comes from: the input (`place` None), or the result of the call in a
+    place of the plan.
+    """
 
     place: int | None
     path: Path
 
     @property
     def above(self) -> list[tuple[ValueSource, str]]:
-        """What contains the value, from the whole document down, each with the key that leads on."""
-        return [(ValueSource(self.place, self.path[:depth]), key) for depth, key in enumerate(self.path)]
+        """What contains the value, from the whole document down, each with the key that leads
+        on.
+        """
+        return [
+            (ValueSource(self.place, self.path[:depth]), key) for depth, key in enumerate(self.path)
+        ]
 
 
 class AlignedRun:
@@ -91,7 +100,7 @@ class AlignedRun:
     def _places(self) -> dict[int, int]:
         return {number: place for place, number in self.recorded.items()}
 
-    # -- values ------------------------------------------------------------------------------------------------
+    # -- values ------------------------------------------------------------------------------------
 
     def document(self, place: int | None) -> JSON | Missing:
         """Return the input or the result of a call; MISSING if the call has no result."""
@@ -115,8 +124,8 @@ class AlignedRun:
         return read(document, source.path)
 
     def leaf(self, place: int | None, keys: Path) -> JSON | Missing:
-        """Return a resolved value in the parameters of the call in a place (None: in the output); MISSING if several
-        executions of the call had different values there.
+        """Return a resolved value in the parameters of the call in a place (None: in the output);
+        MISSING if several executions of the call had different values there.
         """
         if place is None:
             return read(self.function.run.result, keys)
@@ -134,7 +143,9 @@ class AlignedRun:
         return first
 
     def written_reference(self, place: int, keys: Path) -> str | None:
-        """Return the reference that was written there, with the numbers of the run; None for a literal."""
+        """Return the reference that was written there, with the numbers of the run;
+        None for a literal.
+        """
         written = read(self.calls[place].raw, keys)
         if isinstance(written, str) and is_reference(written):
             return written
@@ -153,10 +164,12 @@ class AlignedRun:
         source = self.source_in_plan(operand)
         return MISSING if source is None else self.value(source)
 
-    # -- references --------------------------------------------------------------------------------------------
+    # -- references --------------------------------------------------------------------------------
 
     def reference_to(self, source: ValueSource) -> str | None:
-        """Return the reference with which a plan reads a source; None if no reference certainly does."""
+        """Return the reference with which a plan reads a source; None if no reference
+        certainly does.
+        """
         if source.place is None:
             return format_reference(("input", *source.path))
         progress = self.calls[source.place].progress
@@ -179,7 +192,9 @@ class AlignedRun:
         return writers
 
     def source_of(self, operand: Reference) -> ValueSource | None:
-        """Return the source that an operand of the run reads, if it is the input or the result of one call."""
+        """Return the source that an operand of the run reads, if it is the input or the
+        result of one call.
+        """
         if operand.kind == "results" and operand.path and operand.path[0].isdecimal():
             place = self._places.get(int(operand.path[0]))
             return None if place is None else ValueSource(place, operand.path[1:])
@@ -193,7 +208,9 @@ class AlignedRun:
         return self._source_outside_results(operand)
 
     def _source_outside_results(self, operand: Reference) -> ValueSource | None:
-        """Return the source that an operand reads in the input, or in the part of the state that one call has set."""
+        """Return the source that an operand reads in the input, or in the part of the state that
+        one call has set.
+        """
         if operand.kind == "input":
             return ValueSource(None, operand.path)
         if operand.kind != "state":
@@ -216,7 +233,7 @@ class AlignedRun:
         return [source for source in sources if source is not None]
 
 
-# -- how a source is selected ---------------------------------------------------------------------------------------
+# -- how a source is selected ----------------------------------------------------------------------
 
 _FIELD_NAME = re.compile(r"[a-z_$][A-Za-z0-9_$-]*")
 
@@ -225,15 +242,18 @@ _KEYS: Final = 20
 
 
 def has_field_names(value: JSONObject) -> bool:
-    """Return whether the keys of an object have the form of names in a program, at least the first twenty."""
+    """Return whether the keys of an object have the form of names in a program, at least
+    the first twenty.
+    """
     return all(_FIELD_NAME.fullmatch(key) for key in islice(value, _KEYS))
 
 
 def is_data_key(aligned: AlignedRun, source: ValueSource) -> bool:
-    """Return whether a path leads through a key that looks like data and not like the name of a field.
+    """Return whether a path leads through a key that looks like data and not like the
+    name of a field.
 
-    Keys that a schema declares are fields. Any other key may be data if it does not have the form of a name in a
-    program, or if its object contains only numbers, or only objects of one form.
+    Keys that a schema declares are fields. Any other key may be data if it does not have the form
+    of a name in a program, or if its object contains only numbers, or only objects of one form.
     """
     schema = _schema_of(aligned, source.place)
     for holder, key in source.above:

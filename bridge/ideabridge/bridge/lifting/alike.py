@@ -1,7 +1,8 @@
 """Alike: further runs of a task, with their calls aligned to those of the run that is lifted.
 
-Of two runs, only what leads to a change or to the output is compared: a mind may look around in one run and not in the
-other. Runs whose other calls differ are of another shape. They are no evidence, and become a tool of their own.
+Of two runs, only what leads to a change or to the output is compared: a mind may look around in one
+run and not in the other. Runs whose other calls differ are of another shape. They are no evidence,
+and become a tool of their own.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ _PAGE: Final = 100
 """The runs that are read from the store at once."""
 
 _EXAMINED: Final = 5
-"""The most runs with the same tools that are read to find those of the same shape, which are offered."""
+"""The most runs with the same tools that are read to find those of the same shape,
+which are offered."""
 
 _EVENTS: Final = 2_000
 """The most events of these runs together, about 500 calls: nobody asked to have them read."""
@@ -65,13 +67,15 @@ def aligned_run(mine: Lifted, store: Store, run_id: str, caller: str) -> Aligned
         raise OtherShapeError(f"{where} has another shape, and becomes another tool: {fault}")
     if not differ(mine.aligned, aligned):
         raise PublicationError(
-            f"{where} had the same input, made the same calls and had the same results, so it shows nothing new"
+            f"{where} had the same input, made the same calls and had the same "
+            "results, so it shows nothing new"
         )
     return aligned
 
 
 def _placed(mine: Lifted, other: Lifted, where: str) -> list[Executed]:
-    """Return the calls of another run in the places of the plan: the n-th call of a tool there is the n-th here.
+    """Return the calls of another run in the places of the plan: the n-th call of a tool there
+    is the n-th here.
 
     Raises:
         OtherShapeError: the runs made other calls.
@@ -82,7 +86,8 @@ def _placed(mine: Lifted, other: Lifted, where: str) -> list[Executed]:
         return _in_turn(calls, range(len(calls)), others)
 
     if not mine.leaves:
-        # Of the runs that are offered one after the other, each is compared with the same explanations.
+        # Of the runs that are offered one after the other, each is compared with the
+        # same explanations.
         explain(mine)
     explain(other)
     needed = [calls[place] for place in mine.needed]
@@ -112,8 +117,11 @@ def _times(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
 
 
-def _in_turn(calls: Sequence[Executed], places: Collection[int], others: Sequence[Executed]) -> list[Executed]:
-    """Return the calls of another run in the places that are compared, and what stands for a call in the other places.
+def _in_turn(
+    calls: Sequence[Executed], places: Collection[int], others: Sequence[Executed]
+) -> list[Executed]:
+    """Return the calls of another run in the places that are compared, and what stands for a call
+    in the other places.
 
     Args:
         calls: the calls of the lifted run.
@@ -147,7 +155,7 @@ def _had_other_data(call: Progress, again: Progress) -> bool:
     return call.status is CallStatus.DONE and not same(call.value, again.value)
 
 
-# -- data flow ------------------------------------------------------------------------------------------------------
+# -- data flow -------------------------------------------------------------------------------------
 
 
 def _contradiction(mine: AlignedRun, other: AlignedRun) -> str | None:
@@ -183,8 +191,12 @@ def _references_in(raw: JSONObject) -> Iterator[tuple[Path, str]]:
             yield hole.path, hole.expression.text
 
 
-def _other_source(mine: AlignedRun, other: AlignedRun, place: int, keys: Path, text: str) -> str | None:
-    """Return how the other run has something there that does not come from where my reference reads; None if it may."""
+def _other_source(
+    mine: AlignedRun, other: AlignedRun, place: int, keys: Path, text: str
+) -> str | None:
+    """Return how the other run has something there that does not come from where my reference
+    reads; None if it may.
+    """
     sources = mine.sources_of(parse_reference(text))
     written = other.written_reference(place, keys)
     if written is None:
@@ -204,8 +216,12 @@ def _fields(sources: list[ValueSource]) -> list[ValueSource]:
     return fields
 
 
-def _has_other_literal(mine: AlignedRun, other: AlignedRun, place: int, keys: Path, source: ValueSource) -> bool:
-    """Return whether the other run has a literal there that differs from the value of my source in that run."""
+def _has_other_literal(
+    mine: AlignedRun, other: AlignedRun, place: int, keys: Path, source: ValueSource
+) -> bool:
+    """Return whether the other run has a literal there that differs from the value of my
+    source in that run.
+    """
     if selects_by_data(mine, source, mine.calls[place].chosen):
         return False
     literal = other.leaf(place, keys)
@@ -215,12 +231,13 @@ def _has_other_literal(mine: AlignedRun, other: AlignedRun, place: int, keys: Pa
     return not same(value, literal)
 
 
-# -- runs that are offered ------------------------------------------------------------------------------------------
+# -- runs that are offered -------------------------------------------------------------------------
 
 
 def runs_like(mine: Lifted, store: Store, caller: str) -> list[AlignedRun]:
-    """Return a caller's latest runs that made the same calls with other data, at most five, with at most about 500
-    calls. None of them is taken by itself: an unrelated task of the same shape shows nothing.
+    """Return a caller's latest runs that made the same calls with other data, at most five,
+    with at most about 500 calls. None of them is taken by itself: an unrelated task of the same
+    shape shows nothing.
     """
     alike: list[AlignedRun] = []
     own_runs = {mine.aligned.run_id, *(other.run_id for other in mine.others)}

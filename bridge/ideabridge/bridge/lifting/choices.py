@@ -18,8 +18,8 @@ MIND: Final = "mind"
 """What is taken for the `_output` that a mind wrote: ask a mind for it each time."""
 
 KEEP: Final = "keep"
-"""What is taken for a literal that stays as it is, for every input, and is no parameter; for a call that may have been
-a decision (`calls.2`): it is always made."""
+"""What is taken for a literal that stays as it is, for every input, and is no parameter; for a call
+that may have been a decision (`calls.2`): it is always made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,8 @@ class Choices:
     """The choices of a person about a draft.
 
     Attributes:
-        take: by path, the replacement of a literal: a reference, an explanation, `keep`, or `mind` for an `_output`.
+        take: by path, the replacement of a literal: a reference, an explanation, `keep`, or `mind`
+            for an `_output`.
         runs: other runs of the same task.
     """
 

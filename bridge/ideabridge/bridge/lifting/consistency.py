@@ -38,8 +38,9 @@ def inconsistency(
     catalogue: Catalogue | None = None,
     unmade: Collection[int] = (),
 ) -> str | None:
-    """Return how the plan, with the input and the recorded results of the run, differs from the run in its calls or its
-    output; None if it does not differ. Nothing runs: every call is answered with its recorded result.
+    """Return how the plan, with the input and the recorded results of the run, differs from the run
+    in its calls or its output; None if it does not differ. Nothing runs: every call is answered
+    with its recorded result.
 
     Args:
         run: the run.
@@ -70,13 +71,16 @@ def inconsistency(
     output = given_by(machine)
     if run.is_done and not same(output, run.result):
         difference = contrast(output, run.result)
-        return f"with the recorded results it gives another output than the recorded one: {difference}"
+        return (
+            f"with the recorded results it gives another output than the recorded one: {difference}"
+        )
     return None
 
 
 def _plan_machine(run: RecordedRun, catalogue: Catalogue, plan: Plan) -> Machine:
-    """Return a machine at the beginning of a plan, under the settings of a run. It asks nobody and has no limit on
-    parallel calls, so each call is due as early as possible. A run of fewer calls has room for those of the plan.
+    """Return a machine at the beginning of a plan, under the settings of a run. It asks nobody and
+    has no limit on parallel calls, so each call is due as early as possible. A run of fewer calls
+    has room for those of the plan.
     """
     settings = replace(
         run.machine.settings,
@@ -101,7 +105,9 @@ def _plan_machine(run: RecordedRun, catalogue: Catalogue, plan: Plan) -> Machine
 
 
 def _without_questions(explained: JSONObject | None) -> JSONObject | None:
-    """What decides about the values of a plan: all but what makes it ask, if that has the right form."""
+    """What decides about the values of a plan: all but what makes it ask, if that has
+    the right form.
+    """
     if explained is None:
         return None
     members = dict(explained)
@@ -113,20 +119,24 @@ def _without_questions(explained: JSONObject | None) -> JSONObject | None:
 
 
 _ONLY_ASKS: Final[Mapping[str, type]] = {"seen": dict, "decisions": list, "strict": bool}
-"""The members of what a plan does not know for certain that change no value; see `context/plan_literals.py`."""
+"""The members of what a plan does not know for certain that change no value; see
+`context/plan_literals.py`."""
 
 
 class _Comparison:
     """Answers every call of a plan as in a run, in the order in which the calls ended there."""
 
-    def __init__(self, machine: Machine, run: RecordedRun, at: Mapping[int, int], unmade: Collection[int]) -> None:
+    def __init__(
+        self, machine: Machine, run: RecordedRun, at: Mapping[int, int], unmade: Collection[int]
+    ) -> None:
         self._machine = machine
         self._run = run
         self._at = at
         self._unmade = unmade
         self._ended = run.ends()
         self._order = {(event.call, event.item): number for number, event in enumerate(self._ended)}
-        # By the place in that order; what the run did not do comes last, in the order in which it is due.
+        # By the place in that order; what the run did not do comes last, in the order in
+        # which it is due.
         self._waiting: list[tuple[int, int, Execute]] = []
         self._due_count = 0
         self._added: dict[int, list[MessageAdded]] = {}
@@ -164,7 +174,11 @@ class _Comparison:
                 elif isinstance(effect, Execute):
                     self._machine.receive(CallStarted(*effect.key))
                     recorded = self._recorded(effect.key)
-                    place = len(self._order) if recorded is None else self._order.get(recorded, len(self._order))
+                    place = (
+                        len(self._order)
+                        if recorded is None
+                        else self._order.get(recorded, len(self._order))
+                    )
                     heappush(self._waiting, (place, self._due_count, effect))
                     self._due_count += 1
             if not any(isinstance(effect, AskApproval | Execute) for effect in due):
@@ -194,7 +208,9 @@ class _Comparison:
         for added in self._added.pop(key[0], ()):
             # What it added is read by others, as its result is.
             self._machine.receive(MessageAdded(index, added.message))
-        self._machine.receive(CallFinished(index, effect.item, value=done.value, error=done.error, chosen=done.chosen))
+        self._machine.receive(
+            CallFinished(index, effect.item, value=done.value, error=done.error, chosen=done.chosen)
+        )
         return None
 
 

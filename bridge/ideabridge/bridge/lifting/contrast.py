@@ -15,8 +15,8 @@ def short(value: JSON, limit: int = 60) -> str:
 
 
 def contrast(now: JSON, before: JSON, limit: int = 200) -> str:
-    """Return the difference of two values in one line: `NOW instead of BEFORE` if both are short, otherwise the first
-    difference with its path.
+    """Return the difference of two values in one line: `NOW instead of BEFORE` if both are short,
+    otherwise the first difference with its path.
     """
     if len(encode_text(now)) <= limit and len(encode_text(before)) <= limit:
         return f"{encode_text(now)} instead of {encode_text(before)}"

@@ -92,12 +92,16 @@ class PlanDraft:
     asks_mind: list[int] = field(default_factory=list[int])
     strict: bool = False
 
-    # -- what the plan reads ---------------------------------------------------------------------------------------
+    # -- what the plan reads -----------------------------------------------------------------------
 
     @cached_property
     def seen(self) -> JSONObject:
-        """The profiles of the values that the plan reads, by the text of their references; see `context/seen.py`."""
-        texts = dict.fromkeys([*self.references, *(text for texts in self.watch.values() for text in texts)])
+        """The profiles of the values that the plan reads, by the text of their references; see
+        `context/seen.py`.
+        """
+        texts = dict.fromkeys(
+            [*self.references, *(text for texts in self.watch.values() for text in texts)]
+        )
         profiles: JSONObject = {}
         for run in (self.lifted.aligned, *self.lifted.others):
             arguments = self.arguments(run)
@@ -112,10 +116,11 @@ class PlanDraft:
 
     @cached_property
     def watch(self) -> dict[int, list[str]]:
-        """By place, parts of the input and of results that nothing reads, and that were seen before the call was made.
+        """By place, parts of the input and of results that nothing reads, and that were seen before
+        the call was made.
 
-        They may have decided about the call. The first call after a value watches its parts, and each later call that
-        may change something.
+        They may have decided about the call. The first call after a value watches its parts, and
+        each later call that may change something.
         """
         calls = self.lifted.aligned.calls
         read = {operand_path(text) for text in self.references}
@@ -150,14 +155,20 @@ class PlanDraft:
         written: list[str] = []
         for hole in holes:
             operands = list(hole.expression.operands())
-            if len(operands) == 1 and operands[0].instance is None and operands[0].kind in _READABLE:
+            if (
+                len(operands) == 1
+                and operands[0].instance is None
+                and operands[0].kind in _READABLE
+            ):
                 written.append(hole.expression.text)
         return list(dict.fromkeys([*written, *references_of(self.explained)]))
 
-    # -- the plan --------------------------------------------------------------------------------------------------
+    # -- the plan ----------------------------------------------------------------------------------
 
     def plan(self) -> JSONObject:
-        """Return the plan in the form of a publication, with the modules of its tools; see `read_published`."""
+        """Return the plan in the form of a publication, with the modules of its tools; see
+        `read_published`.
+        """
         return dict(self._plan)
 
     @cached_property
@@ -165,12 +176,18 @@ class PlanDraft:
         catalogue = self.lifted.catalogue
         calls = [with_own_module(call, catalogue) for call in self.calls]
         plan: JSONObject = {**self.lifted.function.plan(), "calls": calls, "output": self.output}
-        plan["pins"] = [Pin.of(tool).to_json() for tool in pinned_tools(calls, catalogue, defined_in(plan))]
+        plan["pins"] = [
+            Pin.of(tool).to_json() for tool in pinned_tools(calls, catalogue, defined_in(plan))
+        ]
         if self.explained:
             plan["explained"] = [one.to_json() for one in self.explained]
         if self.seen:
             plan["seen"] = self.seen
-        decisions = [place for place in self.lifted.decisions if self.choices.take.get(f"calls.{place}") != KEEP]
+        decisions = [
+            place
+            for place in self.lifted.decisions
+            if self.choices.take.get(f"calls.{place}") != KEEP
+        ]
         if self.watch:
             plan["watch"] = {str(place): list[JSON](texts) for place, texts in self.watch.items()}
         if decisions:
@@ -184,11 +201,13 @@ class PlanDraft:
         return plan
 
     def arguments(self, run: AlignedRun) -> JSONObject:
-        """Return the arguments with which the tool repeats a run: its input, and its values of the parameters that have
-        a default. What the plan follows need not be passed.
+        """Return the arguments with which the tool repeats a run: its input, and its values of the
+        parameters that have a default. What the plan follows need not be passed.
         """
         given = run.function.input or {}
-        found: JSONObject = {key: value for key, value in given.items() if key not in self.inputs.fixed}
+        found: JSONObject = {
+            key: value for key, value in given.items() if key not in self.inputs.fixed
+        }
         for one in self.parameters:
             if one.name not in self.inputs.unfilled and not one.followed:
                 leaf = one.leaves[0]
@@ -200,9 +219,11 @@ class PlanDraft:
 
     def with_input(self, given: JSONObject) -> Plan:
         """The plan with an input."""
-        return read_published(self._plan, given, self.inputs.schema, self.lifted.function.output_schema, name="it")
+        return read_published(
+            self._plan, given, self.inputs.schema, self.lifted.function.output_schema, name="it"
+        )
 
-    # -- self-consistency ------------------------------------------------------------------------------------------
+    # -- self-consistency --------------------------------------------------------------------------
 
     def difference(self) -> str | None:
         """Return why the plan is not self-consistent; None if it is."""
@@ -218,10 +239,14 @@ class PlanDraft:
     def _differs(self, aligned: AlignedRun) -> str | None:
         plan = self.with_input(self.arguments(aligned))
         unmade = [place for place, call in enumerate(aligned.calls) if not call.is_made]
-        return inconsistency(aligned.function.run, plan, aligned.recorded, self.lifted.catalogue, unmade)
+        return inconsistency(
+            aligned.function.run, plan, aligned.recorded, self.lifted.catalogue, unmade
+        )
 
     def confirmations(self) -> tuple[list[str], list[str]]:
-        """Return (the runs with other data that it reproduces, why it does not reproduce others)."""
+        """Return (the runs with other data that it reproduces, why it does not
+        reproduce others).
+        """
         return self._confirmations
 
     @cached_property
@@ -254,9 +279,15 @@ class _LaterCalls:
         self._steps_of_changes = [calls[place].step for place in self._changes]
 
     def after(self, step: int) -> Iterator[int]:
-        """Yield the first call that was chosen after a Request, and those after it that may change something."""
+        """Yield the first call that was chosen after a Request, and those after it that may
+        change something.
+        """
         later = range(bisect_right(self._steps, step), len(self._order))
-        chosen_later = (place for place in map(self._order.__getitem__, later) if self._calls[place].chosen > step)
+        chosen_later = (
+            place
+            for place in map(self._order.__getitem__, later)
+            if self._calls[place].chosen > step
+        )
         first = next(chosen_later, None)
         if first is None:
             return
@@ -276,9 +307,11 @@ def _is_read(path: Path, read: set[Path]) -> bool:
 
 
 def _parts(root: str, value: JSON | Missing) -> Iterator[str]:
-    """Yield references to the parts of a result: the members of objects two deep, without their items.
+    """Yield references to the parts of a result: the members of objects two deep,
+    without their items.
 
-    The keys of an object that are data, such as names, are other ones in each run, so they are no parts.
+    The keys of an object that are data, such as names, are other ones in each run, so
+    they are no parts.
     """
     opened = parsed_text(value) if isinstance(value, str) else value
     if isinstance(opened, dict):
@@ -292,11 +325,15 @@ def _parts(root: str, value: JSON | Missing) -> Iterator[str]:
         yield root
 
 
-# -- making a draft -------------------------------------------------------------------------------------------------
+# -- making a draft --------------------------------------------------------------------------------
 
 
 def make_draft(
-    lifted: Lifted, choices: Choices, decisions: Mapping[str, ParameterDecision], *, strict: bool = False
+    lifted: Lifted,
+    choices: Choices,
+    decisions: Mapping[str, ParameterDecision],
+    *,
+    strict: bool = False,
 ) -> PlanDraft:
     """Turn a lifted run into a plan with explained literals and parameters.
 
@@ -307,7 +344,8 @@ def make_draft(
         strict: see `PlanDraft`.
 
     Raises:
-        PublicationError: a choice or decision names a path or parameter that does not exist, or does not fit it.
+        PublicationError: a choice or decision names a path or parameter that does not exist, or
+            does not fit it.
     """
     making = _Making(lifted, choices, decisions)
     function = lifted.function
@@ -352,7 +390,8 @@ def _bounded(explained: list[Explained]) -> list[Explained]:
         return explained
     most = max(1, _EXPLANATIONS // len(explained))
     return [
-        replace(literal, by=literal.by[:most], cut=True) if len(literal.by) > most else literal for literal in explained
+        replace(literal, by=literal.by[:most], cut=True) if len(literal.by) > most else literal
+        for literal in explained
     ]
 
 
@@ -365,7 +404,9 @@ class _Making:
         parameters: the parameters made of literals.
     """
 
-    def __init__(self, lifted: Lifted, choices: Choices, decisions: Mapping[str, ParameterDecision]) -> None:
+    def __init__(
+        self, lifted: Lifted, choices: Choices, decisions: Mapping[str, ParameterDecision]
+    ) -> None:
         self._lifted = lifted
         self.explained: list[Explained] = []
         self.chosen: dict[str, str] = {}
@@ -383,7 +424,9 @@ class _Making:
 
         fixed = {name for name, decision in decisions.items() if decision.fix}
         task = "\n".join(str(message.value) for message in lifted.function.run.machine.messages)
-        self.parameters = parameters_of(self._fillable, lifted.function.input or {}, decisions, task)
+        self.parameters = parameters_of(
+            self._fillable, lifted.function.input or {}, decisions, task
+        )
         given: dict[Path, str] = {}
         for parameter in self.parameters:
             if parameter.name in fixed:
@@ -421,7 +464,11 @@ class _Making:
             # It is filled by the parameter of the earlier literal.
             self._let_fill(leaf)
         elif explained is not None:
-            self._replace(leaf.place, leaf.keys, escaped(leaf.value) if leaf.reference is None else self._value(leaf))
+            self._replace(
+                leaf.place,
+                leaf.keys,
+                escaped(leaf.value) if leaf.reference is None else self._value(leaf),
+            )
             self.explained.append(explained)
             if self._is_followed(leaf, explained.by[0]):
                 self._let_fill(leaf, explained.by[0])
@@ -448,7 +495,9 @@ class _Making:
         tool = calls[leaf.place].name if leaf.place is not None and calls else ""
         self._fillable.append(Parameter("", leaf.value, [leaf], tool, source))
 
-    def _explain(self, leaf: Leaf, found: Found, by: Sequence[Explanation], why: str | None = None) -> None:
+    def _explain(
+        self, leaf: Leaf, found: Found, by: Sequence[Explanation], why: str | None = None
+    ) -> None:
         if found.contradicted:
             why = VARIES
         self.explained.append(Explained(leaf.at, tuple(by), found.runs, found.cut, why))
@@ -459,11 +508,14 @@ class _Making:
         return literal is not None and not literal[1] and literal[0].keys[-1:] == leaf.keys[-1:]
 
     def _is_followed(self, leaf: Leaf, first: Explanation) -> bool:
-        """Return whether a literal of a call follows an earlier result or literal, and no member of the input alone."""
+        """Return whether a literal of a call follows an earlier result or literal, and no member of
+        the input alone.
+        """
         if leaf.place is None or leaf.reference is not None or not self._lifted.requests:
             return False
         return not all(
-            operand_path(text)[0] == "input" and self._lifted.literal_of(text) is None for text in first.references
+            operand_path(text)[0] == "input" and self._lifted.literal_of(text) is None
+            for text in first.references
         )
 
     def _value(self, leaf: Leaf) -> JSON:
@@ -471,7 +523,9 @@ class _Making:
         return None if isinstance(value, Missing) else escaped(value)
 
     def _is_fixed(self, leaf: Leaf) -> bool:
-        """Return whether a constant is no parameter: it is empty, a program, or tells a built-in tool what to do."""
+        """Return whether a constant is no parameter: it is empty, a program, or tells a built-in
+        tool what to do.
+        """
         if leaf.value is None or leaf.value in ({}, []):
             return True
         call = self._lifted.calls[leaf.place or 0]
@@ -490,14 +544,17 @@ class _Making:
             others = [explanation for explanation in found.by if explanation is not made]
             self._explain(leaf, found, [made, *others])
         else:
-            self._explain(leaf, found, found.by, RECORDED if isinstance(leaf.value, str) else JUDGED)
+            self._explain(
+                leaf, found, found.by, RECORDED if isinstance(leaf.value, str) else JUDGED
+            )
 
     def _made_value(self, leaf: Leaf, by: Sequence[Explanation]) -> PathTo | None:
-        """Return the only place where a call made the number that the run returns, such as the id of a new issue, also
-        if it is written as a text; None if there is none, or if there are several.
+        """Return the only place where a call made the number that the run returns, such as
+        the id of a new issue, also if it is written as a text; None if there is none, or if
+        there are several.
 
-        Elsewhere an equal number is there by chance: a page, while the run counted. A truth value is equal by chance in
-        half of all cases, so it may always be what a mind judged.
+        Elsewhere an equal number is there by chance: a page, while the run counted. A truth value
+        is equal by chance in half of all cases, so it may always be what a mind judged.
         """
         if not _is_number(leaf.value):
             return None
@@ -514,7 +571,7 @@ class _Making:
                     pass
         return made[0] if len(made) == 1 else None
 
-    # -- parameters ------------------------------------------------------------------------------------------------
+    # -- parameters --------------------------------------------------------------------------------
 
     def _fill(self, parameter: Parameter) -> None:
         """Put a parameter in the place of its literals."""
@@ -535,11 +592,14 @@ class _Making:
                 self._explain(leaf, found, [PathTo(parameter.reference), *others], why)
 
     def _is_literal(self, explanation: Explanation) -> bool:
-        return isinstance(explanation, PathTo) and self._lifted.literal_of(explanation.reference) is not None
+        return (
+            isinstance(explanation, PathTo)
+            and self._lifted.literal_of(explanation.reference) is not None
+        )
 
     def _name_literals(self, given: Mapping[Path, str]) -> None:
-        """Name the parameters of earlier literals that explain later ones, and those that may be passed in the place of
-        followed ones.
+        """Name the parameters of earlier literals that explain later ones, and those that may be
+        passed in the place of followed ones.
         """
         explained: list[Explained] = []
         sources: dict[Path, Explanation] = {}
@@ -559,8 +619,14 @@ class _Making:
                 parameter.told = source_in_words(parameter.source.shown, tools)
 
     def _with_named_literals(self, literal: Explained) -> Explained | None:
-        """Leave out the explanations by earlier literals that are no parameters; None if only the constant is left."""
-        by = [explanation for explanation in literal.by if all(map(self._is_named, explanation.references))]
+        """Leave out the explanations by earlier literals that are no parameters; None if only the
+        constant is left.
+        """
+        by = [
+            explanation
+            for explanation in literal.by
+            if all(map(self._is_named, explanation.references))
+        ]
         if len(by) == len(literal.by):
             return literal
         is_constant = all(isinstance(explanation, Constant) for explanation in by)
@@ -572,7 +638,7 @@ class _Making:
         literal = self._lifted.literal_of(reference)
         return literal is None or literal[0].path in self._names
 
-    # -- what a person takes ---------------------------------------------------------------------------------------
+    # -- what a person takes -----------------------------------------------------------------------
 
     def _take(self, choices: Choices) -> None:
         decided = {f"calls.{place}" for place in self._lifted.decisions}
@@ -583,7 +649,9 @@ class _Making:
                 continue
             if path not in places:
                 known = [leaf.path for leaf in self._lifted.leaves]
-                raise PublicationError(f"choices.take: nothing is at {path!r}.{did_you_mean(path, known)}")
+                raise PublicationError(
+                    f"choices.take: nothing is at {path!r}.{did_you_mean(path, known)}"
+                )
             place, keys = places[path]
             self.chosen[path] = value if isinstance(value, str) else read_explanation(value).shown
             if value == MIND:
@@ -615,8 +683,8 @@ def _is_number(value: JSON) -> bool:
 
 
 def _copied_part(found: Found) -> str | None:
-    """Why a literal that nothing explains may be wrong for other data: a part of it stood in an earlier text. None if
-    no part did, or if two runs had the same value.
+    """Why a literal that nothing explains may be wrong for other data: a part of it stood in an
+    earlier text. None if no part did, or if two runs had the same value.
     """
     return COPIED_PART if found.inside is not None and found.runs == 1 else None
 

@@ -1,12 +1,14 @@
 """Evidence: what further runs of a published idea show about the literals that its plan copied.
 
 A record is `{"run": id, "by": name, "kind": "run" | "person" | "assistant", "time": ISO 8601 text,
-"values": [[at, value]...], "view": {REFERENCE: value} | null}`. `values` has the values that the run used, and `view`
-the data that the explanations read; a view that is larger than `VIEW` bytes is null. Records are only added, and
-`learn` computes from all of them what is known now, so their order does not matter.
+"values": [[at, value]...], "view": {REFERENCE: value} |
+null}`. `values` has the values that the run used, and `view` the data that the explanations read; a
+view that is larger than `VIEW` bytes is null. Records are only added, and `learn` computes from all
+of them what is known now, so their order does not matter.
 
-A record of kind `assistant` teaches nothing, and neither does one without a view. `record_of` makes the record of a
-replay, in which only values count that a person confirmed or that were determined. All else here is pure.
+A record of kind `assistant` teaches nothing, and neither does one without a view. `record_of` makes
+the record of a replay, in which only values count that a person confirmed or that were determined.
+All else here is pure.
 """
 
 from __future__ import annotations
@@ -27,7 +29,14 @@ from ideabridge.bridge.context.explanations import (
     same,
     settle,
 )
-from ideabridge.bridge.context.references import DAGGER, Hole, Path, compile_value, is_reference, parse_reference
+from ideabridge.bridge.context.references import (
+    DAGGER,
+    Hole,
+    Path,
+    compile_value,
+    is_reference,
+    parse_reference,
+)
 from ideabridge.bridge.context.seen import grow
 from ideabridge.bridge.context.state import MISSING, Missing
 from ideabridge.bridge.context.state import read as read_path
@@ -50,7 +59,8 @@ Kind: TypeAlias = Literal["run", "person", "assistant"]
 KINDS: Final[Mapping[Kind, str]] = {
     "run": "named at publication",
     "person": "confirmed by a person",
-    # The assistant, a program, a script on a command line, or a grant: no person was shown the values.
+    # The assistant, a program, a script on a command line, or a grant: no person was
+    # shown the values.
     "assistant": "not confirmed by a person",
 }
 """What each kind of record is, in words."""
@@ -72,10 +82,12 @@ class Record:
     Attributes:
         run: the id of the run.
         by: who started it.
-        kind: `run`: named at publication; `person`: a person confirmed its assumptions; `assistant`: a mind did.
+        kind: `run`: named at publication; `person`: a person confirmed its assumptions;
+            `assistant`: a mind did.
         time: when it ended, ISO 8601.
         values: the value of each literal, by its place; see `Explained.at`.
-        view: the values of the references that the explanations read; one that is absent had no value. None: too large.
+        view: the values of the references that the explanations read; one that is absent had no
+            value. None: too large.
     """
 
     run: str
@@ -98,11 +110,20 @@ class Record:
         """See the module's docstring."""
         values: list[JSON] = [[list[JSON](at), value] for at, value in self.values.items()]
         view: JSON = None if self.view is None else dict(self.view)
-        return {"run": self.run, "by": self.by, "kind": self.kind, "time": self.time, "values": values, "view": view}
+        return {
+            "run": self.run,
+            "by": self.by,
+            "kind": self.kind,
+            "time": self.time,
+            "values": values,
+            "view": view,
+        }
 
 
 def view_of(explained: Iterable[Explained], read: Read) -> dict[str, JSON] | None:
-    """Return the values of all references that explanations read; None if they are larger than `VIEW` bytes."""
+    """Return the values of all references that explanations read; None if they are larger
+    than `VIEW` bytes.
+    """
     view: dict[str, JSON] = {}
     size = 2
     for reference in references_of(explained):
@@ -120,31 +141,42 @@ def read_record(raw: JSON, *, where: str = "evidence") -> Record:
     """Read the form that `Record.to_json` returns.
 
     Raises:
-        ExplanationError: the form is wrong, or its view is too large; the message says where and what was expected.
+        ExplanationError: the form is wrong, or its view is too large; the message says where and
+            what was expected.
     """
     keys = ("run", "by", "kind", "time", "values", "view")
     if not isinstance(raw, dict) or sorted(raw) != sorted(keys):
-        raise ExplanationError(f"{where}: expected an object with {', '.join(keys)}, found {show(raw)}")
+        raise ExplanationError(
+            f"{where}: expected an object with {', '.join(keys)}, found {show(raw)}"
+        )
     for key in ("run", "by", "time"):
         if not isinstance(raw[key], str):
             raise ExplanationError(f"{where}.{key}: expected a text, found {show(raw[key])}")
     kind, listed, view = raw["kind"], raw["values"], raw["view"]
     if kind not in ("run", "person", "assistant"):
-        raise ExplanationError(f"{where}.kind: expected run, person or assistant, found {show(kind)}")
+        raise ExplanationError(
+            f"{where}.kind: expected run, person or assistant, found {show(kind)}"
+        )
     if not isinstance(listed, list):
-        raise ExplanationError(f"{where}.values: expected an array of [place, value], found {show(listed)}")
+        raise ExplanationError(
+            f"{where}.values: expected an array of [place, value], found {show(listed)}"
+        )
     values: dict[Path, JSON] = {}
     for number, entry in enumerate(listed):
         match entry:
             case [list() as at, value] if all(isinstance(key, str) for key in at):
                 values[tuple(map(str, at))] = value
             case _:
-                raise ExplanationError(f"{where}.values.{number}: expected [place, value], found {show(entry)}")
+                raise ExplanationError(
+                    f"{where}.values.{number}: expected [place, value], found {show(entry)}"
+                )
     if view is not None:
         if not isinstance(view, dict):
             raise ExplanationError(f"{where}.view: expected an object or null, found {show(view)}")
         if (size := len(encode_text(view).encode())) > VIEW:
-            raise ExplanationError(f"{where}.view: expected at most {VIEW} bytes of JSON, found {size}")
+            raise ExplanationError(
+                f"{where}.view: expected at most {VIEW} bytes of JSON, found {size}"
+            )
         for reference in view:
             operand_path(reference)
     return Record(str(raw["run"]), str(raw["by"]), kind, str(raw["time"]), values, view)
@@ -160,8 +192,9 @@ def learn(
         seen: the profiles of what was read, by reference; see `context/seen.py`.
         records: all records of the version, also those of the runs from which it was made.
 
-    A record removes the explanations that do not give its value. If it removes all of them, they stay and the literal
-    is never determined again, because its value comes from something that no explanation describes.
+    A record removes the explanations that do not give its value. If it removes all of them, they
+    stay and the literal is never determined again, because its value comes from something that no
+    explanation describes.
     """
     teaching = [record for record in records if record.teaches]
     profiles = dict(seen)
@@ -183,8 +216,8 @@ def _learned(explained: Explained, records: Iterable[Record]) -> Explained:
     )
     if not left:
         return replace(explained, why=explained.why or CONTRADICTED)
-    # Runs with the same data show the same thing, so they count once. It is the whole data of the literal that must
-    # differ, also what only a removed explanation read.
+    # Runs with the same data show the same thing, so they count once. It is the whole data of the
+    # literal that must differ, also what only a removed explanation read.
     different: list[list[JSON | Missing]] = []
     first = left[0]
     for record in about:
@@ -192,7 +225,9 @@ def _learned(explained: Explained, records: Iterable[Record]) -> Explained:
             # It had no choice, so it shows nothing about the position.
             continue
         data = [record.read(reference) for reference in explained.references]
-        if len(different) < RUNS_FOR_POSITION and not any(_same_data(data, known) for known in different):
+        if len(different) < RUNS_FOR_POSITION and not any(
+            _same_data(data, known) for known in different
+        ):
             different.append(data)
     before = 1 if selects(first) and first != explained.by[0] else explained.runs
     return replace(explained, by=left, runs=max(before, len(different)))
@@ -214,10 +249,14 @@ def _same_data(left: list[JSON | Missing], right: list[JSON | Missing]) -> bool:
 
 
 def is_worth_keeping(
-    explained: Sequence[Explained], seen: Mapping[str, JSONObject], records: Sequence[Record], new: Record
+    explained: Sequence[Explained],
+    seen: Mapping[str, JSONObject],
+    records: Sequence[Record],
+    new: Record,
 ) -> bool:
-    """Return whether a record adds something to those of a version: it changes what is known, or an assistant made it
-    and there are fewer than three of this kind. A version with `RECORDS` records takes no more.
+    """Return whether a record adds something to those of a version: it changes what is known, or
+    an assistant made it and there are fewer than three of this kind. A version with `RECORDS`
+    records takes no more.
     """
     if len(records) >= RECORDS:
         return False
@@ -235,20 +274,26 @@ def teach(published: Publication, records: Iterable[JSONObject], new: Record) ->
         new: the further record.
 
     Returns:
-        The record, and what all of them teach; None if the record adds nothing, or the version has no explained values.
+        The record, and what all of them teach; None if the record adds nothing, or the version has
+        no explained values.
     """
     explained = explained_in(published.plan)
     if not explained:
         return None
-    known = [read_record(record, where=f"evidence.{number}") for number, record in enumerate(records)]
+    known = [
+        read_record(record, where=f"evidence.{number}") for number, record in enumerate(records)
+    ]
     profiles = (published.plan or {}).get("seen")
     members = profiles.items() if isinstance(profiles, dict) else ()
     seen = {text: profile for text, profile in members if isinstance(profile, dict)}
-    # A run that was named is kept even if it shows nothing new: the published explanations rest on it.
+    # A run that was named is kept even if it shows nothing new: the published
+    # explanations rest on it.
     if new.kind != "run" and not is_worth_keeping(explained, seen, known, new):
         return None
     literals, grown = learn(explained, seen, [*known, new])
-    return Evidence(new.to_json(), {"explained": [literal.to_json() for literal in literals], "seen": {**grown}})
+    return Evidence(
+        new.to_json(), {"explained": [literal.to_json() for literal in literals], "seen": {**grown}}
+    )
 
 
 def explained_in(plan: JSONObject | None) -> list[Explained]:
@@ -260,17 +305,21 @@ def explained_in(plan: JSONObject | None) -> list[Explained]:
     listed = (plan or {}).get("explained")
     if not isinstance(listed, list):
         return []
-    return [read_explained(literal, where=f"explained.{number}") for number, literal in enumerate(listed)]
+    return [
+        read_explained(literal, where=f"explained.{number}")
+        for number, literal in enumerate(listed)
+    ]
 
 
-# -- replays --------------------------------------------------------------------------------------------------------
+# -- replays ---------------------------------------------------------------------------------------
 
 
 def record_of(store: Store, run_id: str, published: Publication) -> Record | None:
     """Return what a replay of a published plan shows.
 
-    A value counts if a person decided on its call, or if it was determined. A value that nobody saw does not, and
-    neither does one that fills a parameter, because whoever called may have passed it.
+    A value counts if a person decided on its call, or if it was determined. A value that
+    nobody saw does not, and neither does one that fills a parameter, because whoever called
+    may have passed it.
 
     Args:
         store: contains the run.
@@ -278,8 +327,10 @@ def record_of(store: Store, run_id: str, published: Publication) -> Record | Non
         published: the version, as it was published.
 
     Returns:
-        The record. None: the run is not done, its caller is not the owner of the version, nobody decided on a call
-        with explained values, the run did not make the calls of the plan, or not all data can be read from the run.
+        The record. None: the run is not done, its caller is not the owner of the version, nobody
+            decided on a call
+        with explained values, the run did not make the calls of the plan, or not all data can be
+        read from the run.
 
     Raises:
         PublicationError, ExplanationError: the run or the plan cannot be read.
@@ -303,7 +354,10 @@ def record_of(store: Store, run_id: str, published: Publication) -> Record | Non
     values: dict[Path, JSON] = {}
     for literal in literals:
         place = int(literal.at[1])
-        if _fills_parameter(plan, literal.at) or replay.calls[place].progress.status is CallStatus.SKIPPED:
+        if (
+            _fills_parameter(plan, literal.at)
+            or replay.calls[place].progress.status is CallStatus.SKIPPED
+        ):
             continue
         value = _used(replay, place, literal.at[2:])
         is_confirmed = place in deciders or settle(literal, replay.read).assumed is None
@@ -326,9 +380,14 @@ def _replay_of(plan: JSONObject, function: Function) -> AlignedRun | None:
 
 
 def _can_read(replay: AlignedRun, references: Iterable[str]) -> bool:
-    """Return whether a run shows what each reference read: a member of the state may have been written again."""
+    """Return whether a run shows what each reference read: a member of the state may have
+    been written again.
+    """
     operands = (operand for text in references for operand in parse_reference(text).operands())
-    return all(operand.kind == "input" or replay.source_in_plan(operand) is not None for operand in operands)
+    return all(
+        operand.kind == "input" or replay.source_in_plan(operand) is not None
+        for operand in operands
+    )
 
 
 def _used(replay: AlignedRun, place: int, keys: Path) -> JSON | Missing:
@@ -337,11 +396,13 @@ def _used(replay: AlignedRun, place: int, keys: Path) -> JSON | Missing:
 
 
 def _each_value(call: Executed) -> JSON | Missing:
-    """Return the items that a replayed call ran with: its own `_each` is the list of the plan. MISSING if no parameter
-    is an item.
+    """Return the items that a replayed call ran with: its own `_each` is the list of the plan.
+    MISSING if no parameter is an item.
     """
     holes: list[Hole] = []
-    compile_value({key: value for key, value in call.raw.items() if key not in META_PROPERTIES}, holes, [])
+    compile_value(
+        {key: value for key, value in call.raw.items() if key not in META_PROPERTIES}, holes, []
+    )
     items = call.progress.items
     for hole in holes:
         values = [read_path(item.parameters, hole.path) for item in items]
@@ -352,15 +413,20 @@ def _each_value(call: Executed) -> JSON | Missing:
 
 
 def _deciders(run: RecordedRun) -> dict[int, Kind]:
-    """Who approved or edited calls, by place: a person who was shown the question, or else an assistant. Of a call that
-    a grant approved, nobody was shown the values.
+    """Who approved or edited calls, by place: a person who was shown the question, or else an
+    assistant. Of a call that a grant approved, nobody was shown the values.
     """
     deciders: dict[int, Kind] = {}
     for event in run.events:
         if isinstance(event, CallDecided) and event.decision != "deny":
-            # A script can give an answer on a command line, so that is no person who saw the question.
-            shown = event.by.kind == "person" and event.by.via != "command" and event.granted is None
-            deciders[run.machine.history[event.call].call.place] = "person" if shown else "assistant"
+            # A script can give an answer on a command line, so that is no person who
+            # saw the question.
+            shown = (
+                event.by.kind == "person" and event.by.via != "command" and event.granted is None
+            )
+            deciders[run.machine.history[event.call].call.place] = (
+                "person" if shown else "assistant"
+            )
     return deciders
 
 

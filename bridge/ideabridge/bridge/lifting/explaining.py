@@ -1,14 +1,17 @@
 """Explaining: the explanations of every literal of a lifted run, in all runs that were named.
 
-Theory of operation. Who wrote a call had seen the input, and the results of all earlier Requests. Only these, and the
-literals that were written before, can explain a literal of the call. So the calls are taken in the order in which they
-were written, and beside them an index of values (index.py) grows. For each call:
+Theory of operation. Who wrote a call had seen the input, and the results of all earlier Requests.
+Only these, and the literals that were written before, can explain a literal of the call. So the
+calls are taken in the order in which they were written, and beside them an index of values
+(index.py) grows. For each call:
 
 1. The results of the Requests before it enter the index.
-2. Its parameters are divided into leaves (leaves.py). A list or object is one leaf if something explains it as a whole.
-3. Each literal is looked up (search.py), which gives its explanations in this run. Further runs remove those that give
-   another value there. If none is left, the literal is `contradicted`.
-4. If nothing explains a literal, a part of it may stand in an earlier text (inside.py), which is noted.
+2. Its parameters are divided into leaves (leaves.py). A list or object is one leaf if something
+   explains it as a whole.
+3. Each literal is looked up (search.py), which gives its explanations in this run. Further runs
+   remove those that give another value there. If none is left, the literal is `contradicted`.
+4. If nothing explains a literal, a part of it may stand in an earlier text (inside.py),
+   which is noted.
 5. A literal that nothing explains enters the index itself, because later ones may repeat it.
 
 The output comes last: who wrote it had seen all.
@@ -26,8 +29,9 @@ Example. A mind lists a folder, and then reads a file and writes about it:
 | `calls.2.to` | the same and result 1 | `†results.1.owner`, the constant |
 | `calls.2.text` | the same | `"About " + †results.0.0`, the constant |
 
-A further run listed `["x.txt", "y.txt"]`, read `y.txt` and wrote "About y.txt". It leaves no explanation of
-`calls.1.path`, which is contradicted. So this literal enters the index as well, and explains `calls.2.text`.
+A further run listed `["x.txt", "y.txt"]`, read `y.txt` and wrote "About y.txt". It leaves no
+explanation of `calls.1.path`, which is contradicted. So this literal enters the index as well, and
+explains `calls.2.text`.
 """
 
 from __future__ import annotations
@@ -38,7 +42,14 @@ from functools import partial
 from itertools import islice
 from typing import Final
 
-from ideabridge.bridge.context.explanations import Constant, Explanation, Joined, PathTo, Read, operand_path
+from ideabridge.bridge.context.explanations import (
+    Constant,
+    Explanation,
+    Joined,
+    PathTo,
+    Read,
+    operand_path,
+)
 from ideabridge.bridge.context.references import Path, Reference, format_reference, parse_reference
 from ideabridge.bridge.context.state import Missing
 from ideabridge.bridge.context.steps import as_text
@@ -57,7 +68,9 @@ _PARTS: Final = 100
 
 
 def explain(lifted: Lifted) -> None:
-    """List the leaves of a lifted run, and find the explanations of its literals in all runs that were named."""
+    """List the leaves of a lifted run, and find the explanations of its literals in all runs
+    that were named.
+    """
     lifted.leaves = []
     lifted.found = {}
     lifted.literals = {}
@@ -65,7 +78,9 @@ def explain(lifted: Lifted) -> None:
 
 
 class _Explaining:
-    """Goes through the calls in the order in which they were written, and indexes what each author had seen."""
+    """Goes through the calls in the order in which they were written, and indexes what each
+    author had seen.
+    """
 
     def __init__(self, lifted: Lifted) -> None:
         self._lifted = lifted
@@ -79,7 +94,9 @@ class _Explaining:
 
     def _places_by_request(self) -> list[int]:
         """Return the places of the calls, those of the last Request first."""
-        return sorted(range(len(self._calls)), key=lambda place: self._calls[place].step, reverse=True)
+        return sorted(
+            range(len(self._calls)), key=lambda place: self._calls[place].step, reverse=True
+        )
 
     def run(self) -> None:
         """Fill `leaves`, `found` and `literals` of the lifted run."""
@@ -87,10 +104,14 @@ class _Explaining:
         if lifted.function.input:
             self._values.add(INPUT, lifted.function.input)
         leaves_of_places: dict[int, list[Leaf]] = {}
-        as_written = sorted(range(len(self._calls)), key=lambda place: (self._calls[place].chosen, place))
+        as_written = sorted(
+            range(len(self._calls)), key=lambda place: (self._calls[place].chosen, place)
+        )
         for place in as_written:
             self._see_results_before(self._calls[place].chosen)
-            leaves = list(leaves_of_call(lifted.calls[place], place, lifted.catalogue, self._is_whole))
+            leaves = list(
+                leaves_of_call(lifted.calls[place], place, lifted.catalogue, self._is_whole)
+            )
             self._explain_all(leaves)
             leaves_of_places[place] = leaves
 
@@ -114,15 +135,22 @@ class _Explaining:
     def _explain_all(self, leaves: list[Leaf]) -> None:
         """Explain the leaves of one call, or of the output."""
         for leaf in leaves:
-            explanations = self._explain_literal(leaf) if leaf.reference is None else self._explain_reference(leaf)
+            explanations = (
+                self._explain_literal(leaf)
+                if leaf.reference is None
+                else self._explain_reference(leaf)
+            )
             if explanations is not None:
-                self._lifted.found[leaf.path] = replace(explanations, runs=self._agreeing(leaf, explanations.by[0]))
+                self._lifted.found[leaf.path] = replace(
+                    explanations, runs=self._agreeing(leaf, explanations.by[0])
+                )
         self._looked_up.clear()
 
-    # -- literals --------------------------------------------------------------------------------------------------
+    # -- literals ----------------------------------------------------------------------------------
 
     def _explain_literal(self, leaf: Leaf) -> Found | None:
-        """Return the explanations of a literal; None if it is none of the run: its tool demands it, or it asks a mind.
+        """Return the explanations of a literal; None if it is none of the run: its tool demands it,
+        or it asks a mind.
 
         An unexplained one is noted, so that it can explain later ones.
         """
@@ -140,19 +168,25 @@ class _Explaining:
         explanations = self._looked_up.get(keys)
         if explanations is None:
             name = next((key for key in reversed(keys) if not key.isdecimal()), "")
-            explanations = explain_literal(value, self._values, name).fitting(self._elsewhere(place, keys))
+            explanations = explain_literal(value, self._values, name).fitting(
+                self._elsewhere(place, keys)
+            )
             self._looked_up[keys] = explanations
         return explanations
 
     def _elsewhere(self, place: int | None, keys: Path) -> Iterator[tuple[JSON, Read]]:
-        """Yield the value that each further run has there, if it has one, with what reads the values of that run."""
+        """Yield the value that each further run has there, if it has one, with what reads the
+        values of that run.
+        """
         for other, read in zip(self._lifted.others, self._readers, strict=True):
             value = other.leaf(place, keys)
             if not isinstance(value, Missing):
                 yield value, read
 
     def _is_whole(self, place: int | None, keys: Path, value: JSON) -> bool:
-        """Return whether a list or object is one leaf: if it is explained as a whole, or a list of constants."""
+        """Return whether a list or object is one leaf: if it is explained as a whole, or a
+        list of constants.
+        """
         if self._look_up(place, keys, value).is_explained:
             return True
         return isinstance(value, list) and not self._has_explained(place, keys, value)
@@ -160,15 +194,21 @@ class _Explaining:
     def _has_explained(self, place: int | None, keys: Path, value: JSON) -> bool:
         """Return whether something inside a list or object is explained."""
         if isinstance(value, list) and value:
-            return any(self._has_explained(place, (*keys, str(number)), item) for number, item in enumerate(value))
+            return any(
+                self._has_explained(place, (*keys, str(number)), item)
+                for number, item in enumerate(value)
+            )
         if isinstance(value, dict) and value:
-            return any(self._has_explained(place, (*keys, key), item) for key, item in value.items())
+            return any(
+                self._has_explained(place, (*keys, key), item) for key, item in value.items()
+            )
         return self._look_up(place, keys, value).is_explained
 
     def _note_literal(self, leaf: Leaf) -> None:
         """Let an unexplained literal explain later ones.
 
-        Its reference is `†input` with its path, which no input has. The draft puts that of a parameter in its place.
+        Its reference is `†input` with its path, which no input has. The draft puts that of a
+        parameter in its place.
         """
         if self._lifted.requests and leaf.path not in (self._lifted.function.input or {}):
             self._lifted.literals[leaf.path] = leaf
@@ -190,15 +230,19 @@ class _Explaining:
                     return Inside(part, root)
         return None
 
-    # -- references ------------------------------------------------------------------------------------------------
+    # -- references --------------------------------------------------------------------------------
 
     def _explain_reference(self, leaf: Leaf) -> Found | None:
-        """Return the explanations of a reference that selects from values its writer had seen, the reference first;
-        None if the reference is taken at its word.
+        """Return the explanations of a reference that selects from values its writer had seen, the
+        reference first; None if the reference is taken at its word.
         """
         operand = _only_operand(str(leaf.reference))
         value = self._aligned.leaf(leaf.place, leaf.keys)
-        if operand is None or isinstance(value, Missing) or not self._selects_from_seen(leaf, operand):
+        if (
+            operand is None
+            or isinstance(value, Missing)
+            or not self._selects_from_seen(leaf, operand)
+        ):
             return None
         explanations = self._look_up(leaf.place, leaf.keys, value)
         written = PathTo(format_reference(operand.full))
@@ -206,24 +250,32 @@ class _Explaining:
             # Each run chose another place.
             return Found([written], explanations.cut, contradicted=True)
 
-        by = [explanation for explanation in explanations.by if not isinstance(explanation, Constant)]
+        by = [
+            explanation for explanation in explanations.by if not isinstance(explanation, Constant)
+        ]
         # The sort is stable.
         by.sort(key=lambda explanation: explanation != written)
         return Found(by, explanations.cut) if by else None
 
     def _selects_from_seen(self, leaf: Leaf, operand: Reference) -> bool:
-        """Return whether the writer of a reference chose a position, or a key that is data, from what it had seen."""
+        """Return whether the writer of a reference chose a position, or a key that is data, from
+        what it had seen.
+        """
         source = self._aligned.source_in_plan(operand)
         if source is None or not self._lifted.requests:
             return False
-        step = self._lifted.function.run.machine.step if leaf.place is None else self._calls[leaf.place].chosen
+        step = (
+            self._lifted.function.run.machine.step
+            if leaf.place is None
+            else self._calls[leaf.place].chosen
+        )
         return selects_by_data(self._aligned, source, step)
 
-    # -- several runs ----------------------------------------------------------------------------------------------
+    # -- several runs ------------------------------------------------------------------------------
 
     def _agreeing(self, leaf: Leaf, first: Explanation) -> int:
-        """Return how many of the runs have a value there; if its first explanation selects by a position: how many of
-        them had a choice, at least 1.
+        """Return how many of the runs have a value there; if its first explanation selects by a
+        position: how many of them had a choice, at least 1.
         """
         others = [read for _, read in self._elsewhere(leaf.place, leaf.keys)]
         if not selects(first):
@@ -242,7 +294,9 @@ def _only_operand(reference: str) -> Reference | None:
 
 
 def _parts_left(literal: JSON, explanation: Explanation) -> Iterator[str]:
-    """Yield what an explanation leaves of a literal as it is, and what can identify where it comes from."""
+    """Yield what an explanation leaves of a literal as it is, and what can identify
+    where it comes from.
+    """
     if isinstance(explanation, Joined):
         yield str(literal)
         for part in explanation.parts:
@@ -258,7 +312,9 @@ def _parts_left(literal: JSON, explanation: Explanation) -> Iterator[str]:
 
 
 def _is_option(schema: JSONObject | None) -> bool:
-    """Return whether the schema of a parameter, or of its items, lists all values: such a value names no data."""
+    """Return whether the schema of a parameter, or of its items, lists all values: such a
+    value names no data.
+    """
     if schema is None:
         return False
     schemas: list[JSON] = [schema, schema.get("items")]

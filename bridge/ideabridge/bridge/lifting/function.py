@@ -1,4 +1,6 @@
-"""Function: an idea as a function from an input to an output, read from the journal of the run that made it."""
+"""Function: an idea as a function from an input to an output, read from the journal of the
+run that made it.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ from ideabridge.tools.tool import META_PROPERTIES, ToolKey
 
 T = TypeVar("T")
 
-# -- function -------------------------------------------------------------------------------------------------------
+# -- function --------------------------------------------------------------------------------------
 
 _PATTERNS: Final[dict[Pattern, str]] = {
     "all": "all or nothing",
@@ -101,13 +103,15 @@ def read_function(store: Store, ref: str, caller: str) -> Function:
     if run is None:
         record = store.runs.get(run_id)
         raise PublicationError(
-            f"run {run_id} is {record.status if record is not None else 'gone'}, and has not ended; publish it when it"
-            " has, or cancel it first"
+            f"run {run_id} is {record.status if record is not None else 'gone'}, and has not "
+            "ended; publish it when it has, or cancel it first"
         )
     messages = read_context(stored.idea.context)
     taken = [message for message in messages if message.type == "input" and not message.instance]
     if len(taken) > 1:
-        raise PublicationError("the idea has several inputs; one input is what becomes a tool's parameters")
+        raise PublicationError(
+            "the idea has several inputs; one input is what becomes a tool's parameters"
+        )
     value = taken[0].value if taken else None
     machine = run.machine
     output, fault = _unwrapped(run)
@@ -138,13 +142,19 @@ def read_function(store: Store, ref: str, caller: str) -> Function:
 
 def _initial(messages: list[Message], instance: str) -> JSONObject:
     for message in messages:
-        if message.type == "state" and message.instance == instance and isinstance(message.value, dict):
+        if (
+            message.type == "state"
+            and message.instance == instance
+            and isinstance(message.value, dict)
+        ):
             return message.value
     return {}
 
 
 def _output_schemas(run: RecordedRun) -> tuple[JSONObject | None, JSONObject | None]:
-    """Return (the schema of the run's result, the schema of each instance's output), as its user requested them."""
+    """Return (the schema of the run's result, the schema of each instance's output), as its user
+    requested them.
+    """
     asked = run.machine.output_schema
     if not run.machine.has_output:
         # It gives its state, of which an output's schema says nothing.
@@ -153,11 +163,16 @@ def _output_schemas(run: RecordedRun) -> tuple[JSONObject | None, JSONObject | N
         return {"type": "string"}, None
     if asked is None or not run.machine.settings.output_by_instance:
         return asked, None
-    return {"type": "object", "additionalProperties": move_refs(asked, ("additionalProperties",))}, asked
+    return {
+        "type": "object",
+        "additionalProperties": move_refs(asked, ("additionalProperties",)),
+    }, asked
 
 
 def _unwrapped(run: RecordedRun) -> tuple[JSON, str | None]:
-    """Return the output without the `{"value": ...}` around a value that may be null, and why that is not possible."""
+    """Return the output without the `{"value": ...}` around a value that may be null, and why that
+    is not possible.
+    """
     machine = run.machine
     output = machine.solution.output
     if machine.mode != "solve" or not wrap_output(machine.output_schema)[1]:
@@ -173,7 +188,9 @@ def _unwrapped(run: RecordedRun) -> tuple[JSON, str | None]:
 
 
 def _own_tools(run: RecordedRun) -> list[JSONObject]:
-    """Return the tools that its context defined and its calls used. A later definition replaces an earlier one."""
+    """Return the tools that its context defined and its calls used. A later definition replaces
+    an earlier one.
+    """
     used = {one.call.name for one in run.machine.history}
     found = [message.value for message in run.machine.messages if message.type == "tool"]
     named = {str(value.get("name")): value for value in found if isinstance(value, dict)}
@@ -181,7 +198,9 @@ def _own_tools(run: RecordedRun) -> list[JSONObject]:
 
 
 def _left_behind(run: RecordedRun) -> list[str]:
-    """Return the parts of a context that a plan cannot contain and that influence the results of its calls."""
+    """Return the parts of a context that a plan cannot contain and that influence the
+    results of its calls.
+    """
     found: list[str] = []
     states: set[str] = set()
     for number, message in enumerate(run.machine.messages):
@@ -207,18 +226,25 @@ def _left_behind(run: RecordedRun) -> list[str]:
 
 
 def _otherwise(run: RecordedRun) -> list[str]:
-    """Return what a run did that its calls as a plan would not do: groups, cancelled steps, replaced calls."""
+    """Return what a run did that its calls as a plan would not do: groups, cancelled steps,
+    replaced calls.
+    """
     found: list[str] = []
     steps = 0
     for event in run.events:
         if isinstance(event, SolutionProposed):
             steps += 1
             if event.pattern is not None:
-                found.append(f"step {steps - 1} is a group ({event.pattern}: {_PATTERNS[event.pattern]})")
+                found.append(
+                    f"step {steps - 1} is a group ({event.pattern}: {_PATTERNS[event.pattern]})"
+                )
         elif isinstance(event, SolutionCancelled):
             found.append(f"step {steps - 1} was cancelled")
     found += [
-        f"a person put {one.replaced.name!r} in the place of calls.{one.call.place} ({one.call.name})"
+        (
+            f"a person put {one.replaced.name!r} in the place of "
+            f"calls.{one.call.place} ({one.call.name})"
+        )
         for one in run.machine.history
         if one.replaced is not None
     ]
@@ -228,7 +254,7 @@ def _otherwise(run: RecordedRun) -> list[str]:
     return [f"a plan runs every call it lists, each for itself, but {'; '.join(found[:20])}{more}"]
 
 
-# -- equal values ---------------------------------------------------------------------------------------------------
+# -- equal values ----------------------------------------------------------------------------------
 
 _NODES = 100_000
 """How many values of one result are looked through."""
@@ -264,7 +290,9 @@ def _hash(kind: str, parts: Iterable[str]) -> str:
 
 
 def walk(document: JSON) -> Iterator[tuple[Path, JSON]]:
-    """Yield each value in a document, at most 100,000, with its path as in references; also in texts that are JSON."""
+    """Yield each value in a document, at most 100,000, with its path as in references; also in
+    texts that are JSON.
+    """
     return islice(_walk(document, ()), _NODES)
 
 
@@ -281,7 +309,7 @@ def _walk(value: JSON, path: Path) -> Iterator[tuple[Path, JSON]]:
             yield from _walk(item, (*path, str(number)))
 
 
-# -- executed calls -------------------------------------------------------------------------------------------------
+# -- executed calls --------------------------------------------------------------------------------
 
 _ERRORS: Final = "†data.error."
 
@@ -293,7 +321,8 @@ class Executed:
     Attributes:
         progress: the call and its result.
         step: the Request in which it ran.
-        chosen: the Request in which it was first proposed. A failed call that is proposed again unchanged counts once.
+        chosen: the Request in which it was first proposed. A failed call that is proposed again
+            unchanged counts once.
         raw: the call as it ran; changes by a person are literals in it.
         edited: who changed it; None: nobody.
     """
@@ -315,7 +344,9 @@ class Executed:
         return self.index >= 0
 
     def not_made(self) -> Executed:
-        """Return what stands for it in a run that did not make it: without parameters and without a result."""
+        """Return what stands for it in a run that did not make it: without parameters and
+        without a result.
+        """
         call = dataclasses.replace(self.progress.call, index=-1)
         return Executed(Progress(call, CallStatus.SKIPPED), self.step, self.chosen, {})
 
@@ -359,20 +390,34 @@ class LeftOut:
     @property
     def shown(self) -> str:
         """The line of a report, with the call's number in the run: `calls.0 (send): it failed`."""
-        return f"calls.{self.index} ({self.name}): {self.why}{', and was proposed again' if self.retried else ''}"
+        return (
+            f"calls.{self.index} ({self.name}): "
+            f"{self.why}{', and was proposed again' if self.retried else ''}"
+        )
 
 
 _NOT_RUN: Final = frozenset(
-    {CallStatus.WAITING, CallStatus.ASKING, CallStatus.QUEUED, CallStatus.RUNNING, CallStatus.CANCELLED}
+    {
+        CallStatus.WAITING,
+        CallStatus.ASKING,
+        CallStatus.QUEUED,
+        CallStatus.RUNNING,
+        CallStatus.CANCELLED,
+    }
 )
 """The status of calls whose result a run that ended early does not have."""
 
 
 def executed_calls(run: RecordedRun) -> tuple[list[Executed], list[LeftOut]]:
-    """The calls that ran, in listing order, and those that a plan leaves out: failed and denied ones, and those that
-    did not end before their run did. Calls that only showed values to a mind are in neither.
+    """The calls that ran, in listing order, and those that a plan leaves out: failed and denied
+    ones, and those that did not end before their run did. Calls that only showed values to a mind
+    are in neither.
     """
-    edits = {event.call: event for event in run.events if isinstance(event, CallDecided) and event.decision == "edit"}
+    edits = {
+        event.call: event
+        for event in run.events
+        if isinstance(event, CallDecided) and event.decision == "edit"
+    }
     readers = reading_calls(run.machine.history)
     executed: list[Executed] = []
     failed = _FailedCalls()
@@ -382,15 +427,23 @@ def executed_calls(run: RecordedRun) -> tuple[list[Executed], list[LeftOut]]:
             continue
         chosen = failed.first_step(progress, step)
         if is_reader(progress.tool):
-            # It showed a mind what a mind has to see; the values themselves are passed on by references.
+            # It showed a mind what a mind has to see; the values themselves are passed
+            # on by references.
             continue
-        written = {key: _with_errors(value, run.machine.history) for key, value in progress.call.raw.items()}
+        written = {
+            key: _with_errors(value, run.machine.history)
+            for key, value in progress.call.raw.items()
+        }
         raw = without_reads(written, readers)
         edit = edits.get(progress.call.index)
         if edit is not None and edit.edited is not None:
             raw = _as_edited(progress, edit.edited, run.proposed.get(progress.call.index, {}))
-        executed.append(Executed(progress, step, chosen, raw, None if edit is None else str(edit.by)))
-    left_out = [_left_out(call, retried=call.call.index in failed.retried, run=run) for call in failed.calls]
+        executed.append(
+            Executed(progress, step, chosen, raw, None if edit is None else str(edit.by))
+        )
+    left_out = [
+        _left_out(call, retried=call.call.index in failed.retried, run=run) for call in failed.calls
+    ]
     return executed, left_out
 
 
@@ -416,7 +469,9 @@ class _FailedCalls:
             self._steps.setdefault(mark, step)
 
     def first_step(self, later: Progress, step: int) -> int:
-        """Return the Request of the first failed call that a later one repeats; `step` if it repeats none."""
+        """Return the Request of the first failed call that a later one repeats; `step` if
+        it repeats none.
+        """
         marks = list(self._marks(later)) if self.calls else []
         for mark in marks:
             # Of many repetitions, the first one says so.
@@ -425,11 +480,17 @@ class _FailedCalls:
 
     @staticmethod
     def _marks(call: Progress) -> Iterator[tuple[ToolKey, str]]:
-        """What a call shares with its repetitions: its tool, with the same text or with the same parameters."""
+        """What a call shares with its repetitions: its tool, with the same text or with the
+        same parameters.
+        """
         tool = call.call.tool
         if tool is None:
             return
-        raw = {key: value for key, value in call.call.raw.items() if key not in META_PROPERTIES or key == "_each"}
+        raw = {
+            key: value
+            for key, value in call.call.raw.items()
+            if key not in META_PROPERTIES or key == "_each"
+        }
         yield tool.key, f"written {digest(raw)}"
         if call.items:
             yield tool.key, f"ran {digest(list[JSON](item.parameters for item in call.items))}"
@@ -445,7 +506,9 @@ def _left_out(one: Progress, *, retried: bool, run: RecordedRun) -> LeftOut:
 
 
 def _as_edited(one: Progress, edited: JSONObject, proposed: JSONObject) -> JSONObject:
-    """Return the call as a person edited it: edited parts are literals, unchanged parts are as proposed."""
+    """Return the call as a person edited it: edited parts are literals, unchanged parts
+    are as proposed.
+    """
     raw = one.call.raw
     meta: JSONObject = {key: value for key, value in raw.items() if key in META_PROPERTIES}
     if one.call.has_each:
@@ -455,20 +518,25 @@ def _as_edited(one: Progress, edited: JSONObject, proposed: JSONObject) -> JSONO
         own: list[JSON] = [escaped(item) for item in items]
         return {**meta, "_each": own, **{key: format_reference(("item", key)) for key in keys}}
     parameters = edited_parameters(edited)[0]
-    return {**meta, **{key: _kept(raw.get(key), proposed.get(key), value) for key, value in parameters.items()}}
+    return {
+        **meta,
+        **{key: _kept(raw.get(key), proposed.get(key), value) for key, value in parameters.items()},
+    }
 
 
 def _kept(written: JSON, proposed: JSON, ran: JSON) -> JSON:
     if written is not None and same(proposed, ran):
         return written
     if isinstance(written, dict) and isinstance(proposed, dict) and isinstance(ran, dict):
-        return {key: _kept(written.get(key), proposed.get(key), value) for key, value in ran.items()}
+        return {
+            key: _kept(written.get(key), proposed.get(key), value) for key, value in ran.items()
+        }
     return escaped(ran)
 
 
 def _with_errors(value: JSON, history: Sequence[Progress]) -> JSON:
-    """Return what a mind wrote with the values that it read of failed calls (`†data.error.PLACE`): a plan does not have
-    them.
+    """Return what a mind wrote with the values that it read of failed calls (`†data.error.PLACE`):
+    a plan does not have them.
     """
     if isinstance(value, list):
         return [_with_errors(item, history) for item in value]
@@ -479,7 +547,11 @@ def _with_errors(value: JSON, history: Sequence[Progress]) -> JSON:
     operand, *others = parse_reference(value).operands()
     place = operand.path[1] if operand.path[1:] and not others else ""
     failed = history[int(place)] if place.isdecimal() and int(place) < len(history) else None
-    told: JSON = None if failed is None else {"call": failed.call.raw, "place": int(place), "error": failed.error}
+    told: JSON = (
+        None
+        if failed is None
+        else {"call": failed.call.raw, "place": int(place), "error": failed.error}
+    )
     found = read_path(told, operand.path[2:])
     return value if isinstance(found, Missing) else escaped(found)
 
@@ -490,8 +562,9 @@ def reading_calls(history: Sequence[Progress]) -> dict[Path, Progress]:
 
 
 def without_reads(value: T, readers: Mapping[Path, Progress]) -> T:
-    """Return what a mind wrote with the references to what was read instead of those to results of reading: a plan has
-    no such calls. A part of a value, such as some lines of a text, is put in as a literal.
+    """Return what a mind wrote with the references to what was read instead of those to results
+    of reading: a plan has no such calls. A part of a value, such as some lines of a text, is put
+    in as a literal.
     """
     return cast("T", _without_reads(cast("JSON", value), readers)) if readers else value
 
@@ -505,7 +578,9 @@ def _without_reads(value: JSON, readers: Mapping[Path, Progress]) -> JSON:
         return value
     operand, *others = parse_reference(value).operands()
     full = operand.full
-    above = [readers[full[:length]] for length in range(1, len(full) + 1) if full[:length] in readers]
+    above = [
+        readers[full[:length]] for length in range(1, len(full) + 1) if full[:length] in readers
+    ]
     if others or not above:
         return value
     read = max(above, key=lambda reader: reader.call.index)

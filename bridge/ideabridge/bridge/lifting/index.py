@@ -1,12 +1,14 @@
 """Index: the places of the values that existed when a literal was written.
 
-A search goes through the calls of a run in the order in which they were written. `Values.add` takes each document (the
-input, a result, an earlier literal) when the author of the next call had seen it, so whatever the index holds may
-explain what is looked up next. A document is looked through once. A text or number is noted with its place: the list or
-object that contains it, and its key there. A `Node`, which knows the way to a value, is made only for the few places
-that a search looks at.
+A search goes through the calls of a run in the order in which they were written. `Values.add`
+takes each document (the input, a result, an earlier literal) when the author of the next call had
+seen it, so whatever the index holds may explain what is looked up next. A document is looked
+through once. A text or number is noted with its place: the list or object that contains it, and
+its key there. A `Node`, which knows the way to a value, is made only for the few places that a
+search looks at.
 
-Bounds: `PLACES` places of one value, `_NODES` values of a run. `cut` says whether a bound left something out.
+Bounds: `PLACES` places of one value, `_NODES` values of a run. `cut` says whether a bound
+left something out.
 """
 
 from __future__ import annotations
@@ -92,7 +94,9 @@ class Node:
 
     @cached_property
     def data_keys(self) -> int:
-        """How many keys on the way look like data and not like names of fields, such as ids that lead to records."""
+        """How many keys on the way look like data and not like names of fields, such as ids that
+        lead to records.
+        """
         if self.parent is None:
             return 0
         return self.parent.data_keys + self._is_at_data_key(self.parent)
@@ -206,7 +210,9 @@ class Values:
         return value
 
     def _note_text(self, root: str, text: str, *, is_new: bool) -> JSON:
-        """Note how a text is found in other ways, and return what it contains as JSON; None: it contains no JSON."""
+        """Note how a text is found in other ways, and return what it contains as JSON; None: it
+        contains no JSON.
+        """
         if is_new and len(text) <= LONGEST:
             self._notations.setdefault(_folded(text), []).append(text)
             beginning = _BEGINNING.match(text)
@@ -224,7 +230,9 @@ class Values:
         return None
 
     def equal(self, value: JSON) -> list[Node]:
-        """Return the nodes with an equal value, at most `PLACES`, in the order in which they were added."""
+        """Return the nodes with an equal value, at most `PLACES`, in the order in which
+        they were added.
+        """
         return list(self._nodes(value))
 
     def loose(self, value: JSON) -> Iterator[Node]:
@@ -249,15 +257,21 @@ class Values:
         return not self.whole or len(self._places.get(_key_of(value), ())) >= PLACES
 
     def begins(self, beginning: str) -> bool:
-        """Return whether a text or a number may begin like this: with marks, and a word that ends here."""
+        """Return whether a text or a number may begin like this: with marks, and a word
+        that ends here.
+        """
         return beginning in self._beginnings or beginning[0] == "-" or beginning[0].isdigit()
 
     def notations(self, text: str) -> list[str]:
-        """Return the texts that are equal to a text without regard to case and to spaces around it."""
+        """Return the texts that are equal to a text without regard to case and to
+        spaces around it.
+        """
         return self._notations.get(_folded(text), []) if text.strip() else []
 
     def selects(self, holder: Node, name: str, value: JSON, number: int) -> bool:
-        """Return whether an item of a list is the first whose field equals a value; the field is examined once."""
+        """Return whether an item of a list is the first whose field equals a value; the field
+        is examined once.
+        """
         items = holder.inner
         if isinstance(value, list | dict) or not isinstance(items, list):
             return False
@@ -268,7 +282,9 @@ class Values:
 
 
 def _first_places(items: list[JSON], name: str) -> dict[tuple[bool, JSON], int]:
-    """Return the position of the first item with each value of a field, by (whether it is a truth value, value)."""
+    """Return the position of the first item with each value of a field, by (whether it is a
+    truth value, value).
+    """
     places: dict[tuple[bool, JSON], int] = {}
     for place, value in enumerate(column_of(items, name)):
         if not isinstance(value, list | dict | Missing):
@@ -277,7 +293,9 @@ def _first_places(items: list[JSON], name: str) -> dict[tuple[bool, JSON], int]:
 
 
 def _key_of(value: JSON) -> object:
-    """Return a text or number itself; of any other value a tuple, which equal values share and others may share."""
+    """Return a text or number itself; of any other value a tuple, which equal values share and
+    others may share.
+    """
     if isinstance(value, dict):
         return (tuple(sorted(value)[:5]), len(value))
     if isinstance(value, list):

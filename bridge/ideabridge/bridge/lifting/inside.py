@@ -1,12 +1,14 @@
-"""Inside: where a literal stands within a longer text that existed when it was written, such as an address in a page.
+"""Inside: where a literal stands within a longer text that existed when it was written, such as an
+address in a page.
 
-Theory of operation. `Texts` has the texts of the input, the results and the earlier literals that an author had seen. A
-part stands in a text only from the end of a word to the end of a word, so that `cat` is not found in `concatenate`.
-Then each word of the part is a word of the text, too. `Texts` lists the texts of each word, and searches those of the
-rarest word of a part. Nothing is listed before something is looked for.
+Theory of operation. `Texts` has the texts of the input, the results and the earlier literals that
+an author had seen. A part stands in a text only from the end of a word to the end of a word, so
+that `cat` is not found in `concatenate`. Then each word of the part is a word of the text, too.
+`Texts` lists the texts of each word, and searches those of the rarest word of a part. Nothing is
+listed before something is looked for.
 
-Bounds: words of `LISTED` characters are listed, and `_SEARCHED` characters are searched, in one run. What is beyond
-them is not found.
+Bounds: words of `LISTED` characters are listed, and `_SEARCHED` characters are searched, in one
+run. What is beyond them is not found.
 """
 
 from __future__ import annotations
@@ -72,7 +74,9 @@ class Texts:
             self._texts.append(_Text(root, text))
 
     def roots_with(self, part: str) -> Iterator[str]:
-        """Yield the references of the documents in which a part stands, in the order in which they were added."""
+        """Yield the references of the documents in which a part stands, in the order in which
+        they were added.
+        """
         self._list_words()
         words = _WORD.findall(part)
         if not words:
@@ -106,7 +110,9 @@ def stands_in(part: str, text: str) -> bool:
 
 
 def _is_within_word(text: str, at: int) -> bool:
-    return 0 < at < len(text) and all(char.isalnum() or char == "_" for char in text[at - 1 : at + 1])
+    return 0 < at < len(text) and all(
+        char.isalnum() or char == "_" for char in text[at - 1 : at + 1]
+    )
 
 
 def core_of(text: str) -> str:

@@ -1,4 +1,6 @@
-"""Leaves: the parts of a plan that are explained or parametrised one by one: what its calls send, and its output."""
+"""Leaves: the parts of a plan that are explained or parametrised one by one: what its calls send,
+and its output.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ class Leaf:
 
     @property
     def paths(self) -> list[str]:
-        """The paths of the call or the output, of what contains the part, and of the part itself."""
+        """The paths of the call or the output, of what contains the part, and of the part
+        itself.
+        """
         names = names_of(self.place, self.keys)
         return [".".join(names[:depth]) for depth in range(1, len(names) + 1)]
 
@@ -66,8 +70,8 @@ Whole: TypeAlias = "Callable[[int | None, Path, JSON], bool]"
 def leaves_of_call(call: JSON, place: int, catalogue: Catalogue, whole: Whole) -> Iterator[Leaf]:
     """Yield every leaf of the parameters of a call. An empty array or object is a leaf.
 
-    `_each` over literal items and a latent `_output` count as parameters; the other meta-properties are the plan's
-    structure.
+    `_each` over literal items and a latent `_output` count as parameters; the other meta-properties
+    are the plan's structure.
     """
     if not isinstance(call, dict):
         return
@@ -85,7 +89,9 @@ def leaves_of_output(output: JSON, whole: Whole) -> Iterator[Leaf]:
         yield from _leaves(output, None, (), None, whole)
 
 
-def _leaves(value: JSON, place: int | None, keys: Path, schema: JSON, whole: Whole) -> Iterator[Leaf]:
+def _leaves(
+    value: JSON, place: int | None, keys: Path, schema: JSON, whole: Whole
+) -> Iterator[Leaf]:
     path = ".".join(names_of(place, keys))
     if isinstance(value, str) and is_reference(value):
         yield Leaf(path, place, keys, None, value)
@@ -93,13 +99,17 @@ def _leaves(value: JSON, place: int | None, keys: Path, schema: JSON, whole: Who
 
     declared = schema if isinstance(schema, dict) else {}
     literal = literal_of(value)
-    is_divided = isinstance(literal, dict | list) and bool(literal) and not whole(place, keys, literal)
+    is_divided = (
+        isinstance(literal, dict | list) and bool(literal) and not whole(place, keys, literal)
+    )
     if isinstance(literal, Missing) or is_divided:
         for key, member, member_schema in _members(value, declared):
             yield from _leaves(member, place, (*keys, key), member_schema, whole)
         return
 
-    demanded = declared["const"] == literal if "const" in declared else declared.get("enum") == [literal]
+    demanded = (
+        declared["const"] == literal if "const" in declared else declared.get("enum") == [literal]
+    )
     yield Leaf(path, place, keys, literal, demanded=demanded, schema=declared or None)
 
 
@@ -115,7 +125,9 @@ def _members(value: JSON, schema: JSONObject) -> Iterable[tuple[str, JSON, JSON]
 
 
 def literal_of(written: JSON) -> JSON | Missing:
-    """Return the value that something written in a plan has without its escapes; MISSING if it contains a reference."""
+    """Return the value that something written in a plan has without its escapes; MISSING if it
+    contains a reference.
+    """
     holes: list[Hole] = []
     compiled = compile_value(written, holes, [])
     return MISSING if holes else cast("JSON", compiled)

@@ -1,4 +1,6 @@
-"""Lifted: a run with the calls of all its Requests in one list, and the explanations of its literals."""
+"""Lifted: a run with the calls of all its Requests in one list, and the explanations
+of its literals.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
-from ideabridge.bridge.context.explanations import COPIED_PART, MAYBE_DATA, Explained, PathTo, operand_path
+from ideabridge.bridge.context.explanations import (
+    COPIED_PART,
+    MAYBE_DATA,
+    Explained,
+    PathTo,
+    operand_path,
+)
 from ideabridge.bridge.context.references import Path, Reference, format_reference, parse_reference
 from ideabridge.bridge.context.state import Missing, read
 from ideabridge.bridge.errors import PublicationError
@@ -70,7 +78,9 @@ class Lifted:
     def task(self) -> str:
         """What the user said."""
         messages = self.function.run.machine.messages
-        return "\n".join(str(one.value) for one in messages if one.type == "text" and one.role == "user")
+        return "\n".join(
+            str(one.value) for one in messages if one.type == "text" and one.role == "user"
+        )
 
     @cached_property
     def first_step(self) -> int:
@@ -82,7 +92,9 @@ class Lifted:
         return bool(self.aligned.calls) and self.aligned.calls[place].reads_only
 
     def explained(self, leaf: Leaf) -> Explained | None:
-        """Return a literal with its explanations; None if only its constant, or what is weaker, explains it."""
+        """Return a literal with its explanations; None if only its constant, or what is
+        weaker, explains it.
+        """
         found = self.found.get(leaf.path)
         if found is None or not found.is_explained:
             return None
@@ -98,8 +110,9 @@ class Lifted:
         return Explained(leaf.at, tuple(found.by), found.runs, found.cut, why)
 
     def literal_of(self, reference: str) -> tuple[Leaf, Path] | None:
-        """Return the earlier literal that a reference of an explanation reads, and the keys below it; None if it reads
-        something else. Such a reference is `†input."PATH OF THE LITERAL"`, until the draft has named its parameter.
+        """Return the earlier literal that a reference of an explanation reads, and the keys below
+        it; None if it reads something else. Such a reference is `†input."PATH OF THE LITERAL"`,
+        until the draft has named its parameter.
         """
         kind, *keys = operand_path(reference)
         leaf = self.literals.get(keys[0]) if kind == "input" and keys else None
@@ -121,20 +134,27 @@ class Lifted:
 
     @cached_property
     def decisions(self) -> list[int]:
-        """The places of calls that were made after results had been seen, and that read none of these.
+        """The places of calls that were made after results had been seen, and that
+        read none of these.
 
-        Such a call may have been made because of a result. One that says nothing decides nothing, as that of a tool
-        which only sends. Where two runs made it, a call that looks at what an earlier call changed reads of that call,
-        too. The places are found once, after `explain`.
+        Such a call may have been made because of a result. One that says nothing decides nothing,
+        as that of a tool which only sends. Where two runs made it, a call that looks at what an
+        earlier call changed reads of that call, too. The places are found once, after `explain`.
         """
         kept = self.aligned.calls
-        steps = [call.step for call in kept if call.progress.value is not None or call.progress.error is not None]
+        steps = [
+            call.step
+            for call in kept
+            if call.progress.value is not None or call.progress.error is not None
+        ]
         first = min(steps, default=None)
         if first is None:
             return []
         places: list[int] = []
         for place, call in enumerate(kept):
-            reads_earlier = any(kept[other].step < call.chosen for other in self._reads.get(place, ()))
+            reads_earlier = any(
+                kept[other].step < call.chosen for other in self._reads.get(place, ())
+            )
             if first >= call.chosen or reads_earlier:
                 continue
             if not self.others or not self._looks_at_change(place):
@@ -142,8 +162,8 @@ class Lifted:
         return places
 
     def _looks_at_change(self, place: int) -> bool:
-        """Return whether a call only reads, and takes all its values from where earlier calls took them that may have
-        changed something in the same module.
+        """Return whether a call only reads, and takes all its values from where earlier calls took
+        them that may have changed something in the same module.
         """
         call = self.aligned.calls[place]
         tool = call.progress.call.tool
@@ -152,12 +172,14 @@ class Lifted:
         changed = self._changed.get(tool.module, {})
         is_after_change = any(step < call.chosen for step in changed.values())
         sources = self._sources.get(place, ())
-        return is_after_change and all(changed.get(source, call.chosen) < call.chosen for source in sources)
+        return is_after_change and all(
+            changed.get(source, call.chosen) < call.chosen for source in sources
+        )
 
     @cached_property
     def _changed(self) -> dict[str | None, dict[str, int]]:
-        """By module and reference, the Request of the first call that may have changed something and took a value from
-        there.
+        """By module and reference, the Request of the first call that may have changed something
+        and took a value from there.
         """
         changed: dict[str | None, dict[str, int]] = {}
         for place, call in enumerate(self.aligned.calls):
@@ -171,9 +193,9 @@ class Lifted:
 
     @cached_property
     def _sources(self) -> dict[int | None, set[str]]:
-        """By place (None: the output), the references of the values that it takes: those that explain its literals,
-        those that it writes, and those by which later literals read its own. An option, such as a truth value or a
-        small number, has none.
+        """By place (None: the output), the references of the values that it takes: those that
+        explain its literals, those that it writes, and those by which later literals read its own.
+        An option, such as a truth value or a small number, has none.
         """
         sources: dict[int | None, set[str]] = {}
         for leaf in self.leaves:
@@ -189,8 +211,8 @@ class Lifted:
 
     @cached_property
     def needed(self) -> set[int]:
-        """The places of the calls that lead to a change or to the output, by their cheapest explanations. They are
-        found once, after `explain`.
+        """The places of the calls that lead to a change or to the output, by their cheapest
+        explanations. They are found once, after `explain`.
         """
         changes = {place for place, call in enumerate(self.aligned.calls) if not call.reads_only}
         reads = {place: read for place, read in self._reads.items() if place is not None}
@@ -218,7 +240,9 @@ class Lifted:
 
 
 def _all_before(steps: Mapping[int, Iterable[int]], start: Iterable[int]) -> set[int]:
-    """Return the calls that a set of calls leads to, in one step or several, with the set itself."""
+    """Return the calls that a set of calls leads to, in one step or several, with
+    the set itself.
+    """
     found: set[int] = set()
     waiting = list(start)
     while waiting:
@@ -230,7 +254,9 @@ def _all_before(steps: Mapping[int, Iterable[int]], start: Iterable[int]) -> set
 
 
 def selects_by_data(aligned: AlignedRun, source: ValueSource, step: int) -> bool:
-    """Return whether a source was selected by a position, or by a key that is data, after its writer had seen it."""
+    """Return whether a source was selected by a position, or by a key that is data, after its
+    writer had seen it.
+    """
     if source.place is not None and aligned.calls[source.place].step >= step:
         return False
     return is_position(aligned, source) or is_data_key(aligned, source)
@@ -249,7 +275,9 @@ def arranged(function: Function) -> Lifted:
         if changed:
             raise PublicationError(f"its calls did not all run as listed: {_some(changed)}")
         _expect(function.calls, function.faults, [])
-        lifted = Lifted(function, AlignedRun(function, []), function.calls, function.output, [], catalogue)
+        lifted = Lifted(
+            function, AlignedRun(function, []), function.calls, function.output, [], catalogue
+        )
         for place, call in enumerate(function.calls):
             lifted.leaves += leaves_of_call(call, place, catalogue, _is_list)
         return lifted
@@ -257,7 +285,9 @@ def arranged(function: Function) -> Lifted:
     kept, left_out = executed_calls(run)
     _expect(kept, function.faults, changed)
     if run.machine.step > 0 and len(kept) > MOST_CALLS:
-        raise PublicationError(f"it made {len(kept):,} calls over several Requests; at most {MOST_CALLS:,} are lifted")
+        raise PublicationError(
+            f"it made {len(kept):,} calls over several Requests; at most {MOST_CALLS:,} are lifted"
+        )
     calls, written, output = arrange(in_data_order(kept), function.output)
     _expect(calls, [], changed)
     lifted = Lifted(function, AlignedRun(function, calls), written, output, left_out, catalogue)

@@ -1,10 +1,10 @@
 """Naming: the names of parameters and of tools that are made of what a run did.
 
-A parameter has the name of the tool's parameter that it fills. Where several would have the same name, each is told
-apart by the first of these that only it has: the object around it (`from_city`), the key from which its value was
-copied (`owner_id`), its tool (`write_file_path`), the file or folder that it names (`notes_folder`) or that its call
-names (`notes_content`). Where nothing tells them apart, they are counted in words (`first_city`), and beyond ten with a
-number.
+A parameter has the name of the tool's parameter that it fills. Where several would have the same
+name, each is told apart by the first of these that only it has: the object around it (`from_city`),
+the key from which its value was copied (`owner_id`), its tool (`write_file_path`), the file or
+folder that it names (`notes_folder`) or that its call names (`notes_content`). Where nothing tells
+them apart, they are counted in words (`first_city`), and beyond ten with a number.
 """
 
 from __future__ import annotations
@@ -27,10 +27,23 @@ _OTHER: Final = re.compile(r"[^A-Za-z0-9_-]+")
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _ROOT: Final = re.compile(r"[A-Za-z]:[/\\]|[a-z][a-z0-9+.-]*://|[/\\~.]")
 _FILE: Final = re.compile(r"(?P<stem>.+)\.[A-Za-z][A-Za-z0-9]{0,7}")
-_PLACES: Final = frozenset({"path", "file", "filename", "filepath", "dir", "directory", "folder", "uri", "url"})
+_PLACES: Final = frozenset(
+    {"path", "file", "filename", "filepath", "dir", "directory", "folder", "uri", "url"}
+)
 """The last words of parameters that hold the place of a file or a folder."""
 
-_ORDINALS: Final = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
+_ORDINALS: Final = (
+    "first",
+    "second",
+    "third",
+    "fourth",
+    "fifth",
+    "sixth",
+    "seventh",
+    "eighth",
+    "ninth",
+    "tenth",
+)
 
 _WORDS: Final = 5
 """Words in the name of a tool."""
@@ -61,7 +74,8 @@ class Filled:
         tool: the tool of the first call that it fills.
         keys: the keys that lead to the value in that call.
         value: the recorded value.
-        source: the keys below the result or the input from which the value was copied; empty if it was not.
+        source: the keys below the result or the input from which the value was copied;
+            empty if it was not.
         call: the place of that call.
     """
 
@@ -86,7 +100,14 @@ def parameter_names(filled: Sequence[Filled], taken: Collection[str] = ()) -> li
     def with_place_of_call(parameter: Filled) -> str:
         return _told_apart(beside.get(parameter.call, ()), parameter)
 
-    for candidate in (_alone, _with_parents, _with_source, _with_tool, _with_place, with_place_of_call):
+    for candidate in (
+        _alone,
+        _with_parents,
+        _with_source,
+        _with_tool,
+        _with_place,
+        with_place_of_call,
+    ):
         _name_unique(filled, candidate, names, used)
 
     _count_the_rest(filled, names, used)
@@ -94,7 +115,10 @@ def parameter_names(filled: Sequence[Filled], taken: Collection[str] = ()) -> li
 
 
 def _name_unique(
-    filled: Sequence[Filled], candidate: Callable[[Filled], str], names: dict[int, str], used: set[str]
+    filled: Sequence[Filled],
+    candidate: Callable[[Filled], str],
+    names: dict[int, str],
+    used: set[str],
 ) -> None:
     """Name each parameter without a name whose candidate no other one has."""
     candidates: dict[int, str] = {}
@@ -103,7 +127,11 @@ def _name_unique(
             candidates[number] = candidate(parameter)
 
     times = Counter(candidates.values())
-    unique = {number: name for number, name in candidates.items() if name and name not in used and times[name] == 1}
+    unique = {
+        number: name
+        for number, name in candidates.items()
+        if name and name not in used and times[name] == 1
+    }
     names.update(unique)
     used.update(unique.values())
 
@@ -139,11 +167,13 @@ def _counted(base: str, before: int) -> str:
     return base[: LONGEST_PARAMETER - len(tail)] + tail
 
 
-# -- what tells them apart ------------------------------------------------------------------------------------------
+# -- what tells them apart -------------------------------------------------------------------------
 
 
 def own_name(keys: Path) -> str:
-    """Return the name of a parameter by the keys that lead to what it fills, as if it were the only one."""
+    """Return the name of a parameter by the keys that lead to what it fills, as if it
+    were the only one.
+    """
     words = _named_keys(keys)
     key = words[-1] if words else "output"
     if key == "_each":
@@ -175,7 +205,9 @@ def _with_tool(parameter: Filled) -> str:
 
 
 def _with_place(parameter: Filled) -> str:
-    """`notes_folder` for the path of a folder `notes`, and `report_file` for that of `report.md`."""
+    """`notes_folder` for the path of a folder `notes`, and `report_file` for that of
+    `report.md`.
+    """
     words = _place_words(parameter)
     if not words:
         return ""
@@ -199,7 +231,9 @@ def _places_of_calls(filled: Sequence[Filled]) -> dict[int | None, list[str]]:
 
 
 def _place_words(parameter: Filled) -> list[str]:
-    """The words of the last segment of a path or an address, without its extension; empty if a parameter has none."""
+    """The words of the last segment of a path or an address, without its extension; empty if a
+    parameter has none.
+    """
     if not isinstance(parameter.value, str):
         return []
     own_words = words_of(own_name(parameter.keys))
@@ -219,7 +253,9 @@ def _last_segment(text: str) -> str:
 
 
 def _told_apart(before: Iterable[str], parameter: Filled) -> str:
-    """The name of a parameter after other words; empty if these say nothing that the name does not say."""
+    """The name of a parameter after other words; empty if these say nothing that the
+    name does not say.
+    """
     words = [word for text in before for word in words_of(text)]
     if not words:
         return ""
@@ -247,14 +283,16 @@ def words_of(text: str) -> list[str]:
     return [word.lower() for word in _WORD.findall(plain)]
 
 
-# -- tools ----------------------------------------------------------------------------------------------------------
+# -- tools -----------------------------------------------------------------------------------------
 
 
 def tool_name(tasks: Sequence[tuple[str, Collection[str]]], tools: Sequence[str]) -> str:
-    """Return a name for what was done several times: the words that all tasks share, or else the names of its tools.
+    """Return a name for what was done several times: the words that all tasks share, or else the
+    names of its tools.
 
     Args:
-        tasks: for each time, the task in words, and the words in it that are data, such as the values of its calls.
+        tasks: for each time, the task in words, and the words in it that are data, such as the
+            values of its calls.
         tools: the tools that were called, in order.
 
     Returns:
@@ -263,7 +301,11 @@ def tool_name(tasks: Sequence[tuple[str, Collection[str]]], tools: Sequence[str]
     in_tools = {word for name in tools for word in words_of(name)}
     shared: list[str] | None = None
     for task, data in tasks:
-        words = list(dict.fromkeys(word for word in words_of(task) if _says_something(word) and word not in data))
+        words = list(
+            dict.fromkeys(
+                word for word in words_of(task) if _says_something(word) and word not in data
+            )
+        )
         if set(words) <= in_tools:
             # The title of a run without a task is the names of its tools.
             words = []
@@ -279,12 +321,12 @@ def _says_something(word: str) -> bool:
     return len(word) > 1 and word.isalpha() and word not in _FILLERS
 
 
-# -- descriptions ---------------------------------------------------------------------------------------------------
+# -- descriptions ----------------------------------------------------------------------------------
 
 
 def first_sentence(task: str) -> str:
-    """Return the first sentence of a task, on one line; empty if it is longer than 300 characters: a cut sentence would
-    say something else.
+    """Return the first sentence of a task, on one line; empty if it is longer than 300 characters:
+    a cut sentence would say something else.
     """
     line = next((line for line in map(str.strip, task.splitlines()) if line), "")
     end = _SENTENCE_END.search(line)

@@ -1,4 +1,6 @@
-"""Order: the calls of several Requests in one list, which keeps the order of their data and of their effects."""
+"""Order: the calls of several Requests in one list, which keeps the order of their data and
+of their effects.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +32,15 @@ from ideabridge.bridge.loop.progress import CallStatus
 from ideabridge.tools.encoding import JSON, JSONObject
 
 _AT_ONCE: Final = 16
-"""The most calls with effects of one Request that the plan may run at once. Of more, each follows the one before."""
+"""The most calls with effects of one Request that the plan may run at once. Of more, each follows
+the one before."""
 
-_AS_WRITTEN: Final = frozenset({"_outputPath", "_id", "_after", "_tool", "_module", "_outputMethod", "_instance"})
+_AS_WRITTEN: Final = frozenset(
+    {"_outputPath", "_id", "_after", "_tool", "_module", "_outputMethod", "_instance"}
+)
 
 
-# -- order of data --------------------------------------------------------------------------------------------------
+# -- order of data ---------------------------------------------------------------------------------
 
 
 def in_data_order(calls: Sequence[Executed]) -> list[Executed]:
@@ -51,12 +56,17 @@ def in_data_order(calls: Sequence[Executed]) -> list[Executed]:
 def _reads_of(call: Call) -> set[int]:
     """The calls whose results a call reads."""
     return {
-        index for read in call.reads for alternative in read.bound for operand in alternative for index in operand or ()
+        index
+        for read in call.reads
+        for alternative in read.bound
+        for operand in alternative
+        for index in operand or ()
     }
 
 
 def arrange(calls: Sequence[Executed], output: JSON) -> tuple[list[Executed], list[JSON], JSON]:
-    """Return the calls that the plan has, as it lists them, and its output. `†results.N` refers to places in the plan.
+    """Return the calls that the plan has, as it lists them, and its output. `†results.N` refers to
+    places in the plan.
 
     Args:
         calls: the calls in the order of their data.
@@ -73,7 +83,9 @@ def arrange(calls: Sequence[Executed], output: JSON) -> tuple[list[Executed], li
             listed = _renumbered_call(call.raw, places)
         except _GoneError as error:
             if call.progress.status is not CallStatus.SKIPPED:
-                raise PublicationError(f"{call.progress.call.label} reads {error}, which is left out") from None
+                raise PublicationError(
+                    f"{call.progress.call.label} reads {error}, which is left out"
+                ) from None
             # Its branch was not taken.
             continue
         places[call.index] = len(arranged)
@@ -144,12 +156,14 @@ def _in_place(operand: Reference, places: Mapping[int, int]) -> str | None:
     return format_reference(("results", str(place), *operand.path[1:]), operand.instance)
 
 
-# -- order of effects -----------------------------------------------------------------------------------------------
+# -- order of effects ------------------------------------------------------------------------------
 
 
-def keep_order(calls: Sequence[Executed], written: list[JSON], arguments: JSONObject) -> list[set[int]]:
-    """Keep the order of calls from different Requests if they may have effects or write to one path. This adds `_after`
-    to `written`, and `_id` if it is needed.
+def keep_order(
+    calls: Sequence[Executed], written: list[JSON], arguments: JSONObject
+) -> list[set[int]]:
+    """Keep the order of calls from different Requests if they may have effects or write to one
+    path. This adds `_after` to `written`, and `_id` if it is needed.
 
     Args:
         calls: the calls in the places of the plan, in the order of their data.
@@ -185,8 +199,12 @@ def keep_order(calls: Sequence[Executed], written: list[JSON], arguments: JSONOb
     return added
 
 
-def _waits_of(calls: Sequence[Executed], written: Sequence[JSON], arguments: JSONObject) -> list[set[int]]:
-    """By place, the calls that each call waits for already: because of data, and of its own `_after`."""
+def _waits_of(
+    calls: Sequence[Executed], written: Sequence[JSON], arguments: JSONObject
+) -> list[set[int]]:
+    """By place, the calls that each call waits for already: because of data, and of
+    its own `_after`.
+    """
     places = {call.index: place for place, call in enumerate(calls)}
     writers = PathIndex()
     waits: list[set[int]] = []
@@ -204,12 +222,16 @@ def _expressions_in(call: JSON) -> list[Expression]:
     """Return the references that a call reads."""
     holes: list[Hole] = []
     if isinstance(call, dict):
-        compile_value({key: value for key, value in call.items() if key not in _AS_WRITTEN}, holes, [])
+        compile_value(
+            {key: value for key, value in call.items() if key not in _AS_WRITTEN}, holes, []
+        )
     return [hole.expression for hole in holes]
 
 
 def _writers_read(expression: Expression, writers: PathIndex, arguments: JSONObject) -> set[int]:
-    """The calls that write what an expression reads. An alternative after one that exists is never read."""
+    """The calls that write what an expression reads. An alternative after one that
+    exists is never read.
+    """
     places: set[int] = set()
     for operands in expression.alternatives:
         for operand in operands:
@@ -225,7 +247,8 @@ def _exists(operand: Reference, arguments: JSONObject) -> bool:
 
 @dataclass
 class _Past:
-    """The calls of earlier Requests that a later call has to wait for; all others are before one of these.
+    """The calls of earlier Requests that a later call has to wait for; all others are
+    before one of these.
 
     Attributes:
         effects: the calls with effects of the last Request that had any.

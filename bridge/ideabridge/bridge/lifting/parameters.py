@@ -1,19 +1,22 @@
 """Parameters: the input of a tool that a run becomes, made of the run's input and of its literals.
 
-A literal of a call that neither the input nor an earlier value explains becomes an optional parameter, named after the
-parameter that it fills, with the recorded value as its default. So the tool repeats its run when it is called without
-arguments, and everything that is constant is visible and can be changed. Equal literals of one name are one parameter.
-Of a run with more than 1,000 such values, the others stay as they are, unless the publisher makes parameters of them.
+A literal of a call that neither the input nor an earlier value explains becomes an optional
+parameter, named after the parameter that it fills, with the recorded value as its default. So the
+tool repeats its run when it is called without arguments, and everything that is constant is visible
+and can be changed. Equal literals of one name are one parameter. Of a run with more than 1,000 such
+values, the others stay as they are, unless the publisher makes parameters of them.
 
-A literal that is *followed* (an earlier result, or an earlier literal of another name, explains it) becomes an optional
-parameter without a default: where it is left out, the value is followed; where it is passed, it is taken, and nothing
-about it is assumed. The first eight are members of the input, those first whose recorded value stands in the text of
-the task; the others are members of one object `also`, so that schemas stay small. What follows a member of the input
-needs none: whoever passes that member has changed it.
+A literal that is *followed* (an earlier result, or an earlier literal of another name, explains it)
+becomes an optional parameter without a default: where it is left out, the value is followed; where
+it is passed, it is taken, and nothing about it is assumed. The first eight are members of the
+input, those first whose recorded value stands in the text of the task; the others are members of
+one object `also`, so that schemas stay small. What follows a member of the input needs none:
+whoever passes that member has changed it.
 
-In the plan, the place of a parameter with a default has the reference `†input.NAME`. The place of a followed literal
-keeps the recorded literal, and its entry in `explained` names the parameter as `given`: `{"at": ["calls", "2",
-"owner"], "by": [...], "given": "†input.owner"}`, or `"†input.also.owner"`.
+In the plan, the place of a parameter with a default has the reference `†input.NAME`. The place of a
+followed literal keeps the recorded literal, and its entry in `explained` names the parameter as
+`given`: `{"at": ["calls", "2", "owner"], "by": [...], "given":
+"†input.owner"}`, or `"†input.also.owner"`.
 """
 
 from __future__ import annotations
@@ -51,22 +54,32 @@ ALSO: Final = "also"
 """The member of the input that has the followed values beyond the first."""
 
 _FIRST: Final = 8
-"""The most followed values that are members of the input themselves, unless the publisher decides about more."""
+"""The most followed values that are members of the input themselves, unless the publisher
+decides about more."""
 
 _MOST_ALSO: Final = 200
 """The most members of `also`."""
 
 _MOST_CONSTANTS: Final = 1_000
-"""The most parameters with a default, unless the publisher decides about more: nobody reads a longer schema. The other
-literals stay as they are."""
+"""The most parameters with a default, unless the publisher decides about more: nobody reads a
+longer schema. The other literals stay as they are."""
 
 _KEYS: Final = ("rename", "merge", "fix", "description", "required", "default", "at")
 
 _COPIED: Final = (
     *("type", "enum", "description", "format", "pattern", "minimum", "maximum", "exclusiveMinimum"),
-    *("exclusiveMaximum", "multipleOf", "minLength", "maxLength", "minItems", "maxItems", "uniqueItems"),
+    *(
+        "exclusiveMaximum",
+        "multipleOf",
+        "minLength",
+        "maxLength",
+        "minItems",
+        "maxItems",
+        "uniqueItems",
+    ),
 )
-"""The keywords of a tool's schema that a parameter takes over. Others may refer to parts of that schema."""
+"""The keywords of a tool's schema that a parameter takes over. Others may refer to parts
+of that schema."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +117,14 @@ def read_decisions(raw: JSONObject | None) -> dict[str, ParameterDecision]:
 def _decision(name: str, raw: JSON) -> ParameterDecision:
     where = f"parameters.{name[:_LONGEST]}"
     if not isinstance(raw, dict):
-        raise PublicationError(f"{where}: expected an object with {', '.join(_KEYS)}, found {show(raw)}")
+        raise PublicationError(
+            f"{where}: expected an object with {', '.join(_KEYS)}, found {show(raw)}"
+        )
     for key in raw:
         if key not in _KEYS:
-            raise PublicationError(f"{where}: unknown key {key[:_LONGEST]!r}.{did_you_mean(key, _KEYS)}")
+            raise PublicationError(
+                f"{where}: unknown key {key[:_LONGEST]!r}.{did_you_mean(key, _KEYS)}"
+            )
     texts: dict[str, str | None] = {}
     for key in ("rename", "merge", "description"):
         value = raw.get(key)
@@ -121,9 +138,13 @@ def _decision(name: str, raw: JSON) -> ParameterDecision:
     at = raw.get("at", [])
     paths = [one for one in at if isinstance(one, str)] if isinstance(at, list) else []
     if not isinstance(at, list) or len(paths) != len(at):
-        raise PublicationError(f"{where}.at: expected an array of paths such as calls.2.limit, found {show(at)}")
+        raise PublicationError(
+            f"{where}.at: expected an array of paths such as calls.2.limit, found {show(at)}"
+        )
     if texts["rename"] is not None and not _NAME.fullmatch(texts["rename"]):
-        raise PublicationError(f"{where}.rename: expected letters, digits, _ and -, found {show(texts['rename'])}")
+        raise PublicationError(
+            f"{where}.rename: expected letters, digits, _ and -, found {show(texts['rename'])}"
+        )
     if paths and not _NAME.fullmatch(name):
         raise PublicationError(f"{where}: expected a name of letters, digits, _ and -")
     if sum([texts["rename"] is not None, texts["merge"] is not None, flags["fix"] is True]) > 1:
@@ -173,13 +194,18 @@ class Parameter:
 
     @property
     def schema(self) -> JSONObject:
-        """Its JSON Schema: that of the tool's parameter, as far as it can be copied, with the recorded default, or with
-        what is followed where it is left out.
+        """Its JSON Schema: that of the tool's parameter, as far as it can be copied, with the
+        recorded default, or with what is followed where it is left out.
         """
         leaf = self.leaves[0]
         known = leaf.schema or {}
         schema: JSONObject = {key: known[key] for key in _COPIED if key in known}
-        if "type" not in schema and "enum" not in schema and "anyOf" not in known and "oneOf" not in known:
+        if (
+            "type" not in schema
+            and "enum" not in schema
+            and "anyOf" not in known
+            and "oneOf" not in known
+        ):
             schema = {**_type_of(self.value), **schema}
         if isinstance(self.value, list) and isinstance(known.get("items"), dict):
             items = known["items"]
@@ -208,7 +234,10 @@ def _type_of(value: JSON) -> JSONObject:
 
 
 def parameters_of(
-    literals: Iterable[Parameter], taken: Collection[str], decisions: Mapping[str, ParameterDecision], task: str
+    literals: Iterable[Parameter],
+    taken: Collection[str],
+    decisions: Mapping[str, ParameterDecision],
+    task: str,
 ) -> list[Parameter]:
     """Return a parameter for each group of equal literals of one name.
 
@@ -236,14 +265,19 @@ def parameters_of(
     paths = {leaf.path for parameter in every for leaf in parameter.leaves}
     for path, name in placed.items():
         if path not in paths:
-            raise PublicationError(f"parameters.{name}.at: no constant is at {path!r}.{did_you_mean(path, paths)}")
+            raise PublicationError(
+                f"parameters.{name}.at: no constant is at {path!r}.{did_you_mean(path, paths)}"
+            )
 
     # Those with a default come first, and have the plainest names.
     ordered = sorted(unnamed.values(), key=lambda parameter: parameter.followed)
     filled = [
-        Filled(one.tool, one.leaves[0].keys, one.value, _keys_of(one.source), one.leaves[0].place) for one in ordered
+        Filled(one.tool, one.leaves[0].keys, one.value, _keys_of(one.source), one.leaves[0].place)
+        for one in ordered
     ]
-    for one, name in zip(ordered, parameter_names(filled, {*taken, *by_decision, ALSO}), strict=True):
+    for one, name in zip(
+        ordered, parameter_names(filled, {*taken, *by_decision, ALSO}), strict=True
+    ):
         one.name = name
     left = _put_under_also([one for one in ordered if one.followed], taken, decisions, task)
     constants = [one.name for one in ordered if not one.followed and one.name not in decisions]
@@ -257,9 +291,14 @@ def _keys_of(source: Explanation | None) -> Path:
 
 
 def _put_under_also(
-    followed: Sequence[Parameter], taken: Collection[str], decisions: Mapping[str, ParameterDecision], task: str
+    followed: Sequence[Parameter],
+    taken: Collection[str],
+    decisions: Mapping[str, ParameterDecision],
+    task: str,
 ) -> set[str]:
-    """Put all but the first followed parameters under `also`; returns the names of those for which nothing is left."""
+    """Put all but the first followed parameters under `also`; returns the names of those for which
+    nothing is left.
+    """
     words = set(_WORD.findall(task))
     open_ = [one for one in followed if one.name not in decisions]
     open_.sort(key=lambda one: not _stands_in(one.value, task, words))
@@ -292,8 +331,8 @@ def _fill(by_decision: dict[str, Parameter], name: str, literal: Parameter) -> N
         known.leaves.append(leaf)
     else:
         raise PublicationError(
-            f"parameters.{name}.at: {leaf.path} is {show(leaf.value)}, and {known.leaves[0].path} is"
-            f" {show(known.value)}; one parameter has one value"
+            f"parameters.{name}.at: {leaf.path} is {show(leaf.value)}, and {known.leaves[0].path} "
+            f"is {show(known.value)}; one parameter has one value"
         )
 
 
@@ -315,7 +354,10 @@ class Inputs:
 
 
 def inputs_of(
-    schema: JSONObject, given: JSONObject, parameters: Sequence[Parameter], decisions: Mapping[str, ParameterDecision]
+    schema: JSONObject,
+    given: JSONObject,
+    parameters: Sequence[Parameter],
+    decisions: Mapping[str, ParameterDecision],
 ) -> Inputs:
     """Return the input of the tool.
 
@@ -340,18 +382,22 @@ def inputs_of(
     for name in decisions:
         if name not in properties and name not in values:
             known = [*properties, *values]
-            raise PublicationError(f"parameters: there is no parameter {name[:_LONGEST]!r}.{did_you_mean(name, known)}")
+            raise PublicationError(
+                f"parameters: there is no parameter {name[:_LONGEST]!r}.{did_you_mean(name, known)}"
+            )
     result = Inputs({})
     for name, one in decisions.items():
         where = f"parameters.{name}"
         if one.merge is not None:
             if one.merge == name or one.merge not in values or name not in values:
                 known = [other for other in values if other != name]
-                raise PublicationError(f"{where}.merge: there is no {one.merge!r}.{did_you_mean(one.merge, known)}")
+                raise PublicationError(
+                    f"{where}.merge: there is no {one.merge!r}.{did_you_mean(one.merge, known)}"
+                )
             if not same(values[name], values[one.merge]):
                 raise PublicationError(
-                    f"{where}.merge: its recorded value {show(values[name])} is not that of {one.merge},"
-                    f" {show(values[one.merge])}"
+                    f"{where}.merge: its recorded value {show(values[name])} is not that of "
+                    f"{one.merge}, {show(values[one.merge])}"
                 )
             result.renamed[name] = one.merge
             properties.pop(name, None)
@@ -371,17 +417,30 @@ def inputs_of(
             _without_default(properties, name)
         if one.rename is not None and one.rename != name:
             if one.rename in properties:
-                raise PublicationError(f"{where}.rename: {one.rename!r} is another parameter; merge them instead")
+                raise PublicationError(
+                    f"{where}.rename: {one.rename!r} is another parameter; merge them instead"
+                )
             result.renamed[name] = one.rename
-            properties = {one.rename if key == name else key: value for key, value in properties.items()}
+            properties = {
+                one.rename if key == name else key: value for key, value in properties.items()
+            }
             required = [one.rename if key == name else key for key in required]
     result.renamed = {name: _new_name(name, decisions) for name in result.renamed}
     for name in properties:
         if name in META_PROPERTIES:
-            raise PublicationError(f"parameters.{name}: calls have a property of this name themselves; rename it")
+            raise PublicationError(
+                f"parameters.{name}: calls have a property of this name themselves; rename it"
+            )
     if also:
-        told = "More values of the calls that are taken from earlier results where they are left out."
-        properties[ALSO] = {"type": "object", "description": told, "properties": also, "additionalProperties": False}
+        told = (
+            "More values of the calls that are taken from earlier results where they are left out."
+        )
+        properties[ALSO] = {
+            "type": "object",
+            "description": told,
+            "properties": also,
+            "additionalProperties": False,
+        }
     result.schema = {**schema, "type": "object", "properties": properties}
     result.schema.pop("required", None)
     if required:
@@ -399,10 +458,14 @@ def _new_name(name: str, decisions: Mapping[str, ParameterDecision]) -> str:
     while (one := decisions.get(name)) is not None and one.merge is not None:
         name = one.merge
         if name in seen:
-            raise PublicationError(f"{where}: the parameters {show(list[JSON](sorted(seen)))} are merged in a circle")
+            raise PublicationError(
+                f"{where}: the parameters {show(list[JSON](sorted(seen)))} are merged in a circle"
+            )
         seen.add(name)
     if one is not None and one.fix:
-        raise PublicationError(f"{where}: {name!r} is fixed, so it is no parameter; fix both instead")
+        raise PublicationError(
+            f"{where}: {name!r} is fixed, so it is no parameter; fix both instead"
+        )
     return name if one is None or one.rename is None else one.rename
 
 
@@ -434,7 +497,9 @@ def renamed_inputs(value: JSON, names: Mapping[str, str]) -> JSON:
         expression = parse_reference(value)
     except ReferenceSyntaxError:
         return value
-    return " || ".join(" && ".join(_renamed(one, names) for one in group) for group in expression.alternatives)
+    return " || ".join(
+        " && ".join(_renamed(one, names) for one in group) for group in expression.alternatives
+    )
 
 
 def _renamed(operand: Reference, names: Mapping[str, str]) -> str:

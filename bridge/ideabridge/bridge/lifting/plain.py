@@ -1,11 +1,12 @@
 """Plain: whether copied values settle what a draft does with other input, or what they leave open.
 
-A draft is plain if each literal of its calls is a reference that its author wrote, a value of the input, a whole
-earlier value that stands in one place only, or a parameter that stood nowhere before; if no failed call was left out;
-if nothing in it is the own words of a mind; and if no call that changes something takes its value from a position
-alone. Copied calls of one tool, three or more, may have been a loop, and so may a list that was put together from
-earlier values. The author of a plan wrote its references for any input, and is believed. What the user named in the
-task is a parameter, wherever else it stands.
+A draft is plain if each literal of its calls is a reference that its author wrote, a value of the
+input, a whole earlier value that stands in one place only, or a parameter that stood nowhere
+before; if no failed call was left out; if nothing in it is the own words of a mind; and if no call
+that changes something takes its value from a position alone. Copied calls of one tool, three or
+more, may have been a loop, and so may a list that was put together from earlier values. The author
+of a plan wrote its references for any input, and is believed. What the user named in the task is a
+parameter, wherever else it stands.
 
 What is open is for the author of a program: it says what to settle, and proves nothing.
 """
@@ -17,7 +18,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, cast
 
-from ideabridge.bridge.context.explanations import Constant, Explained, Explanation, PathTo, operand_path
+from ideabridge.bridge.context.explanations import (
+    Constant,
+    Explained,
+    Explanation,
+    PathTo,
+    operand_path,
+)
 from ideabridge.bridge.context.references import Path, parse_reference
 from ideabridge.bridge.lifting.aligned import is_position
 from ideabridge.bridge.lifting.contrast import short
@@ -54,7 +61,8 @@ OpenKind: TypeAlias = Literal[
 - `failed_call`: a call failed, and the plan leaves it out;
 - `repeated_tool`: the run called one tool three times or more;
 - `recorded_text`: a part of the output is a mind's own words;
-- `dropped_result`: nobody said what the run returns, and a result is neither returned nor read by a later call;
+- `dropped_result`: nobody said what the run returns, and a result is neither returned nor read
+  by a later call;
 - `no_plan`: the run cannot become a plan.
 """
 
@@ -75,8 +83,8 @@ class OpenPoint:
 
     Attributes:
         kind: see `OpenKind`.
-        at: the path of a literal in the plan (`calls.2.owner`, `output.title`), or of a call of the run (`calls.2`);
-            "" for the run as a whole.
+        at: the path of a literal in the plan (`calls.2.owner`, `output.title`), or of a call of the
+            run (`calls.2`); "" for the run as a whole.
         why: one sentence for people and minds.
     """
 
@@ -111,7 +119,8 @@ def open_points(draft: PlanDraft, *, output_counts: bool = True) -> list[OpenPoi
 
     Args:
         draft: the draft.
-        output_counts: False: nobody said what its run returns, so the draft returns the result of the last call.
+        output_counts: False: nobody said what its run returns, so the draft returns the result
+            of the last call.
     """
     points = [
         *_left_out(draft),
@@ -129,7 +138,10 @@ def open_points(draft: PlanDraft, *, output_counts: bool = True) -> list[OpenPoi
 def _left_out(draft: PlanDraft) -> Iterator[OpenPoint]:
     for call in draft.lifted.left_out:
         if call.matters:
-            why = f"{call.name} was left out, because {call.why}; what came after may have been made because of it"
+            why = (
+                f"{call.name} was left out, because {call.why}; what came after may "
+                "have been made because of it"
+            )
             yield OpenPoint("failed_call", f"calls.{call.index}", why)
 
 
@@ -154,12 +166,16 @@ def _repeated(draft: PlanDraft) -> Iterator[OpenPoint]:
     for name, count in counts.items():
         if count >= REPEATED:
             yield OpenPoint(
-                "repeated_tool", "", f"{name} was called {count} times: for other input it may be more or less"
+                "repeated_tool",
+                "",
+                f"{name} was called {count} times: for other input it may be more or less",
             )
 
 
 def _explained(draft: PlanDraft) -> Iterator[OpenPoint]:
-    """Copied values of calls that not one earlier place explains, and those of the output that only a mind wrote."""
+    """Copied values of calls that not one earlier place explains, and those of the output that
+    only a mind wrote.
+    """
     leaves = {leaf.at: leaf for leaf in draft.lifted.leaves}
     yield from _positions(draft)
     for explained in draft.explained:
@@ -177,7 +193,9 @@ def _explained(draft: PlanDraft) -> Iterator[OpenPoint]:
 def _of_output(explained: Explained, leaf: Leaf) -> OpenPoint | None:
     if explained.why == RECORDED and _is_own_words(leaf.value):
         return OpenPoint(
-            "recorded_text", leaf.path, f"{short(leaf.value, _SHOWN)} is what a mind wrote for this run alone"
+            "recorded_text",
+            leaf.path,
+            f"{short(leaf.value, _SHOWN)} is what a mind wrote for this run alone",
         )
     return None
 
@@ -193,15 +211,23 @@ def _of_call(draft: PlanDraft, explained: Explained, leaf: Leaf) -> OpenPoint | 
         if found is not None and found.inside is not None:
             why = f"{why}: {_told(draft, found.inside)}"
         return OpenPoint("computed", leaf.path, why)
-    places = [explanation.reference for explanation in explained.by if isinstance(explanation, PathTo)]
+    places = [
+        explanation.reference for explanation in explained.by if isinstance(explanation, PathTo)
+    ]
     # A path into the input reads a value of the input, or a parameter.
     if cheapest.path[0] != "input" and len(places) > 1:
-        return OpenPoint("several_places", leaf.path, f"{shown} stands in several places: {', '.join(places[:3])}")
+        return OpenPoint(
+            "several_places",
+            leaf.path,
+            f"{shown} stands in several places: {', '.join(places[:3])}",
+        )
     return None
 
 
 def _positions(draft: PlanDraft) -> Iterator[OpenPoint]:
-    """Calls that change something and take a value from a position in a list, also by way of other calls."""
+    """Calls that change something and take a value from a position in a list, also by way
+    of other calls.
+    """
     explained = {literal.at: literal.by[0] for literal in draft.explained}
     calls = draft.lifted.aligned.calls
     # By place, the position that the call was made for.
@@ -214,7 +240,9 @@ def _positions(draft: PlanDraft) -> Iterator[OpenPoint]:
             continue
         chosen.setdefault(leaf.place, position)
         if not calls[leaf.place].reads_only:
-            yield OpenPoint("position", leaf.path, f"what is taken is only known by its position: {position}")
+            yield OpenPoint(
+                "position", leaf.path, f"what is taken is only known by its position: {position}"
+            )
 
 
 def _position_behind(
@@ -253,14 +281,17 @@ def _has_position(draft: PlanDraft, path: PathTo) -> bool:
 def _varying(draft: PlanDraft) -> Iterator[OpenPoint]:
     """Values that differ between the runs although nothing explains them.
 
-    What was written before any result was seen differs because callers want something else: it is a parameter.
+    What was written before any result was seen differs because callers want something else: it
+    is a parameter.
     """
     for leaf in draft.lifted.leaves:
         found = draft.lifted.found.get(leaf.path)
         is_open = found is not None and found.contradicted and not leaf.is_within(draft.chosen)
         if is_open and (leaf.place is None or _is_after_results(draft, leaf.place)):
             shown = short(leaf.value, _SHOWN)
-            yield OpenPoint("varies", leaf.path, f"{shown} differed between the runs, and nothing explains it")
+            yield OpenPoint(
+                "varies", leaf.path, f"{shown} differed between the runs, and nothing explains it"
+            )
 
 
 def _put_together(draft: PlanDraft) -> Iterator[OpenPoint]:
@@ -274,12 +305,17 @@ def _put_together(draft: PlanDraft) -> Iterator[OpenPoint]:
         copied = [leaf for leaf in leaves if _reads_results(draft, leaf)]
         if copied:
             shown = short(copied[0].value, _SHOWN)
-            why = f"the list was put together, also from earlier results ({shown}); it may have more items or fewer"
+            why = (
+                f"the list was put together, also from earlier results ({shown}); it may "
+                "have more items or fewer"
+            )
             yield OpenPoint("put_together", path, why)
 
 
 def _list_around(draft: PlanDraft, leaf: Leaf) -> str | None:
-    """The path of the outermost list with several items that a part of a call stands in; None if it stands in none."""
+    """The path of the outermost list with several items that a part of a call stands in; None if it
+    stands in none.
+    """
     if leaf.place is None:
         return None
     held = draft.lifted.calls[leaf.place]
@@ -302,8 +338,15 @@ def _reads_results(draft: PlanDraft, leaf: Leaf) -> bool:
 
 
 def _parts_and_words(draft: PlanDraft) -> Iterator[OpenPoint]:
-    """Literals that nothing explains although a part of them stood in an earlier text, or that are a mind's words."""
-    given = {leaf.path for parameter in draft.parameters if not parameter.followed for leaf in parameter.leaves}
+    """Literals that nothing explains although a part of them stood in an earlier text, or that are
+    a mind's words.
+    """
+    given = {
+        leaf.path
+        for parameter in draft.parameters
+        if not parameter.followed
+        for leaf in parameter.leaves
+    }
     for leaf in draft.lifted.leaves:
         found = draft.lifted.found.get(leaf.path)
         if leaf.place is None or found is None or leaf.is_within(draft.chosen):
@@ -311,7 +354,11 @@ def _parts_and_words(draft: PlanDraft) -> Iterator[OpenPoint]:
         if found.inside is not None and not found.is_explained:
             yield OpenPoint("inside", leaf.path, _told(draft, found.inside))
         elif leaf.path in given and _is_after_results(draft, leaf.place):
-            words = [text for text in _texts_in(leaf.value) if _is_own_words(text) and text not in draft.lifted.task]
+            words = [
+                text
+                for text in _texts_in(leaf.value)
+                if _is_own_words(text) and text not in draft.lifted.task
+            ]
             if words:
                 why = f"{short(words[0], _SHOWN)} is what a mind wrote after it had seen results"
                 yield OpenPoint("own_words", leaf.path, why)

@@ -1,4 +1,6 @@
-"""Report: what a lifted run becomes as a tool, as a table for people and a short text for models."""
+"""Report: what a lifted run becomes as a tool, as a table for people and a short
+text for models.
+"""
 
 from __future__ import annotations
 
@@ -49,15 +51,18 @@ def report_of(draft: PlanDraft, store: Store | None = None, caller: str = "") ->
     Returns:
         `{"run", "requests", "calls": [{"place", "tool", "asks_mind"?, "decision"?, "after"?}],
         "parameters": [{"name", "default"?, "required", "description"?, "fills": [paths]}],
-        "literals": [{"path", "recorded", "from", "instead": [text...], "runs", "why"?}], "references", "taken",
-        "rows": [the table, see `ReportRow`], "left_out": [text...], "consistent", "difference", "confirmed_by",
-        "not_confirmed_by", "offers": [{"run", "settles": [paths]}]}`. `literals` are those that are not known for
-        certain.
+        "literals": [{"path", "recorded", "from", "instead": [text...], "runs", "why"?}],
+        "references", "taken", "rows": [the table, see `ReportRow`], "left_out": [text...],
+        "consistent", "difference", "confirmed_by", "not_confirmed_by", "offers": [{"run",
+        "settles": [paths]}]}`. `literals` are those that are not known for certain.
     """
     lifted = draft.lifted
     calls: list[JSON] = []
     for place, call in enumerate(draft.calls):
-        entry: JSONObject = {"place": place, "tool": call.get("_tool") if isinstance(call, dict) else None}
+        entry: JSONObject = {
+            "place": place,
+            "tool": call.get("_tool") if isinstance(call, dict) else None,
+        }
         if place in draft.asks_mind:
             entry["asks_mind"] = True
         if place in lifted.decisions:
@@ -97,9 +102,15 @@ def _parameters(draft: PlanDraft) -> Iterator[JSONObject]:
     for parameter in draft.parameters:
         name = draft.inputs.renamed.get(parameter.name, parameter.name)
         fills.setdefault(name, []).extend(leaf.path for leaf in parameter.leaves)
-    properties, required = draft.inputs.schema.get("properties"), draft.inputs.schema.get("required")
+    properties, required = (
+        draft.inputs.schema.get("properties"),
+        draft.inputs.schema.get("required"),
+    )
     for name, schema in (properties if isinstance(properties, dict) else {}).items():
-        entry: JSONObject = {"name": name, "required": isinstance(required, list) and name in required}
+        entry: JSONObject = {
+            "name": name,
+            "required": isinstance(required, list) and name in required,
+        }
         for key in ("default", "description") if isinstance(schema, dict) else ():
             if isinstance(schema, dict) and key in schema:
                 entry[key] = schema[key]
@@ -124,7 +135,9 @@ def _offers(draft: PlanDraft, store: Store, caller: str) -> Iterator[JSONObject]
     """Runs of the same shape, with the literals of which they would remove an explanation."""
     for run in runs_like(draft.lifted, store, caller):
         read = partial(run.read, arguments=draft.arguments(run))
-        settles = [".".join(literal.at) for literal in draft.explained if _contradicts(run, read, literal)]
+        settles = [
+            ".".join(literal.at) for literal in draft.explained if _contradicts(run, read, literal)
+        ]
         yield {"run": run.run_id, "settles": list[JSON](settles)}
 
 
@@ -137,7 +150,7 @@ def _contradicts(run: AlignedRun, read: Read, literal: Explained) -> bool:
     return any(isinstance(value, Missing) or not same(value, recorded) for value in values)
 
 
-# -- for people and models ------------------------------------------------------------------------------------------
+# -- for people and models -------------------------------------------------------------------------
 
 
 Line: TypeAlias = tuple[str, str | None]
@@ -151,8 +164,8 @@ def report_lines(report: JSONObject, width: int | None = None) -> list[Line]:
     """Return the report for a terminal, as lines with their styles.
 
     Args:
-        report: what `report_of` returns. Of a program: `{"reproduces": [runs], "copied": [text...], "unreached"?:
-            [text...], "rows"?}`; of a run that is no plan: `{"left_open": text}`.
+        report: what `report_of` returns. Of a program: `{"reproduces": [runs], "copied": [text...],
+            "unreached"?: [text...], "rows"?}`; of a run that is no plan: `{"left_open": text}`.
         width: the columns of the terminal; None: tables are as wide as their cells.
     """
     if "left_open" in report:
@@ -189,7 +202,9 @@ def row_lines(rows: Sequence[ReportRow], width: int | None = None) -> list[Line]
     return [*lines, ("", None)]
 
 
-def _table(heads: tuple[str, str, str], rows: Sequence[ReportRow], width: int | None) -> Iterator[Line]:
+def _table(
+    heads: tuple[str, str, str], rows: Sequence[ReportRow], width: int | None
+) -> Iterator[Line]:
     """The lines of one table. Rows of values that are not certain are yellow."""
     described = any(row.description for row in rows) and (width is None or width >= _WIDE)
     titles = [*heads, "description"] if described else [*heads]
@@ -236,7 +251,9 @@ def evidence_line(records: Sequence[JSONObject]) -> str:
 
 
 def report_text(report: JSONObject) -> str:
-    """Return the report for a model, in at most 2,000 bytes, the most important first, with what was left out."""
+    """Return the report for a model, in at most 2,000 bytes, the most important first, with
+    what was left out.
+    """
     groups = _groups(report)
     room = _FOR_MODELS - _FOR_REST
     lines: list[str] = []

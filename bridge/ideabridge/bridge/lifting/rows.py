@@ -1,4 +1,6 @@
-"""Rows: the table of a tool for people: what it takes, an example, and what stands there if nobody passes it."""
+"""Rows: the table of a tool for people: what it takes, an example, and what stands there if
+nobody passes it.
+"""
 
 from __future__ import annotations
 
@@ -43,9 +45,11 @@ class ReportRow:
     """A parameter of a tool, or a value that nobody passes.
 
     Attributes:
-        name: the name of the parameter, or the path of the value in the plan: `calls.1.owner`, `output.title`.
+        name: the name of the parameter, or the path of the value in the plan: `calls.1.owner`,
+            `output.title`.
         example: the recorded value as JSON; empty if there is none.
-        otherwise: what is used if nobody passes it: `required`, `may be left out`, `always the same`, `taken from ...`.
+        otherwise: what is used if nobody passes it: `required`, `may be left out`,
+            `always the same`, `taken from ...`.
         is_parameter: False: it cannot be passed.
         is_certain: False: for other data it may be something else.
         description: what the parameter is.
@@ -72,7 +76,9 @@ def read_rows(raw: JSON) -> list[ReportRow]:
                 is_parameter = entry.get("is_parameter") is True
                 is_certain = entry.get("is_certain") is True
                 description = str(entry.get("description", ""))
-                rows.append(ReportRow(name, example, otherwise, is_parameter, is_certain, description))
+                rows.append(
+                    ReportRow(name, example, otherwise, is_parameter, is_certain, description)
+                )
             case _:
                 continue
     return rows
@@ -98,7 +104,9 @@ def rows_of(
         if name is None:
             values.append(_value_row(literal, tools, plan))
             continue
-        others.setdefault(name, []).extend(each for each in literal.by[1:] if not isinstance(each, Constant))
+        others.setdefault(name, []).extend(
+            each for each in literal.by[1:] if not isinstance(each, Constant)
+        )
         if literal.why is not None:
             reasons.setdefault(name, literal.why)
 
@@ -119,8 +127,9 @@ def publication_rows(publication: Publication) -> list[ReportRow]:
 
 
 def publication_notes(publication: Publication) -> list[str]:
-    """Return what is not certain about a published plan and hardly ever makes an answer wrong, one line each: bounds of
-    the search, keys that may be data, calls that may have been decisions, and whose kinds of value are compared.
+    """Return what is not certain about a published plan and hardly ever makes an answer wrong, one
+    line each: bounds of the search, keys that may be data, calls that may have been decisions, and
+    whose kinds of value are compared.
     """
     plan = publication.present_plan or {}
     notes: list[str] = []
@@ -168,7 +177,9 @@ def parameter_rows(schema: JSONObject, arguments: JSONObject) -> list[ReportRow]
 
 
 def _parameter_of(literal: Explained) -> str | None:
-    """The parameter whose value a literal has, whatever else may explain it; None if it has none."""
+    """The parameter whose value a literal has, whatever else may explain it; None if it has
+    none.
+    """
     match literal.by[0]:
         case PathTo(path=("input", name)):
             return name
@@ -191,7 +202,11 @@ def taken_from(literal: Explained, tools: Sequence[str]) -> str:
         tools: the tools of the calls, by place.
     """
     cheapest, *others = literal.by
-    text = SAME if isinstance(cheapest, Constant) else f"taken from {source_in_words(cheapest.shown, tools)}"
+    text = (
+        SAME
+        if isinstance(cheapest, Constant)
+        else f"taken from {source_in_words(cheapest.shown, tools)}"
+    )
     return text + _because(literal.why) + _or_from(others, tools)
 
 
@@ -203,14 +218,19 @@ def _or_from(others: Sequence[Explanation], tools: Sequence[str]) -> str:
     """What a value may be instead: `; or from owner of result 0 (get_issue); or the same`."""
     text = ""
     for other in others[:_OTHERS]:
-        text += "; or the same" if isinstance(other, Constant) else f"; or from {source_in_words(other.shown, tools)}"
+        text += (
+            "; or the same"
+            if isinstance(other, Constant)
+            else f"; or from {source_in_words(other.shown, tools)}"
+        )
     if len(others) > _OTHERS:
         text += f"; or {len(others) - _OTHERS} more"
     return text
 
 
 def source_in_words(shown: str, tools: Sequence[str]) -> str:
-    """Return where a value comes from, for people: `owner of result 1 (get_issue)` for `†results.1.owner`.
+    """Return where a value comes from, for people: `owner of result 1 (get_issue)` for
+    `†results.1.owner`.
 
     Args:
         shown: see `Explanation.shown`.

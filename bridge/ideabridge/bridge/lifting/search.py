@@ -1,22 +1,26 @@
 """Search: the explanations of a literal in the values that existed before it was written.
 
-Theory of operation. `Values` (index.py) has the input, the results and the earlier literals that the author of a
-literal had seen. `explain` looks the literal up there and turns each place into explanations:
+Theory of operation. `Values` (index.py) has the input, the results and the earlier literals
+that the author of a literal had seen. `explain` looks the literal up there and turns each place
+into explanations:
 
-- the path to an equal value; the same for the literal in another notation (number or text, case, spaces around it);
+- the path to an equal value; the same for the literal in another notation (number or text, case,
+  spaces around it);
 - if the path leads through a list: the item whose field equals a value that stands elsewhere, too;
 - for a text: one value that stands in it, between constant texts.
 
-Whatever else a mind may have done (arithmetic, parts of texts, the largest item, a loop) is no explanation: a program
-says it plainly. `fitting` keeps the explanations that have the recorded value in further runs, too.
+Whatever else a mind may have done (arithmetic, parts of texts, the largest item, a loop) is no
+explanation: a program says it plainly. `fitting` keeps the explanations that have the recorded
+value in further runs, too.
 
-Order. Explanations are ordered by cost (`COSTS` in `context/explanations.py`). Of equal costs, the source wins whose
-name is most like that of the parameter, then the one with the fewest keys, then the one in the latest document. The
-constant is always one of them. A value that is not distinctive (a small number, a truth value, a short text) comes
-after the constant, because it is there by chance, unless the field has the name of the parameter.
+Order. Explanations are ordered by cost (`COSTS` in `context/explanations.py`). Of equal costs, the
+source wins whose name is most like that of the parameter, then the one with the fewest keys, then
+the one in the latest document. The constant is always one of them. A value that is not distinctive
+(a small number, a truth value, a short text) comes after the constant, because it is there by
+chance, unless the field has the name of the parameter.
 
-Bounds. At most `MOST` explanations are kept, and at most `PLACES` places of a value are looked at. If more exist, the
-result is `cut`.
+Bounds. At most `MOST` explanations are kept, and at most `PLACES` places of a value are looked at.
+If more exist, the result is `cut`.
 """
 
 from __future__ import annotations
@@ -93,7 +97,8 @@ class Found:
         return not isinstance(self.by[0], Constant)
 
     def fitting(self, runs: Iterable[tuple[JSON, Read]]) -> Found:
-        """Return the explanations that fit further runs: (the literal there, what reads the values of that run).
+        """Return the explanations that fit further runs: (the literal there, what reads the
+        values of that run).
 
         If none is left, the constant of the first run is.
         """
@@ -144,7 +149,8 @@ class _Search:
         else:
             is_cut = not self._values.whole
             for node in self._values.loose(value):
-                # Such a value is everywhere, so only a field of the same name is taken before the constant.
+                # Such a value is everywhere, so only a field of the same name is taken
+                # before the constant.
                 weakness = 0 if self._is_named(node) else _WEAK
                 self._add(PathTo(node.reference), weakness, node)
 
@@ -182,7 +188,9 @@ class _Search:
         return self._likeness(node) == _OWN_NAME
 
     def _weakness(self, node: Node) -> int:
-        """Return what is added to the cost of a place: a value that is common may be there by chance."""
+        """Return what is added to the cost of a place: a value that is common may be
+        there by chance.
+        """
         if not is_common(self._value) or self._is_named(node):
             return 0
         document = self._values.documents[node.root]
@@ -209,7 +217,9 @@ class _Search:
     def _selected(self, node: Node) -> Iterator[Explanation]:
         """Yield the conditions that select a value from the only list on the way to it."""
         path_down = list(reversed(list(node.above)))
-        lists = [depth for depth, above in enumerate(path_down[:-1]) if isinstance(above.inner, list)]
+        lists = [
+            depth for depth, above in enumerate(path_down[:-1]) if isinstance(above.inner, list)
+        ]
         if len(lists) != 1:
             return
         [depth] = lists
@@ -237,7 +247,7 @@ class _Search:
             nodes = (node for node in nodes if node.root == INPUT)
         return [PathTo(node.reference) for node in islice(nodes, _SOURCES)]
 
-    # -- other notations -------------------------------------------------------------------------------------------
+    # -- other notations ---------------------------------------------------------------------------
 
     def _other_notations(self) -> None:
         """Add the places of values that a conversion makes equal to the literal."""
@@ -254,7 +264,7 @@ class _Search:
             for text in _texts_of(value):
                 self._direct(text, "number")
 
-    # -- a value within a text -------------------------------------------------------------------------------------
+    # -- a value within a text ---------------------------------------------------------------------
 
     def _within(self, text: str) -> None:
         """Add each value that stands in a text, with the constant texts around it."""
@@ -264,7 +274,9 @@ class _Search:
             before = Constant(text[: piece.start])
             after = Constant(text[piece.end :])
             for node in piece.nodes[:_SOURCES]:
-                parts = [part for part in (before, PathTo(node.reference), after) if part != Constant("")]
+                parts = [
+                    part for part in (before, PathTo(node.reference), after) if part != Constant("")
+                ]
                 self._add(Joined(tuple(parts)), 0, node, piece.end - piece.start)
 
     def _pieces(self, text: str) -> list[_Piece]:
@@ -288,7 +300,9 @@ class _Search:
         return pieces
 
     def _longest_at(self, text: str, start: int, ends: Iterable[int]) -> _Piece | None:
-        """Return the first part of a text that is a value; it begins at `start`, and is not the whole text."""
+        """Return the first part of a text that is a value; it begins at `start`, and is not
+        the whole text.
+        """
         for end in ends:
             part = text[start:end]
             nodes = self._places_of(part) if part != text else []
@@ -297,7 +311,9 @@ class _Search:
         return None
 
     def _places_of(self, part: str) -> list[Node]:
-        """Return the places of a part of a text, as text or as a number; those with the likest name first."""
+        """Return the places of a part of a text, as text or as a number; those with the
+        likest name first.
+        """
         is_short = len(part) < 3
         if is_short and not any(char.isdigit() for char in part):
             return []
@@ -334,7 +350,8 @@ def _after(explanation: Explanation, step: str | None) -> Explanation:
 
 
 def _spans(text: str, begins: Callable[[str], bool]) -> Iterator[tuple[int, list[int]]]:
-    """Yield each place where a value may begin in a text, with the places where it may end, the last first.
+    """Yield each place where a value may begin in a text, with the places where it may end,
+    the last first.
 
     A value begins and ends where words do, or where the marks around a word do: `/tmp/x`, `#5`.
 
@@ -359,12 +376,12 @@ def _spans(text: str, begins: Callable[[str], bool]) -> Iterator[tuple[int, list
             yield start, ends
 
 
-# -- names ----------------------------------------------------------------------------------------------------------
+# -- names -----------------------------------------------------------------------------------------
 
 
 def likeness_of(name: str, path: Path) -> int:
-    """Return how much the keys of a path are like the name of a parameter: 4 if the last one is this name, 0 if no word
-    of them is the same.
+    """Return how much the keys of a path are like the name of a parameter: 4 if the last one is
+    this name, 0 if no word of them is the same.
     """
     keys = [key for key in path if not key.isdecimal()]
     return _likeness_of(name, tuple(keys[-2:]))
@@ -387,11 +404,13 @@ def _likeness_of(name: str, keys: Path) -> int:
     return 1 if set(words) & set(around) else 0
 
 
-# -- values ---------------------------------------------------------------------------------------------------------
+# -- values ----------------------------------------------------------------------------------------
 
 
 def is_common(value: JSON) -> bool:
-    """Return whether a value is often somewhere by chance: a number below 100, a text of one or two characters."""
+    """Return whether a value is often somewhere by chance: a number below 100, a text of one or
+    two characters.
+    """
     if isinstance(value, str):
         return len(value) < 3
     return isinstance(value, int | float) and abs(value) < 100 and float(value).is_integer()
@@ -437,9 +456,11 @@ def _named_members(value: JSONObject, most: int) -> Iterator[tuple[str, JSON]]:
 
 
 def selects(explanation: Explanation) -> bool:
-    """Return whether an explanation may select by a position from a list; `positions` says so for given data.
+    """Return whether an explanation may select by a position from a list; `positions` says so
+    for given data.
 
-    A run shows something about the position only if it had a choice: several items, or several matches.
+    A run shows something about the position only if it had a choice: several items, or
+    several matches.
     """
     match explanation:
         case PathTo():

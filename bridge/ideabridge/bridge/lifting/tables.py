@@ -12,9 +12,11 @@ _NARROW: Final = 8
 """The least columns of a column of a table."""
 
 
-def table_rows(heads: Sequence[str], rows: Sequence[Sequence[str]], width: int | None) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a table, each with the number of its row; that of the titles is 0. Long cells are wrapped in
-    their column.
+def table_rows(
+    heads: Sequence[str], rows: Sequence[Sequence[str]], width: int | None
+) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a table, each with the number of its row; that of the titles is 0. Long
+    cells are wrapped in their column.
 
     Args:
         heads: the titles of the columns.
@@ -29,12 +31,17 @@ def table_rows(heads: Sequence[str], rows: Sequence[Sequence[str]], width: int |
         cells = [_wrapped(cell, size) for cell, size in zip(row, widths, strict=True)]
         for number in range(max(len(cell) for cell in cells)):
             parts = [cell[number] if number < len(cell) else "" for cell in cells]
-            padded = [part + " " * (size - _columns(part)) for part, size in zip(parts, widths, strict=True)]
+            padded = [
+                part + " " * (size - _columns(part))
+                for part, size in zip(parts, widths, strict=True)
+            ]
             yield position, "  ".join(padded).rstrip()
 
 
 def _fitted(widths: list[int], room: int) -> list[int]:
-    """The widths of columns that share some room: a short one keeps its width, long ones share what is left."""
+    """The widths of columns that share some room: a short one keeps its width, long ones
+    share what is left.
+    """
     fitted = list(widths)
     open_ = sorted(range(len(widths)), key=lambda number: widths[number])
     left = room

@@ -37,14 +37,17 @@ from ideabridge.tools.shaping import check_query
 from ideabridge.tools.tool import ANONYMOUS, META_PROPERTIES, Annotations, Tool
 
 ErrorKind = Literal["structural", "runtime", "dependency", "denied", "output"]
-"""Why a call failed: found before it ran, raised while it ran, a call that it depends on failed, denied by a
-decision or the policy; `output`: the output of a Solution could not be resolved or validated."""
+"""Why a call failed: found before it ran, raised while it ran, a call that it depends on
+failed, denied by a decision or the policy; `output`: the output of a Solution could not be
+resolved or validated."""
 
 UNCERTAIN = ("unknown", "ran")
-"""Kinds of errors of calls that may have taken effect: the outcome is unknown, or the result cannot be used."""
+"""Kinds of errors of calls that may have taken effect: the outcome is unknown, or the result
+cannot be used."""
 
 UNCAUGHT = ("structural", *UNCERTAIN)
-"""What `p || q` does not catch: faults of the plan itself, and a call that may have done its work."""
+"""What `p || q` does not catch: faults of the plan itself, and a call that may have done its
+work."""
 
 Room: TypeAlias = Literal["latent", "anonymous", "idea"]
 
@@ -55,12 +58,15 @@ _META = frozenset(META_PROPERTIES)
 class Read:
     """One reference string of a call, and the calls to which its operands are bound.
 
-    `bound` has, for each operand of each alternative, the calls whose writes the operand sees; None while the answer
-    streams and no earlier call supplies the operand. A `lenient` read is of an explanation, which may have no value.
+    `bound` has, for each operand of each alternative, the calls whose writes the operand sees; None
+    while the answer streams and no earlier call supplies the operand. A `lenient` read is of an
+    explanation, which may have no value.
     """
 
     expression: Expression
-    bound: list[list[tuple[int, ...] | None]] = field(default_factory=list["list[tuple[int, ...] | None]"])
+    bound: list[list[tuple[int, ...] | None]] = field(
+        default_factory=list["list[tuple[int, ...] | None]"]
+    )
     lenient: bool = False
 
 
@@ -70,24 +76,27 @@ class Call:
 
     Attributes:
         index: its number in the run, from 0.
-        place: its place, as in `†results.PLACE`: the index, unless the instances of a plan share the plan's places.
+        place: its place, as in `†results.PLACE`: the index, unless the instances of a plan share
+            the plan's places.
         first: the place of the first call of its Solution.
         raw: the call as it was written.
         tool: its tool; None if the tool is unknown.
-        parameters, each, latent: compiled values (see `compile_value`) of the parameters, `_each` and `_output`.
+        parameters, each, latent: compiled values (see `compile_value`) of the parameters,
+            `_each` and `_output`.
         reads: every reference string in the call, including those in `_imports`.
         writes: the full paths that it may write.
         after: the ids in `_after`.
         edges: the calls with these ids; None while an id is unknown.
         problems: structural problems, each one sentence.
         imports: the references in `_imports`, which its room may read.
-        room: the kind of room that answers it: `latent` (a mind writes the result and sees the context of the run),
-            `anonymous` (a clean room) or `idea`; None: code, a module or `_output` answers it.
+        room: the kind of room that answers it: `latent` (a mind writes the result and sees the
+            context of the run), `anonymous` (a clean room) or `idea`; None: code, a module or
+            `_output` answers it.
         order: the earlier calls for which it waits directly because of the listed order.
         clean: code of this process runs the call, and sees only the parameters and `_imports`.
         constant: True if the parameters have no references and are already validated.
-        code: the tool of the code that `_activity` names, if that is not the call's own tool; without hints if the
-            run does not have that tool.
+        code: the tool of the code that `_activity` names, if that is not the call's own tool;
+            without hints if the run does not have that tool.
     """
 
     index: int
@@ -132,10 +141,14 @@ class Call:
 
     @property
     def label(self) -> str:
-        """The call's name in errors: `call 0 (git_log)`, or later `call 0 of its solution, 7 of the run (git_log)`."""
+        """The call's name in errors: `call 0 (git_log)`, or later `call 0 of its solution, 7 of the
+        run (git_log)`.
+        """
         where = f" of its solution, {self.place} of the run" if self.first else ""
         instance = f", instance {clipped(self.instance)}" if self.instance else ""
-        return f"call {self.place - self.first}{where} ({clipped(self.name) or 'no tool'}{instance})"
+        return (
+            f"call {self.place - self.first}{where} ({clipped(self.name) or 'no tool'}{instance})"
+        )
 
     @property
     def located(self) -> JSONObject:
@@ -167,20 +180,25 @@ def _scan(call: Call, value: JSON, where: str) -> Compiled:
     return compiled
 
 
-def look_for_wrong_references(value: JSON, where: str, problems: list[str], placeholders: JSON = None) -> None:
+def look_for_wrong_references(
+    value: JSON, where: str, problems: list[str], placeholders: JSON = None
+) -> None:
     """Find strings that look like references in another notation.
 
     Args:
         value: what a mind or the author of a plan wrote.
         where: the path of the value, for messages.
         problems: receives a sentence for each such string.
-        placeholders: an object; in texts for `template`, `{name.path}` with one of its names is a placeholder.
+        placeholders: an object; in texts for `template`, `{name.path}` with one of its names
+            is a placeholder.
     """
     if isinstance(value, str):
         hint = wrong_reference_hint(value)
         if hint is not None and not _is_placeholder(value, placeholders):
             place = where.removeprefix(".")
-            problems.append(f"{clipped(place)}: {quoted(value)} is not a reference; write {quoted(hint)}")
+            problems.append(
+                f"{clipped(place)}: {quoted(value)} is not a reference; write {quoted(hint)}"
+            )
     elif isinstance(value, list):
         for index, item in enumerate(value):
             look_for_wrong_references(item, f"{where}.{index}", problems, placeholders)
@@ -208,7 +226,9 @@ def _read_target(call: Call) -> None:
     if method in ("set", "merge", "push"):
         call.method = method
     else:
-        call.problems.append(f"_outputMethod: expected 'set', 'merge' or 'push', found {quoted(method)}")
+        call.problems.append(
+            f"_outputMethod: expected 'set', 'merge' or 'push', found {quoted(method)}"
+        )
     if call.method != "set" and call.target is None and not call.problems:
         call.problems.append(f"_outputMethod {quoted(call.method)} needs an _outputPath")
     call.writes = call.target.paths if call.target else (("results", str(call.place)),)
@@ -251,7 +271,9 @@ def _read_imports(call: Call) -> None:
         _scan(call, item if item.startswith("†") else f"†{item}", f"_imports.{number}")
         expressions = [read.expression for read in call.reads[before:]]
         if any(len(list(one.operands())) != 1 or one.uses_item for one in expressions):
-            call.problems.append(f"_imports.{number}: expected one reference, without || and && and †item")
+            call.problems.append(
+                f"_imports.{number}: expected one reference, without || and && and †item"
+            )
         call.imports += tuple(expressions)
 
 
@@ -274,14 +296,22 @@ def _read_tool(call: Call, catalogue: Catalogue, *, briefly: bool) -> None:
     call.clean = in_clean_room and not latent and tool.module is None
     if call.activity is not None and tool.activity not in (None, call.activity):
         call.problems.append(
-            f"_activity: tool {quoted(call.name)} fixes it to {quoted(str(tool.activity))}; leave it out"
+            f"_activity: tool {quoted(call.name)} fixes it to "
+            f"{quoted(str(tool.activity))}; leave it out"
         )
-    if latent and not call.has_latent and not in_clean_room and tool.output is not None and "const" in tool.output:
+    if (
+        latent
+        and not call.has_latent
+        and not in_clean_room
+        and tool.output is not None
+        and "const" in tool.output
+    ):
         # The definition of the tool fixes the result, so no mind is asked for it.
         call.has_latent, call.latent = True, tool.output["const"]
     if call.activity is not None and tool.module is not None:
         call.problems.append(
-            f"_activity: tool {quoted(call.name)} belongs to module {tool.module!r}, which runs it itself"
+            f"_activity: tool {quoted(call.name)} belongs to module "
+            f"{tool.module!r}, which runs it itself"
         )
     if tool.in_room:
         call.room = "anonymous" if tool.module == ANONYMOUS else "idea"
@@ -290,13 +320,19 @@ def _read_tool(call: Call, catalogue: Catalogue, *, briefly: bool) -> None:
     elif latent and not call.has_latent:
         call.room = "latent"
     if call.has_latent and not latent:
-        call.problems.append(f"_output: tool {quoted(call.name)} has code that makes its result; leave _output out")
+        call.problems.append(
+            f"_output: tool {quoted(call.name)} has code that makes its result; leave _output out"
+        )
     elif call.has_latent and call.room is not None:
-        call.problems.append("_output: a clean room writes the result; leave _output out, or _module")
+        call.problems.append(
+            "_output: a clean room writes the result; leave _output out, or _module"
+        )
 
 
 def _reader_parameters(call: Call, parameters: JSONObject) -> JSONObject:
-    """The parameters of a call of the reading tool, in which `state.log` is as good as `†state.log`."""
+    """The parameters of a call of the reading tool, in which `state.log` is as good
+    as `†state.log`.
+    """
     meant = meant_reference(parameters.get("reference"))
     if "reference" in parameters and not (isinstance(meant, str) and is_reference(meant)):
         shown = show(parameters["reference"])
@@ -304,12 +340,18 @@ def _reader_parameters(call: Call, parameters: JSONObject) -> JSONObject:
     return {**parameters, "reference": meant} if "reference" in parameters else parameters
 
 
-def _check_parameters(call: Call, parameters: JSONObject, catalogue: Catalogue, *, briefly: bool) -> None:
+def _check_parameters(
+    call: Call, parameters: JSONObject, catalogue: Catalogue, *, briefly: bool
+) -> None:
     if call.tool is None or call.problems:
         return
     faults = catalogue.names(call.tool).faults(parameters, briefly=briefly)
     call.problems.extend(faults.values())
-    parameters = {name: value for name, value in parameters.items() if name not in faults} if faults else parameters
+    parameters = (
+        {name: value for name, value in parameters.items() if name not in faults}
+        if faults
+        else parameters
+    )
     if faults and not parameters:
         return
     _check_queries(call, parameters, catalogue)
@@ -335,7 +377,9 @@ def _check_queries(call: Call, parameters: JSONObject, catalogue: Catalogue) -> 
                 call.problems.append(str(error))
 
 
-def read_call(raw: JSON, index: int, place: int, catalogue: Catalogue, *, briefly: bool = False) -> Call:
+def read_call(
+    raw: JSON, index: int, place: int, catalogue: Catalogue, *, briefly: bool = False
+) -> Call:
     """Read one listed call. Its faults are added to `problems`; nothing is raised.
 
     Args:
@@ -343,11 +387,14 @@ def read_call(raw: JSON, index: int, place: int, catalogue: Catalogue, *, briefl
         index: its number in the run.
         place: its place in the run or plan.
         catalogue: the tools of the run.
-        briefly: report faults without explanations and suggestions, which other calls have received.
+        briefly: report faults without explanations and suggestions, which other
+            calls have received.
     """
     if not isinstance(raw, dict):
         call = Call(index, place, {"_tool": raw})
-        call.problems.append(f'found {show(raw)}, expected a call: an object such as {{"_tool": name, ...}}')
+        call.problems.append(
+            f'found {show(raw)}, expected a call: an object such as {{"_tool": name, ...}}'
+        )
         call.writes = (("results", str(place)),)
         return call
     call = Call(index, place, raw)
@@ -389,11 +436,12 @@ def read_call(raw: JSON, index: int, place: int, catalogue: Catalogue, *, briefl
     return call
 
 
-# -- instances of a plan ---------------------------------------------------------------------------------------------
+# -- instances of a plan ---------------------------------------------------------------------------
 
 
 def spread(calls: Sequence[JSON], instances: Sequence[str]) -> tuple[list[JSON], list[JSON] | None]:
-    """The calls of a plan, with a copy for each instance of those that name no instance, and their places in the plan.
+    """The calls of a plan, with a copy for each instance of those that name no instance, and their
+    places in the plan.
 
     Without instances, the calls are returned unchanged, and None for the places.
     """

@@ -27,14 +27,19 @@ class Catalogue:
     Args:
         tools: the tools; of two with the same name and module, the later one counts.
         latent: keys of the tools without an activity: the mind writes their `_output`.
-        missing: a text about modules that are not connected, added to the error for an unknown tool or module.
+        missing: a text about modules that are not connected, added to the error for an unknown
+            tool or module.
     """
 
-    def __init__(self, tools: Iterable[Tool], latent: Iterable[ToolKey] = (), missing: str = "") -> None:
+    def __init__(
+        self, tools: Iterable[Tool], latent: Iterable[ToolKey] = (), missing: str = ""
+    ) -> None:
         self.missing = missing
         self._by_key: dict[ToolKey, Tool] = {tool.key: tool for tool in tools}
         # A tool that passes its calls to another one never stands for that one.
-        passing = {tool.origin: tool for tool in self._by_key.values() if tool.passes_to is not None}
+        passing = {
+            tool.origin: tool for tool in self._by_key.values() if tool.passes_to is not None
+        }
         own = {tool.origin: tool for tool in self._by_key.values() if tool.passes_to is None}
         self._by_origin: dict[ToolKey, Tool] = {**passing, **own}
         self._by_name: dict[str, list[Tool]] = {}
@@ -69,7 +74,8 @@ class Catalogue:
             briefly: do not look for the nearest names.
 
         Raises:
-            UnknownToolError: no tool, or more than one, has the name; the message has the nearest names.
+            UnknownToolError: no tool, or more than one, has the name; the message has
+                the nearest names.
         """
         tool = self._by_key.get((module, name))
         if tool is None and module == ANONYMOUS:
@@ -82,7 +88,9 @@ class Catalogue:
             return "" if briefly else did_you_mean(text, known, self._spelled)
 
         if module is not None and module.startswith(IDEA):
-            raise UnknownToolError(_no_idea(module, name, [key for key in self._by_key if key[0] == module]))
+            raise UnknownToolError(
+                _no_idea(module, name, [key for key in self._by_key if key[0] == module])
+            )
         named = self._by_name.get(name, [])
         # Where an idea and a tool have one name, the tool is meant; `_module` calls the idea.
         meant = [tool for tool in named if not _is_idea(tool)] or named
@@ -93,16 +101,22 @@ class Catalogue:
             return qualified[0]
         if module is None and named:
             modules = ", ".join(repr(tool.module) for tool in named)
-            raise UnknownToolError(f"several modules have a tool {quoted(name)}: add _module, one of {modules}")
+            raise UnknownToolError(
+                f"several modules have a tool {quoted(name)}: add _module, one of {modules}"
+            )
         if module == ANONYMOUS:
             own = [key[1] for key in self._by_key if key[0] in (None, ANONYMOUS)]
             raise UnknownToolError(f"a clean room has no tool {quoted(name)}.{hint(name, own)}")
         if module is not None:
             modules = {tool.module for tool in self._by_key.values() if tool.module is not None}
             if module not in modules:
-                raise UnknownToolError(f"unknown module {quoted(module)}.{hint(module, sorted(modules))}{self.missing}")
+                raise UnknownToolError(
+                    f"unknown module {quoted(module)}.{hint(module, sorted(modules))}{self.missing}"
+                )
             own = [tool.name for tool in self._by_key.values() if tool.module == module]
-            raise UnknownToolError(f"module {quoted(module)} has no tool {quoted(name)}.{hint(name, own)}")
+            raise UnknownToolError(
+                f"module {quoted(module)} has no tool {quoted(name)}.{hint(name, own)}"
+            )
         if briefly:
             raise UnknownToolError(f"unknown tool {quoted(name)}.{self.missing}")
         looks = skeleton(name[:MAX_QUALIFIED])
@@ -110,21 +124,35 @@ class Catalogue:
         sharing = sorted({str(tool.module) for tool in alike if tool.origin[1] == name})
         if len(sharing) > 1:
             modules = ", ".join(map(repr, sharing))
-            raise UnknownToolError(f"several modules have a tool {quoted(name)}: add _module, one of {modules}")
-        # A single tool that is not offered under its own name: the name belongs to another tool, which is missing.
-        left = {tool.name for tool in alike if tool.name != tool.origin[1]} if len({t.key for t in alike}) == 1 else ()
+            raise UnknownToolError(
+                f"several modules have a tool {quoted(name)}: add _module, one of {modules}"
+            )
+        # A single tool that is not offered under its own name: the name belongs to another tool,
+        # which is missing.
+        left = (
+            {tool.name for tool in alike if tool.name != tool.origin[1]}
+            if len({t.key for t in alike}) == 1
+            else ()
+        )
         near = hint(name, [one for one in self._by_name if one not in left])
         raise UnknownToolError(f"unknown tool {quoted(name)}.{near}{self.missing}")
 
     def beside(self, tool: Tool) -> str:
-        """The end of an error: how to call the idea that has the same name as a tool; "" if there is no such idea."""
+        """The end of an error: how to call the idea that has the same name as a tool; "" if there
+        is no such idea.
+        """
         ideas = [one for one in self._by_name.get(tool.name, ()) if _is_idea(one)]
         if not ideas or _is_idea(tool):
             return ""
-        return f'; the published idea {quoted(tool.name)} is called with "_module": "{ideas[0].module}"'
+        return (
+            f"; the published idea {quoted(tool.name)} is called with "
+            f'"_module": "{ideas[0].module}"'
+        )
 
     def _qualified(self, name: str, module: str | None) -> list[Tool]:
-        """The tools that `module.tool` or `module/tool` may mean. People read these names in lists of tools."""
+        """The tools that `module.tool` or `module/tool` may mean. People read these names in
+        lists of tools.
+        """
         found: dict[ToolKey, Tool] = {}
         for place, mark in enumerate(name[:MAX_QUALIFIED]):
             own = name[:place]
@@ -135,11 +163,15 @@ class Catalogue:
         return list(found.values())
 
     def same(self, tool: Tool) -> Tool | None:
-        """The tool with the same module and the same name in it, whatever its name in this catalogue; else None."""
+        """The tool with the same module and the same name in it, whatever its name in this
+        catalogue; else None.
+        """
         return self._by_origin.get(tool.origin)
 
     def get(self, key: ToolKey) -> Tool | None:
-        """The tool of this module (None: of this process), by its name in the catalogue or in the module; else None."""
+        """The tool of this module (None: of this process), by its name in the catalogue or in the
+        module; else None.
+        """
         return self._by_origin.get(key) or self._by_key.get(key)
 
     def look_up(self, call: JSONObject) -> Tool | None:
@@ -151,11 +183,15 @@ class Catalogue:
             return None
 
     def used_by(self, calls: Iterable[JSON], more: Iterable[Tool] = ()) -> Catalogue:
-        """A catalogue of the tools that calls name, and `more`: the tools that the journal of a plan needs. Unknown
-        tools are skipped; the check of the plan reports them.
+        """A catalogue of the tools that calls name, and `more`: the tools that the journal of a
+        plan needs. Unknown tools are skipped; the check of the plan reports them.
         """
         named = [call for call in calls if isinstance(call, dict)]
-        codes = [self.get((None, code)) for call in named if isinstance(code := call.get("_activity"), str)]
+        codes = [
+            self.get((None, code))
+            for call in named
+            if isinstance(code := call.get("_activity"), str)
+        ]
         tools = [*map(self.look_up, named), *codes, *more]
         used = {tool.key: tool for tool in tools if tool is not None}
         return Catalogue(used.values(), [key for key in self.latent if key in used])
@@ -164,7 +200,9 @@ class Catalogue:
         """A catalogue with more tools; those whose keys are in `latent` are latent."""
         more = list(tools)
         keys = {tool.key for tool in more}
-        return Catalogue([*self.tools, *more], [*self.latent, *(key for key in latent if key in keys)])
+        return Catalogue(
+            [*self.tools, *more], [*self.latent, *(key for key in latent if key in keys)]
+        )
 
     def exact(self, tool: Tool) -> Validator:
         """The validator of the tool's parameters, for values without references."""
@@ -174,7 +212,9 @@ class Catalogue:
         return validator
 
     def admitted(self, tool: Tool) -> Validator:
-        """The validator of calls as written, which accepts a reference in place of any part of the parameters."""
+        """The validator of calls as written, which accepts a reference in place of any part of
+        the parameters.
+        """
         validator = self._admitted.get(tool.key)
         if validator is None:
             schema = admit_references(tool.parameters)
@@ -193,7 +233,9 @@ class Catalogue:
         found = self._queries.get(tool.key)
         if found is None:
             properties = self.parameters_of(tool).items()
-            found = self._queries[tool.key] = tuple(name for name, schema in properties if _is_query(schema))
+            found = self._queries[tool.key] = tuple(
+                name for name, schema in properties if _is_query(schema)
+            )
         return found
 
     def to_json(self) -> tuple[list[JSON], list[JSON]]:
@@ -251,7 +293,9 @@ def _is_idea(tool: Tool) -> bool:
 
 
 def chosen_tools(tools: Iterable[Tool], patterns: Iterable[str]) -> list[Tool]:
-    """The tools that match a pattern such as `git_*` by their name, or by `module.name` with either of their names."""
+    """The tools that match a pattern such as `git_*` by their name, or by `module.name` with either
+    of their names.
+    """
     wanted = set(patterns)
     matches = matcher(pattern for pattern in wanted if has_wildcard(pattern))
     plain = {pattern for pattern in wanted if not has_wildcard(pattern)}
@@ -276,24 +320,30 @@ def _no_idea(module: str, name: str, known: list[ToolKey]) -> str:
     if known:
         return f"{quoted(module)} is called with _tool {quoted(known[0][1])}, not {quoted(name)}"
     return (
-        f"nothing is published to you as {quoted(module)}; search_ideas lists what is, and a run lists what it offers"
+        f"nothing is published to you as {quoted(module)}; search_ideas lists what is, and a "
+        "run lists what it offers"
     )
 
 
-# -- the tools of one request ----------------------------------------------------------------------------------------
+# -- the tools of one request ----------------------------------------------------------------------
 
 Latent = Callable[[Iterable[Tool]], Iterable[ToolKey]]
 """Returns the keys of the tools without code: the mind writes their `_output`."""
 
 
 def change_of(
-    base: Catalogue, asked: JSONObject | None, tools: Sequence[object], output_schema: object, latent: Latent
+    base: Catalogue,
+    asked: JSONObject | None,
+    tools: Sequence[object],
+    output_schema: object,
+    latent: Latent,
 ) -> JSONObject | None:
-    """The changes that handlers of messages made to the tools and the output schema; None if they made none.
+    """The changes that handlers of messages made to the tools and the output schema; None if
+    they made none.
 
-    The result is `RequestMade.offered`, so a folded run accepts the same Solutions: `{"tools"?: [...], "latent"?:
-    [...], "output_schema"?: ...}`. A tool is its number among the initial tools of the run, or the definition of a new
-    one. `output_schema` is null if the output is text.
+    The result is `RequestMade.offered`, so a folded run accepts the same Solutions: `{"tools"?:
+    [...], "latent"?: [...], "output_schema"?: ...}`. A tool is its number among the initial tools
+    of the run, or the definition of a new one. `output_schema` is null if the output is text.
 
     Args:
         base: the initial tools of the run.
@@ -308,11 +358,15 @@ def change_of(
     """
     changed: JSONObject = {}
     if not isinstance(output_schema, dict | None):
-        raise ArgumentError.of("output_schema of a handler", "a JSON Schema (a dict) or None", output_schema)
+        raise ArgumentError.of(
+            "output_schema of a handler", "a JSON Schema (a dict) or None", output_schema
+        )
     if output_schema != asked:
         changed["output_schema"] = cast("JSON", output_schema)
     known = base.tools
-    if len(tools) == len(known) and all(one is other for one, other in zip(tools, known, strict=True)):
+    if len(tools) == len(known) and all(
+        one is other for one, other in zip(tools, known, strict=True)
+    ):
         return changed or None
     left: list[Tool] = []
     for one in tools:
@@ -321,12 +375,21 @@ def change_of(
         left.append(one)
     keys = {one.key for one in left}
     if len(keys) < len(left):
-        twice = next(one.name for place, one in enumerate(left) if one.key in {other.key for other in left[:place]})
-        raise ToolDefinitionError(f"tools of a handler: {twice!r} is there twice; replace a tool in its place")
+        twice = next(
+            one.name
+            for place, one in enumerate(left)
+            if one.key in {other.key for other in left[:place]}
+        )
+        raise ToolDefinitionError(
+            f"tools of a handler: {twice!r} is there twice; replace a tool in its place"
+        )
     places = {id(one): place for place, one in enumerate(known)}
     own = {one.key for one in known}
     changed["tools"] = [places[id(one)] if id(one) in places else _stored(one) for one in left]
-    found = [*(key for key in base.latent if key in keys), *latent(one for one in left if one.key not in own)]
+    found = [
+        *(key for key in base.latent if key in keys),
+        *latent(one for one in left if one.key not in own),
+    ]
     if found:
         changed["latent"] = [[module, name] for module, name in sorted(found, key=str)]
     return changed
@@ -353,8 +416,12 @@ def offered_by(base: Catalogue, changed: JSONObject | None) -> Catalogue:
         elif isinstance(one, int) and 0 <= one < len(known):
             tools.append(known[one])
         else:
-            raise JournalError(f"a Request offered tool {one!r}, and the run began with {len(known)}")
-    return Catalogue(tools, Catalogue.from_json([], latent if isinstance(latent, list) else []).latent)
+            raise JournalError(
+                f"a Request offered tool {one!r}, and the run began with {len(known)}"
+            )
+    return Catalogue(
+        tools, Catalogue.from_json([], latent if isinstance(latent, list) else []).latent
+    )
 
 
 class ToolOffer:
@@ -376,7 +443,8 @@ class ToolOffer:
         self._changed: JSONObject | None = None
 
     def change(self, changed: JSONObject | None) -> bool:
-        """Make the offer of the next Request, and return whether it differs from that of the last Request.
+        """Make the offer of the next Request, and return whether it differs from that of
+        the last Request.
 
         Args:
             changed: see `change_of`; None: the initial tools and output schema of the run.

@@ -1,4 +1,6 @@
-"""Dry run: what a plan would do, as data and as a drawing (Mermaid for documents and hosts, text for terminals)."""
+"""Dry run: what a plan would do, as data and as a drawing (Mermaid for documents and hosts, text
+for terminals).
+"""
 
 from __future__ import annotations
 
@@ -46,18 +48,20 @@ def _order_of(graph: Graph, call: Call) -> set[int]:
 
 
 def dry_run(graph: Graph, missing: Sequence[str] = ()) -> JSONObject:
-    """The order of a closed graph: which calls run in parallel, what each reads and writes, what is not read-only.
+    """The order of a closed graph: which calls run in parallel, what each reads and writes, what
+    is not read-only.
 
     Args:
         graph: the graph of a plan that can run.
         missing: references to an input that the plan was not given.
 
     Returns:
-        `{"layers": [[place...]...], "calls": [{"place", "tool", "module"?, "instance"?, "reads", "writes",
-        "after", "ordered_after"?, "read_only"}], "not_read_only": [place...], "missing_inputs": [reference...],
-        "notes"?: [text...]}`. The calls of a layer may run at once. Each call starts when its own inputs exist, so
-        layers show what is possible, not when it happens. `after` lists every call that a call waits for directly,
-        `ordered_after` those for which it waits only because of the order of effects.
+        `{"layers": [[place...]...], "calls": [{"place", "tool", "module"?, "instance"?, "reads",
+        "writes", "after", "ordered_after"?, "read_only"}], "not_read_only": [place...],
+        "missing_inputs": [reference...], "notes"?: [text...]}`. The calls of a layer may run at
+        once. Each call starts when its own inputs exist, so layers show what is possible, not when
+        it happens. `after` lists every call that a call waits for directly, `ordered_after` those
+        for which it waits only because of the order of effects.
     """
     before = _waits(graph)
     entries: list[JSON] = []
@@ -79,7 +83,12 @@ def dry_run(graph: Graph, missing: Sequence[str] = ()) -> JSONObject:
             asks.append(_name_of(call))
         entries.append(entry)
     layers: list[JSON] = [[_name_of(call) for call in layer] for layer in _layers(graph)]
-    found: JSONObject = {"layers": layers, "calls": entries, "not_read_only": asks, "missing_inputs": [*missing]}
+    found: JSONObject = {
+        "layers": layers,
+        "calls": entries,
+        "not_read_only": asks,
+        "missing_inputs": [*missing],
+    }
     notes = list[JSON](_notes(graph))
     return {**found, "notes": notes} if notes else found
 
@@ -97,15 +106,19 @@ def _notes(graph: Graph) -> list[str]:
     if unsaid:
         names = ", ".join([*unsaid][:5]) + (", ..." if len(unsaid) > 5 else "")
         found.append(
-            "Some calls wait for earlier calls of their module, because a tool does not say whether it only reads:"
-            f" {names}. If it does, say so: read_only=True in @tool, or read_only in the module's configuration."
+            "Some calls wait for earlier calls of their module, because a tool does not say "
+            f"whether it only reads: {names}. If it does, say so: read_only=True in @tool, or "
+            "read_only in the module's configuration."
         )
     if len({call.instance for call in graph.calls}) > 1:
-        found.append("The calls of different instances do not wait for each other, unless data connects them.")
+        found.append(
+            "The calls of different instances do not wait for each other, "
+            "unless data connects them."
+        )
     return found
 
 
-# -- drawings --------------------------------------------------------------------------------------------------------
+# -- drawings --------------------------------------------------------------------------------------
 
 Form: TypeAlias = Literal["mermaid", "text"]
 """The form in which a plan is drawn."""
@@ -121,8 +134,8 @@ def draw(graph: Graph, form: Form = "mermaid", missing: Collection[str] = ()) ->
 
     Args:
         graph: the graph of a plan that can run.
-        form: `mermaid`: a flowchart with named arrows for values and dotted arrows for order; `text`: a line for each
-            call, grouped by layer.
+        form: `mermaid`: a flowchart with named arrows for values and dotted arrows for order;
+            `text`: a line for each call, grouped by layer.
         missing: references to an input that the plan was not given; the drawing marks them.
     """
     lines = _mermaid(graph, frozenset(missing)) if form == "mermaid" else _text(graph, missing)
@@ -130,7 +143,9 @@ def draw(graph: Graph, form: Form = "mermaid", missing: Collection[str] = ()) ->
 
 
 def _sources(read: Read) -> Iterator[tuple[Reference, tuple[int, ...]]]:
-    """Return every operand that may be read, with the calls that write it; none if it exists from the start."""
+    """Return every operand that may be read, with the calls that write it; none if it exists
+    from the start.
+    """
     for alternative, bound in zip(read.expression.alternatives, read.bound, strict=False):
         for operand, writers in zip(alternative, bound, strict=True):
             if operand.kind != "item":
@@ -152,7 +167,7 @@ def _written(call: Call) -> str:
     return _shown(" ".join(format_reference(path) for path in call.writes))
 
 
-# -- text ------------------------------------------------------------------------------------------------------
+# -- text ------------------------------------------------------------------------------------------
 
 
 def _text(graph: Graph, missing: Collection[str]) -> Iterator[str]:
@@ -161,7 +176,10 @@ def _text(graph: Graph, missing: Collection[str]) -> Iterator[str]:
         for call in layer:
             head = f"{number + 1 if call is layer[0] else '':>3}  {_title(call)}"
             reads = ", ".join(dict.fromkeys(_shown(read.expression.text) for read in call.reads))
-            before = [str(_name_of(graph.call(index))) for index in sorted({*(call.edges or ()), *call.order})]
+            before = [
+                str(_name_of(graph.call(index)))
+                for index in sorted({*(call.edges or ()), *call.order})
+            ]
             remarks = f"  (after {', '.join(before)})" if before else ""
             remarks += "" if _is_read_only(call) or call.has_latent else "  ! not read-only"
             rows.append((head, f"{reads or '-'} -> {_written(call)}", remarks))
@@ -176,7 +194,7 @@ def _text(graph: Graph, missing: Collection[str]) -> Iterator[str]:
         yield f"missing inputs: {', '.join(map(_shown, missing))}"
 
 
-# -- mermaid ---------------------------------------------------------------------------------------------------
+# -- mermaid ---------------------------------------------------------------------------------------
 
 
 def _mermaid(graph: Graph, missing: frozenset[str]) -> Iterator[str]:
@@ -191,7 +209,9 @@ def _mermaid(graph: Graph, missing: frozenset[str]) -> Iterator[str]:
             changing.append(node)
         for read in call.reads:
             arrows.extend(_arrows(read, node, givens))
-        arrows.extend(f"  c{index} -.-> {node}" for index in sorted({*(call.edges or ()), *call.order}))
+        arrows.extend(
+            f"  c{index} -.-> {node}" for index in sorted({*(call.edges or ()), *call.order})
+        )
     if graph.output is not None:
         yield '  output(["output"])'
         for reads in graph.output_reads.values():
@@ -214,12 +234,16 @@ def _mermaid(graph: Graph, missing: frozenset[str]) -> Iterator[str]:
 def _arrows(read: Read, node: str, givens: dict[str, str]) -> Iterator[str]:
     for operand, writers in _sources(read):
         if writers:
-            yield from (f'  c{index} -->|"{_label(_shown(operand.text))}"| {node}' for index in writers)
+            yield from (
+                f'  c{index} -->|"{_label(_shown(operand.text))}"| {node}' for index in writers
+            )
         else:
             text = format_reference(operand.full, operand.instance)
             yield f"  {givens.setdefault(text, f'g{len(givens)}')} --> {node}"
 
 
 def _label(text: str) -> str:
-    """A text for use in quotes: characters with a meaning in Mermaid or HTML become character codes."""
+    """A text for use in quotes: characters with a meaning in Mermaid or HTML become
+    character codes.
+    """
     return "".join(f"#{ord(char)};" if char in '"#&<>`\\|;' else char for char in text)

@@ -28,7 +28,9 @@ class AskMind:
 
 @dataclass(frozen=True, slots=True)
 class AskApproval:
-    """Ask a person about a resolved call; acknowledged by `ApprovalAsked`, answered by `CallDecided`."""
+    """Ask a person about a resolved call; acknowledged by `ApprovalAsked`, answered
+    by `CallDecided`.
+    """
 
     call: Call
     approval: str
@@ -54,8 +56,8 @@ class Allow:
 class Execute:
     """Run a call, or one item of it; acknowledged by `CallStarted`, answered by `CallFinished`.
 
-    `latent` is the resolved result if the mind wrote it itself (`is_latent`); nothing runs then. If `call.room` is set,
-    a room answers the call. `imports` and `unchecked`: see `Item`.
+    `latent` is the resolved result if the mind wrote it itself (`is_latent`); nothing runs then. If
+    `call.room` is set, a room answers the call. `imports` and `unchecked`: see `Item`.
     """
 
     call: Call
@@ -95,12 +97,23 @@ class Execute:
         if tool is None:
             raise JournalError(f"call {call.index} has no tool")
         one = progress.items[item or 0]
-        return cls(call, tool, item, one.parameters, one.latent, call.has_latent, one.imports, one.unchecked)
+        return cls(
+            call,
+            tool,
+            item,
+            one.parameters,
+            one.latent,
+            call.has_latent,
+            one.imports,
+            one.unchecked,
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class AskPlan:
-    """Ask a person about a plan as a whole; acknowledged by `PlanAsked`, answered by `PlanDecided`."""
+    """Ask a person about a plan as a whole; acknowledged by `PlanAsked`, answered by
+    `PlanDecided`.
+    """
 
     approval: str
     digest: str
@@ -108,7 +121,9 @@ class AskPlan:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Stop a call, or one item of it, that runs or waits for a person; acknowledged by `CallFinished` with `error`."""
+    """Stop a call, or one item of it, that runs or waits for a person; acknowledged by
+    `CallFinished` with `error`.
+    """
 
     call: Call
     item: int | None

@@ -1,7 +1,8 @@
 """Events: what happened in a run, in order. The journal is a list of them.
 
-The runner journals an event before it acts on it, and folding the journal again produces the same machine. An event
-therefore contains everything that the machine needs: no clock, no network, no lookup.
+The runner journals an event before it acts on it, and folding the journal again produces the
+same machine. An event therefore contains everything that the machine needs: no clock, no
+network, no lookup.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from ideabridge.tools.errors import IdeabridgeError
 
 
 class JournalError(IdeabridgeError):
-    """An unknown event, or one that does not fit the state of the run: the journal cannot be folded."""
+    """An unknown event, or one that does not fit the state of the run: the journal
+    cannot be folded.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +62,21 @@ def _members(kind: type[Journaled]) -> tuple[tuple[str, bool], ...]:
     return tuple((member.name, member.default is None) for member in held)
 
 
-# -- who decided -----------------------------------------------------------------------------------------------------
+# -- who decided -----------------------------------------------------------------------------------
 
 DeciderKind: TypeAlias = Literal["person", "assistant", "approver", "nobody"]
-"""`person`: a person was shown the question and answered; `assistant`: the model of a client, with `decide_approval`;
-`approver`: the code of a program that embeds ideabridge; `nobody`: a time-out, or the question became void.
+"""`person`: a person was shown the question and answered; `assistant`: the model of a client, with
+`decide_approval`; `approver`: the code of a program that embeds ideabridge; `nobody`: a time-out,
+or the question became void.
 """
 
-Via: TypeAlias = Literal["form", "terminal", "page", "command", "tool", "code", "time-out", "fork", "bridge", "module"]
-"""The way an answer came. `command`: a command line that nobody typed at a prompt, such as a script; `tool`:
-`decide_approval`; `code`: an approver or `Run.decide`; `fork`: it had run before the fork; `bridge`: the process in
-which the call waited has died; `module`: the module withdrew its question.
+Via: TypeAlias = Literal[
+    "form", "terminal", "page", "command", "tool", "code", "time-out", "fork", "bridge", "module"
+]
+"""The way an answer came. `command`: a command line that nobody typed at a prompt, such as a
+script; `tool`: `decide_approval`; `code`: an approver or `Run.decide`; `fork`: it had run
+before the fork; `bridge`: the process in which the call waited has died; `module`: the module
+withdrew its question.
 """
 
 LOCAL_USER: Final = "local"
@@ -88,8 +95,8 @@ _TEXTS: Final[dict[tuple[DeciderKind, Via], str]] = {
     ("nobody", "bridge"): "the bridge",
     ("nobody", "module"): "the module",
 }
-"""The name of each kind of decider in messages. `Decider.__str__` alone words them: a decision is never called a
-person's unless the journal says so.
+"""The name of each kind of decider in messages. `Decider.__str__` alone words them: a decision is
+never called a person's unless the journal says so.
 """
 
 
@@ -100,7 +107,8 @@ class Decider:
     Attributes:
         kind: who it was; see `DeciderKind`.
         via: the way the answer came; see `Via`.
-        user: the user of the server (`local`, or a name) if a person or an assistant decided; the name of an approver.
+        user: the user of the server (`local`, or a name) if a person or an assistant decided; the
+            name of an approver.
     """
 
     kind: DeciderKind
@@ -134,17 +142,23 @@ def read_decider(value: JSON) -> Decider:
     """
     if isinstance(value, dict):
         kind, via, user = value.get("kind"), value.get("via"), value.get("user")
-        if kind in get_args(DeciderKind) and via in get_args(Via) and (user is None or isinstance(user, str)):
+        if (
+            kind in get_args(DeciderKind)
+            and via in get_args(Via)
+            and (user is None or isinstance(user, str))
+        ):
             held: tuple[Any, Any] = kind, via
             return Decider(cast("DeciderKind", held[0]), cast("Via", held[1]), user)
-    raise JournalError(f"by: expected who decided, as {{kind, via, user?}}, found {str(value)[:100]!r}")
+    raise JournalError(
+        f"by: expected who decided, as {{kind, via, user?}}, found {str(value)[:100]!r}"
+    )
 
 
 def decider_text(event: JSONObject) -> str:
     """Who made a decision, in words, given its event as the journal stores it.
 
-    If a grant approved the call, nobody was asked about it: the words name the grant. "" if the journal
-    does not say who decided, or in a form that is unknown here; then nothing is claimed.
+    If a grant approved the call, nobody was asked about it: the words name the grant. "" if the
+    journal does not say who decided, or in a form that is unknown here; then nothing is claimed.
     """
     try:
         by = read_decider(event.get("by"))
@@ -170,13 +184,13 @@ BRIDGE: Final = Decider("nobody", "bridge")
 MODULE: Final = Decider("nobody", "module")
 
 
-# -- questions of modules --------------------------------------------------------------------------------------------
+# -- questions of modules --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionAsked(OfCall):
-    """The module of a running call (or item) asks its caller. `message` and `schema` (of the form) come from the
-    module; `digest` is the hash of the question, `at` its time in seconds since 1970.
+    """The module of a running call (or item) asks its caller. `message` and `schema` (of the form)
+    come from the module; `digest` is the hash of the question, `at` its time in seconds since 1970.
     """
 
     name: ClassVar[str] = "question_asked"
@@ -191,7 +205,9 @@ class QuestionAsked(OfCall):
 
 @dataclass(frozen=True, slots=True)
 class QuestionAnswered(OfCall):
-    """The module received an answer: `accept` with the content of the form, `decline`, or `cancel`."""
+    """The module received an answer: `accept` with the content of the form,
+    `decline`, or `cancel`.
+    """
 
     name: ClassVar[str] = "question_answered"
     digest: str
@@ -204,7 +220,9 @@ class QuestionAnswered(OfCall):
 
 @dataclass(frozen=True, slots=True)
 class QuestionRefused(OfCall):
-    """Nobody was asked a module's question, because it is not a form, is too large, or belongs to an unknown call."""
+    """Nobody was asked a module's question, because it is not a form, is too large, or belongs to
+    an unknown call.
+    """
 
     name: ClassVar[str] = "question_refused"
     module: str
@@ -213,7 +231,7 @@ class QuestionRefused(OfCall):
     item: int | None = None
 
 
-# -- the events of a run ---------------------------------------------------------------------------------------------
+# -- the events of a run ---------------------------------------------------------------------------
 
 EndStatus: TypeAlias = Literal["done", "stalled", "limit", "cancelled", "failed"]
 """The status of a run that has ended."""
@@ -225,10 +243,11 @@ Pattern: TypeAlias = Literal["all", "any", "race"]
 
 @dataclass(frozen=True, slots=True)
 class RunStarted(Journaled):
-    """A run begins. `tools` are full definitions, so a journal can be folded while modules are down. `mind` is the name
-    of the mind (None: by turns), `why` the reason of this choice, `idea` the idea that the run was made from,
-    `traceparent` the trace of the request that asked for it (W3C Trace Context). `bound` has a digest of the start
-    definition of each module that the run may call, see `Binding`; journals of earlier versions do not have it.
+    """A run begins. `tools` are full definitions, so a journal can be folded while modules are
+    down. `mind` is the name of the mind (None: by turns), `why` the reason of this choice, `idea`
+    the idea that the run was made from, `traceparent` the trace of the request that asked for it
+    (W3C Trace Context). `bound` has a digest of the start definition of each module that the run
+    may call, see `Binding`; journals of earlier versions do not have it.
     """
 
     name: ClassVar[str] = "run_started"
@@ -247,9 +266,10 @@ class RunStarted(Journaled):
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationChanged(Journaled):
-    """The run continues under another configuration. `fingerprint` names it; `approval` is the approval setting from
-    now on: the rules of before and those of the new configuration, of which the strictest decides. `rules` is the
-    version of the rules for calls from now on, see `Settings`.
+    """The run continues under another configuration. `fingerprint` names it; `approval` is
+    the approval setting from now on: the rules of before and those of the new configuration,
+    of which the strictest decides. `rules` is the version of the rules for calls from now on,
+    see `Settings`.
     """
 
     name: ClassVar[str] = "configuration_changed"
@@ -260,10 +280,10 @@ class ConfigurationChanged(Journaled):
 
 @dataclass(frozen=True, slots=True)
 class RequestMade(Journaled):
-    """A Request was made. `request` is its id. `offered` are the tools and the output schema of this Request, if
-    handlers of messages changed them; see `change_of`. `bytes` is what its mind reads, see `Request.size`. `members`
-    are the schemas of the members of its Solution that handlers added; None in journals that do not say it, whose
-    Solutions may have any members.
+    """A Request was made. `request` is its id. `offered` are the tools and the output schema of
+    this Request, if handlers of messages changed them; see `change_of`. `bytes` is what its mind
+    reads, see `Request.size`. `members` are the schemas of the members of its Solution that
+    handlers added; None in journals that do not say it, whose Solutions may have any members.
     """
 
     name: ClassVar[str] = "request_made"
@@ -276,13 +296,16 @@ class RequestMade(Journaled):
     @classmethod
     def of(cls, step: int, request: Request) -> RequestMade:
         """The event of a Request."""
-        return cls(step, request.id, request.offered, request.size, dict[str, JSON](request.members))
+        return cls(
+            step, request.id, request.offered, request.size, dict[str, JSON](request.members)
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class CallProposed(Journaled):
-    """The mind listed one Call. `place` is set if several instances share the place of a plan's call. `unreached` is
-    the line of a published program from which it comes, if no recorded run has made a call there.
+    """The mind listed one Call. `place` is set if several instances share the place of a plan's
+    call. `unreached` is the line of a published program from which it comes, if no recorded run has
+    made a call there.
     """
 
     name: ClassVar[str] = "call_proposed"
@@ -303,7 +326,8 @@ class OutputProposed(Journaled):
 class SolutionClosed(Journaled):
     """The answer ended; `broken` is the reason if it broke off. `extra` are its other members.
 
-    Of a program, `error` is why it ended without a value, and `unheard` are the calls whose results it did not take.
+    Of a program, `error` is why it ended without a value, and `unheard` are the calls whose results
+    it did not take.
     """
 
     name: ClassVar[str] = "solution_closed"
@@ -315,11 +339,13 @@ class SolutionClosed(Journaled):
 
 @dataclass(frozen=True, slots=True)
 class ProgramProposed(Journaled):
-    """A Solution is a program: it runs, and proposes calls. `interpreter` has the name and version of what runs it.
-    `now` is the time, in seconds since 1970, that does not pass for the program; `seed` that of its random numbers;
-    `names` the tools that it may call, by their names in it (`ProgramNames.used_by`). `extra`, `mind` and `model` as in
-    `SolutionProposed`. `reached` has the places `[line, column]` of its calls that recorded runs made; null: it was not
-    judged by recordings. `assumed` has what its input does not know for certain, in the form of `Settled.assumed`.
+    """A Solution is a program: it runs, and proposes calls. `interpreter` has the name and version
+    of what runs it. `now` is the time, in seconds since 1970, that does not pass for the program;
+    `seed` that of its random numbers; `names` the tools that it may call, by their names in it
+    (`ProgramNames.used_by`). `extra`, `mind` and `model` as in `SolutionProposed`. `reached` has
+    the places `[line, column]` of its calls that recorded runs made; null: it was not judged by
+    recordings. `assumed` has what its input does not know for certain, in the form of
+    `Settled.assumed`.
     """
 
     name: ClassVar[str] = "program_proposed"
@@ -353,9 +379,10 @@ class UsageNoted(Journaled):
 
 @dataclass(frozen=True, slots=True)
 class SolutionProposed(Journaled):
-    """A Solution that arrived whole is taken up. `places` as in `CallProposed`. `mind` and `model` say who wrote it, if
-    it was not the caller by turns. With a `pattern` its calls are a group. `explained` is what the plan of an idea does
-    not know for certain; see `context/plan_literals.py`.
+    """A Solution that arrived whole is taken up. `places` as in `CallProposed`. `mind` and `model`
+    say who wrote it, if it was not the caller by turns. With a `pattern` its calls are a group.
+    `explained` is what the plan of an idea does not know for certain; see
+    `context/plan_literals.py`.
     """
 
     name: ClassVar[str] = "solution_proposed"
@@ -396,8 +423,8 @@ class SolutionRejected(Journaled):
 
 @dataclass(frozen=True, slots=True)
 class ApprovalAsked(OfCall):
-    """A person is asked about a call. `digest` is the hash of the resolved call, to which the decision is bound; `at`
-    is the time in seconds since 1970, which only time-outs use.
+    """A person is asked about a call. `digest` is the hash of the resolved call, to which the
+    decision is bound; `at` is the time in seconds since 1970, which only time-outs use.
     """
 
     name: ClassVar[str] = "approval_asked"
@@ -410,9 +437,10 @@ class ApprovalAsked(OfCall):
 class CallDecided(OfCall):
     """A decision on a call: by whom, why, and the edited call.
 
-    `tool` is the full definition of a tool that replaces the call's own, because the journal of a plan contains only
-    the tools that the plan names. `grant` is what a person allows for the rest of the run with this approval; `granted`
-    is the call whose grant approved this one, without a question (see `grant.py`).
+    `tool` is the full definition of a tool that replaces the call's own, because the journal of a
+    plan contains only the tools that the plan names. `grant` is what a person allows for the rest
+    of the run with this approval; `granted` is the call whose grant approved this one, without a
+    question (see `grant.py`).
     """
 
     name: ClassVar[str] = "call_decided"
@@ -428,7 +456,9 @@ class CallDecided(OfCall):
 
 @dataclass(frozen=True, slots=True)
 class PlanAsked(Journaled):
-    """A person is asked about a plan before any of it runs. `digest` and `at` have the meaning of `ApprovalAsked`."""
+    """A person is asked about a plan before any of it runs. `digest` and `at` have the meaning of
+    `ApprovalAsked`.
+    """
 
     name: ClassVar[str] = "plan_asked"
     approval: str
@@ -438,8 +468,8 @@ class PlanAsked(Journaled):
 
 @dataclass(frozen=True, slots=True)
 class PlanDecided(Journaled):
-    """A decision on a plan. An edited plan is `calls`, `output` and `places`, as in `SolutionProposed`: its author is a
-    person, and its references are resolved.
+    """A decision on a plan. An edited plan is `calls`, `output` and `places`, as in
+    `SolutionProposed`: its author is a person, and its references are resolved.
     """
 
     name: ClassVar[str] = "plan_decided"
@@ -462,13 +492,14 @@ class CallStarted(OfCall):
 
 @dataclass(frozen=True, slots=True)
 class CallFinished(OfCall):
-    """A call (or one item) ended: with a value, or with an error `{"kind", "message", "sent"?}`; `sent` is what its
-    tool sent, which nobody checked. `content` has the content blocks of its result, where these say something else than
-    the value.
+    """A call (or one item) ended: with a value, or with an error `{"kind", "message", "sent"?}`;
+    `sent` is what its tool sent, which nobody checked. `content` has the content blocks of its
+    result, where these say something else than the value.
 
-    The error kind `cancelled` means that its group was decided without it, or that its Solution was cancelled. `chosen`
-    is the output path that an activity chose, `spent` the usage of its room, `doubts` what the room's run assumed:
-    `{"assumed"?: [...], "notes"?: [...], "approved"?: [...]}`.
+    The error kind `cancelled` means that its group was decided without it, or that its Solution
+    was cancelled. `chosen` is the output path that an activity chose, `spent` the usage of its
+    room, `doubts` what the room's run assumed: `{"assumed"?: [...], "notes"?: [...],
+    "approved"?: [...]}`.
     """
 
     name: ClassVar[str] = "call_finished"
@@ -483,8 +514,8 @@ class CallFinished(OfCall):
 
 @dataclass(frozen=True, slots=True)
 class OutcomeAsked(OfCall):
-    """The outcome of a call (or item) in flight is unknown, and a person is asked. `digest` is the hash of the
-    question, `at` as in `ApprovalAsked`, `why` what happened (None: the process died).
+    """The outcome of a call (or item) in flight is unknown, and a person is asked. `digest` is the
+    hash of the question, `at` as in `ApprovalAsked`, `why` what happened (None: the process died).
     """
 
     name: ClassVar[str] = "outcome_asked"
@@ -497,7 +528,9 @@ class OutcomeAsked(OfCall):
 
 @dataclass(frozen=True, slots=True)
 class OutcomeDecided(OfCall):
-    """A person's answer about an unknown outcome: `value` is the result; `skip`: it fails with `error`; `retry`."""
+    """A person's answer about an unknown outcome: `value` is the result; `skip`: it fails with
+    `error`; `retry`.
+    """
 
     name: ClassVar[str] = "outcome_decided"
     digest: str
@@ -569,7 +602,8 @@ def event_from_json(value: JSONObject) -> Event:
     kind = _BY_NAME.get(str(members.pop("event", None)))
     if kind is None:
         raise JournalError(
-            f"unknown event {value.get('event')!r} in the journal; was it written by a newer ideabridge?"
+            f"unknown event {value.get('event')!r} in the journal; was it "
+            "written by a newer ideabridge?"
         )
     if "by" in members:
         members["by"] = read_decider(members["by"])

@@ -1,10 +1,11 @@
 """Grant: a person allows a tool for the rest of a run, so that its further calls do not ask.
 
-A grant is given with the approval of one call, and is journaled in its `CallDecided`. It covers later calls of the same
-run to the same tool, and those that wait already, as long as the policy asks about them for no other reason. Each call
-that it approves has a `CallDecided` of its own, which names the call of the grant. Grants are part of the machine, so
-folding the journal again restores them with their counts. A run that answers a call of this one has its own machine,
-and a fork does not take grants over: no grant reaches another run.
+A grant is given with the approval of one call, and is journaled in its `CallDecided`. It covers
+later calls of the same run to the same tool, and those that wait already, as long as the policy
+asks about them for no other reason. Each call that it approves has a `CallDecided` of its own,
+which names the call of the grant. Grants are part of the machine, so folding the journal again
+restores them with their counts. A run that answers a call of this one has its own machine, and a
+fork does not take grants over: no grant reaches another run.
 
     {"for": "run"}                                                  every further call of the tool
     {"for": "run", "max": 3}                                        at most three executions more
@@ -34,11 +35,39 @@ _SCHEMA_BYTES: Final = 20_000
 
 _CHECKED: Final = (
     (ONE | MANY | NAMED | ANNOTATIONS | frozenset(REFERRING)) - {"contentSchema"}
-    | {"$schema", "$id", "$anchor", "$dynamicAnchor", "type", "enum", "const", "required", "dependentRequired"}
-    | {"multipleOf", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minLength", "maxLength", "pattern"}
-    | {"minItems", "maxItems", "uniqueItems", "minContains", "maxContains", "minProperties", "maxProperties"}
+    | {
+        "$schema",
+        "$id",
+        "$anchor",
+        "$dynamicAnchor",
+        "type",
+        "enum",
+        "const",
+        "required",
+        "dependentRequired",
+    }
+    | {
+        "multipleOf",
+        "minimum",
+        "maximum",
+        "exclusiveMinimum",
+        "exclusiveMaximum",
+        "minLength",
+        "maxLength",
+        "pattern",
+    }
+    | {
+        "minItems",
+        "maxItems",
+        "uniqueItems",
+        "minContains",
+        "maxContains",
+        "minProperties",
+        "maxProperties",
+    }
 )
-"""The keywords that a grant may use. Any other keyword, such as the name of a parameter, would restrict nothing."""
+"""The keywords that a grant may use. Any other keyword, such as the name of a parameter, would
+restrict nothing."""
 
 
 @dataclass(slots=True)
@@ -64,7 +93,8 @@ class Grant:
     used: int = 0
 
     def covers(self, progress: Progress) -> bool:
-        """Return whether the grant approves a call whose references are resolved; all items of its `_each`, or none.
+        """Return whether the grant approves a call whose references are resolved; all items of its
+        `_each`, or none.
 
         A call is not covered if checking its parameters is costly: a person is asked.
         """
@@ -95,9 +125,20 @@ class Grant:
 
     def __str__(self) -> str:
         """What the grant allows, for people."""
-        count = f"{self.used} calls so far" if self.most is None else f"{self.used} of {self.most} calls so far"
-        where = "" if self.where is None else f", where the parameters match {encode(self.where.schema).decode()}"
-        return f"{self.tool.label} for the rest of this run (call {self.call}, by {self.by}): {count}{where}"
+        count = (
+            f"{self.used} calls so far"
+            if self.most is None
+            else f"{self.used} of {self.most} calls so far"
+        )
+        where = (
+            ""
+            if self.where is None
+            else f", where the parameters match {encode(self.where.schema).decode()}"
+        )
+        return (
+            f"{self.tool.label} for the rest of this run (call {self.call}, by "
+            f"{self.by}): {count}{where}"
+        )
 
 
 @dataclass(slots=True)
@@ -134,7 +175,9 @@ def _executions(progress: Progress) -> int:
 
 
 def decision_text(event: CallDecided) -> str:
-    """A decision for people: `approve`, `approve for the rest of the run`, or `approve (grant of call 2)`."""
+    """A decision for people: `approve`, `approve for the rest of the run`, or
+    `approve (grant of call 2)`.
+    """
     if event.granted is not None:
         return f"{event.decision} (grant of call {event.granted})"
     return event.decision if event.grant is None else f"{event.decision} for the rest of the run"
@@ -149,10 +192,19 @@ def grant_of(progress: Progress, event: CallDecided) -> Grant | None:
     if event.grant is None:
         return None
     most, schema, tool = event.grant.get("max"), event.grant.get("parameters"), progress.tool
-    if tool is None or event.decision != "approve" or event.by.kind != "person" or event.granted is not None:
-        raise JournalError(f"the decision on call {event.call} cannot give a grant: only a person's approval can")
+    if (
+        tool is None
+        or event.decision != "approve"
+        or event.by.kind != "person"
+        or event.granted is not None
+    ):
+        raise JournalError(
+            f"the decision on call {event.call} cannot give a grant: only a person's approval can"
+        )
     if not isinstance(most, int | None) or not isinstance(schema, dict | None):
-        raise JournalError(f"the grant of call {event.call} is damaged: max or parameters have another type")
+        raise JournalError(
+            f"the grant of call {event.call} is damaged: max or parameters have another type"
+        )
     where = None if schema is None else Validator(schema, what="the parameters")
     return Grant(event.call, tool, progress.call.activity, event.by, most, where)
 
@@ -160,15 +212,23 @@ def grant_of(progress: Progress, event: CallDecided) -> Grant | None:
 def read_grant(progress: Progress, grant: JSON) -> JSONObject | Refusal:
     """Check a grant that is given with the approval of a call.
 
-    A schema that would restrict nothing by mistake is refused: one with a keyword that is not checked, or with a
-    parameter that the tool does not have.
+    A schema that would restrict nothing by mistake is refused: one with a keyword that is not
+    checked, or with a parameter that the tool does not have.
     """
-    if not isinstance(grant, dict) or grant.get("for") != "run" or not {*grant} <= {"for", "max", "parameters"}:
-        return Refusal('grant: expected {"for": "run", "max"?: a number, "parameters"?: a JSON schema}')
+    if (
+        not isinstance(grant, dict)
+        or grant.get("for") != "run"
+        or not {*grant} <= {"for", "max", "parameters"}
+    ):
+        return Refusal(
+            'grant: expected {"for": "run", "max"?: a number, "parameters"?: a JSON schema}'
+        )
     if "max" in grant:
         most = grant["max"]
         if not isinstance(most, int) or isinstance(most, bool) or not 1 <= most <= MOST:
-            return Refusal(f"grant.max: expected how many calls more, a whole number from 1 to {MOST:,}")
+            return Refusal(
+                f"grant.max: expected how many calls more, a whole number from 1 to {MOST:,}"
+            )
     if "parameters" in grant:
         schema = grant["parameters"]
         if not isinstance(schema, dict):
@@ -191,14 +251,21 @@ def _schema_problem(schema: JSONObject, tool: Tool | None) -> str | None:
         for keyword in part:
             if keyword not in _CHECKED:
                 return (
-                    f"{keyword[:100]!r} restricts nothing: expected the keywords of a JSON schema, such as"
+                    f"{keyword[:100]!r} restricts nothing: expected the keywords "
+                    "of a JSON schema, such as"
                     ' {"properties": {"to": {"const": "Ada"}}, "required": ["to"]}'
                 )
     taken = None if tool is None else tool.parameters.get("properties")
     if isinstance(taken, dict):
         named, required = schema.get("properties"), schema.get("required")
-        names = [*(named if isinstance(named, dict) else ()), *(required if isinstance(required, list) else ())]
+        names = [
+            *(named if isinstance(named, dict) else ()),
+            *(required if isinstance(required, list) else ()),
+        ]
         for name in map(str, names):
             if name not in taken:
-                return f"{name[:100]!r} is no parameter of {tool.name if tool else 'it'}.{did_you_mean(name, taken)}"
+                return (
+                    f"{name[:100]!r} is no parameter of "
+                    f"{tool.name if tool else 'it'}.{did_you_mean(name, taken)}"
+                )
     return None

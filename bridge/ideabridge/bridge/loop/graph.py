@@ -3,35 +3,42 @@
 Theory of operation
 -------------------
 
-A call may wait for other calls for three reasons: it reads what they write, it names them in `_after`, or it must keep
-its place in the listed order. `Graph` finds the first two, `ListedOrder` the third.
+A call may wait for other calls for three reasons: it reads what they write, it names them in
+`_after`, or it must keep its place in the listed order. `Graph` finds the first two,
+`ListedOrder` the third.
 
-*Data.* A read is bound to the value before the Solution and to the calls listed before it that write an overlapping
-path. Only if neither exists is it bound to calls listed after it, and those are known when the answer has ended. A
-Solution therefore means the same whether it is streamed, arrives whole, is resumed or is replayed. `add` reads a call
-and binds what it can; `close` binds the rest, finds references that nothing supplies, and names cycles.
+*Data.* A read is bound to the value before the Solution and to the calls listed before it that
+write an overlapping path. Only if neither exists is it bound to calls listed after it, and those
+are known when the answer has ended. A Solution therefore means the same whether it is streamed,
+arrives whole, is resumed or is replayed. `add` reads a call and binds what it can; `close` binds
+the rest, finds references that nothing supplies, and names cycles.
 
-*Listed order.* Tools rarely declare everything they touch, so a plan is right only if its effects happen in the order
-in which it lists them. Within one module and instance:
+*Listed order.* Tools rarely declare everything they touch, so a plan is right only if its effects
+happen in the order in which it lists them. Within one module and instance:
 
-- a *change* (a call whose tool does not declare that it is read-only) waits for all calls listed before it;
+- a *change* (a call whose tool does not declare that it is read-only) waits for all calls
+  listed before it;
 - a *read* waits for the changes listed before it. Reads run beside each other.
 
-A pair (module, instance) is a *lane*. Own Python tools share one lane. A call of an idea is in the lane of every module
-that its plan calls, or in all lanes if a mind answers it; a clean room is in the lanes of the tools that it is given; a
-latent call and a built-in tool are in no lane. A call waits until the earlier calls have settled, however they ended:
-`_after` demands success, order does not. Order delays the execution of a call, not the question whether it may run.
+A pair (module, instance) is a *lane*. Own Python tools share one lane. A call of an idea is in the
+lane of every module that its plan calls, or in all lanes if a mind answers it; a clean room is in
+the lanes of the tools that it is given; a latent call and a built-in tool are in no lane. A call
+waits until the earlier calls have settled, however they ended: `_after` demands success, order does
+not. Order delays the execution of a call, not the question whether it may run.
 
-*Conflicts.* Data and `_after` win. If an earlier call reads what a later call writes, the two kinds of edges close a
-circle; `rearrange` then drops the order within that circle and keeps it everywhere else. Later alternatives (`a || b`)
-may close a circle of data alone, which the run may never need. Calls in such a circle keep their order until nothing
-else can move; then `give_way` lets one call run before an earlier call that waits for it.
+*Conflicts.* Data and `_after` win. If an earlier call reads what a later call writes, the two kinds
+of edges close a circle; `rearrange` then drops the order within that circle and keeps it everywhere
+else. Later alternatives (`a || b`) may close a circle of data alone, which the run may never need.
+Calls in such a circle keep their order until nothing else can move; then `give_way` lets one call
+run before an earlier call that waits for it.
 
-*Cost.* A call does not list all calls that it waits for, because that would make a long Solution quadratic. Each lane
-keeps its members in order, and `before` looks backwards from a call for the nearest member that has not settled.
+*Cost.* A call does not list all calls that it waits for, because that would make a long Solution
+quadratic. Each lane keeps its members in order, and `before` looks backwards from a call for the
+nearest member that has not settled.
 
-Example: `[{"_tool": "read", "_outputPath": "x"}, {"_tool": "write", "text": "†state.x"}]`, both of module `files`. Call
-1 waits for call 0 because of data; as a change it would wait for it in any case.
+Example: `[{"_tool": "read", "_outputPath": "x"}, {"_tool": "write", "text":
+"†state.x"}]`, both of module `files`. Call 1 waits for call 0 because of data; as a change it would
+wait for it in any case.
 """
 
 from __future__ import annotations
@@ -70,7 +77,9 @@ from ideabridge.tools.tool import EVERY_MODULE, META_PROPERTIES, Order, Tool
 
 
 def _literal(compiled: Compiled) -> Compiled:
-    """The compiled value with its texts escaped again, so that only its references look like references."""
+    """The compiled value with its texts escaped again, so that only its references look
+    like references.
+    """
     if isinstance(compiled, Hole):
         return compiled
     if isinstance(compiled, str):
@@ -98,12 +107,14 @@ class ModuleOrder:
 _DEFAULT: Final = ModuleOrder()
 
 RULES: Final = 2
-"""The version of the rules for calls that new runs follow. A journal is folded under the rules that it was written by.
+"""The version of the rules for calls that new runs follow. A journal is folded under the rules that
+it was written by.
 
-1: where `_activity` names code, the hints of the tool of that code also decide whether a call asks and what it waits
-for; and the result of a latent tool whose definition does not describe it is text.
-2: in a published plan, no explanation stands in for one of another kind, and notes are apart from what is assumed; see
-`context/earlier.py`.
+1: where `_activity` names code, the hints of the tool of that code also decide whether a
+call asks and what it waits for; and the result of a latent tool whose definition does not
+describe it is text.
+2: in a published plan, no explanation stands in for one of another kind, and notes are apart from
+what is assumed; see `context/earlier.py`.
 """
 
 _TOLD: Final = 3
@@ -187,7 +198,7 @@ class Graph:
         """The call with this number in the run."""
         return self.calls[index - self.first]
 
-    # -- listing -----------------------------------------------------------------------------------------------
+    # -- listing -----------------------------------------------------------------------------------
 
     def add(self, raw: JSON, place: int | None = None) -> Call:
         """Read one more call, and bind what can be bound already."""
@@ -233,7 +244,9 @@ class Graph:
             if not holds(call.raw, keys):
                 call.problems.append(f"explained: the call has no {'.'.join(keys)}")
             elif keys[0] in META_PROPERTIES and keys[0] != "_each":
-                call.problems.append(f"explained: {keys[0]} is no parameter; expected a parameter or _each")
+                call.problems.append(
+                    f"explained: {keys[0]} is no parameter; expected a parameter or _each"
+                )
         if computation.at:
             call.constant = False
         call.reads += [Read(parse_reference(text), lenient=True) for text in computation.references]
@@ -242,7 +255,9 @@ class Graph:
         """Read the output; `close` binds its references."""
         faults: list[tuple[Path, str]] = []
         self.output = compile_value(output, self.output_holes, faults)
-        self.output_problems.extend(f"output{format_path(path)}: {message}" for path, message in faults)
+        self.output_problems.extend(
+            f"output{format_path(path)}: {message}" for path, message in faults
+        )
         look_for_wrong_references(output, "output", self.output_problems)
         computation = self.computations.output
         for keys in computation.at if computation is not None else ():
@@ -258,7 +273,9 @@ class Graph:
         }
         for hole in self.output_holes:
             if hole.expression.uses_item:
-                self.output_problems.append(f"{hole.expression.text}: †item is read only in a call with _each")
+                self.output_problems.append(
+                    f"{hole.expression.text}: †item is read only in a call with _each"
+                )
 
     def drop_output(self) -> None:
         """Forget the output of an answer that broke off."""
@@ -266,7 +283,9 @@ class Graph:
         self.output_reads, self.output_problems, self.output_faults = {}, [], {}
 
     def close(self) -> None:
-        """End the answer: bind reads of later calls, and find cycles and references that nothing supplies."""
+        """End the answer: bind reads of later calls, and find cycles and references that
+        nothing supplies.
+        """
         self.closed = True
         end = self.first + len(self.calls)
         for call in self.calls:
@@ -280,8 +299,8 @@ class Graph:
                 self._find_edges(call)
         if self._is_over:
             self.output_problems.append(
-                f"its calls wait for each other more than {self.most_bound:,} times; read what many calls write in "
-                "fewer calls, or use _each"
+                f"its calls wait for each other more than {self.most_bound:,} times; read what "
+                "many calls write in fewer calls, or use _each"
             )
             return
         if self._forward:
@@ -294,23 +313,35 @@ class Graph:
                     where = f"output{f' of {instance}' if instance else ''}"
                     self.output_faults.setdefault(instance, []).append(f"{where}: {message}")
         if len(self.output_faults) == len(self.output_reads):
-            # If only some instances have faults, they are reported at the end, and the others keep their output.
-            self.output_problems.extend(text for texts in self.output_faults.values() for text in texts)
+            # If only some instances have faults, they are reported at the end, and the others
+            # keep their output.
+            self.output_problems.extend(
+                text for texts in self.output_faults.values() for text in texts
+            )
         if self._forward:
             self._name_cycles()
             self._reorder()
 
-    def take(self, calls: Sequence[JSON], output: JSON, places: Sequence[JSON] | None = None) -> None:
+    def take(
+        self, calls: Sequence[JSON], output: JSON, places: Sequence[JSON] | None = None
+    ) -> None:
         """List a Solution that arrived whole, and close it; `places` as in `SolutionProposed`."""
         if self.explained is not None:
-            self.computations = read_computations(self.explained, calls, output, places, rules=self._rules)
+            self.computations = read_computations(
+                self.explained, calls, output, places, rules=self._rules
+            )
             self.output_problems.extend(self.computations.problems)
             by_instance = [place for place in places or () if isinstance(place, int)]
-            listed = (self.computations.calls.get(place) for place in by_instance or range(len(calls)))
-            count = sum(len(computation.references) for computation in listed if computation is not None)
+            listed = (
+                self.computations.calls.get(place) for place in by_instance or range(len(calls))
+            )
+            count = sum(
+                len(computation.references) for computation in listed if computation is not None
+            )
             if self.most_sources is not None and count > self.most_sources:
                 self.output_problems.append(
-                    f"explained: its calls read {count:,} values for their explanations; at most {self.most_sources:,}"
+                    f"explained: its calls read {count:,} values for their explanations; at "
+                    f"most {self.most_sources:,}"
                 )
                 return
         for number, raw in enumerate(calls):
@@ -334,21 +365,27 @@ class Graph:
 
     @property
     def problems(self) -> list[tuple[Call | None, str]]:
-        """(call, problem) for every structural problem, in listing order; call None: a problem of the output."""
+        """(call, problem) for every structural problem, in listing order; call None: a
+        problem of the output.
+        """
         found: list[tuple[Call | None, str]] = [
-            (call, text) for call in self.calls for text in (*call.problems, *self._cycles.get(call.index, ()))
+            (call, text)
+            for call in self.calls
+            for text in (*call.problems, *self._cycles.get(call.index, ()))
         ]
         found.extend((None, text) for text in self.output_problems)
         return found
 
-    # -- checks of one call ------------------------------------------------------------------------------------
+    # -- checks of one call ------------------------------------------------------------------------
 
     def _check_instance(self, call: Call) -> None:
         if self._instances and not call.instance:
             call.problems.append(f"_instance: expected one of {', '.join(self._instances[:10])}")
         elif call.instance and call.instance not in self._instances:
             known = ", ".join(self._instances[:10]) or "none: leave _instance out"
-            call.problems.append(f"_instance: unknown instance {quoted(call.instance)}; the instances are {known}")
+            call.problems.append(
+                f"_instance: unknown instance {quoted(call.instance)}; the instances are {known}"
+            )
 
     def _check_activity(self, call: Call) -> None:
         names = self._activities
@@ -357,22 +394,34 @@ class Graph:
             call.problems.append(f"_activity: unknown activity {quoted(call.activity)}.{hint}")
 
     def _check_written_result(self, call: Call) -> None:
-        """Check that the result that a mind has written is text, if the definition of its tool does not describe it."""
+        """Check that the result that a mind has written is text, if the definition of its tool does
+        not describe it.
+        """
         if self._rules < 1 or not call.has_latent or call.problems:
             return
-        if call.tool is not None and call.tool.output is None and not isinstance(call.latent, str | Hole):
+        if (
+            call.tool is not None
+            and call.tool.output is None
+            and not isinstance(call.latent, str | Hole)
+        ):
             call.problems.append(
-                f"_output: expected text, because the definition of {quoted(call.name)} does not describe its result"
+                f"_output: expected text, because the definition of {quoted(call.name)} "
+                "does not describe its result"
             )
 
-    # -- values that exist already -----------------------------------------------------------------------------
+    # -- values that exist already -----------------------------------------------------------------
 
     def known(self, item: Read, instance: str) -> JSON | Missing:
-        """The value of a read that exists before the Solution and that no call before the reader changes; else MISSING.
+        """The value of a read that exists before the Solution and that no call before the reader
+        changes; else MISSING.
 
         Of alternatives, the first must be such a value: others are read only if it is absent.
         """
-        if not item.bound or item.expression.uses_item or any(writers != () for writers in item.bound[0]):
+        if (
+            not item.bound
+            or item.expression.uses_item
+            or any(writers != () for writers in item.bound[0])
+        ):
             return MISSING
         value: JSON | Missing = MISSING
         for operand in item.expression.alternatives[0]:
@@ -382,10 +431,11 @@ class Graph:
         return value
 
     def _foresee(self, call: Call, *, briefly: bool) -> None:
-        """Check the parameters of a call with the values that exist already, as far as its references read such ones.
+        """Check the parameters of a call with the values that exist already, as far as its
+        references read such ones.
 
-        A call that may not run at all is checked when its turn comes: a test decides about it, or it runs for each item
-        of a list that is not known or is empty.
+        A call that may not run at all is checked when its turn comes: a test decides about it, or
+        it runs for each item of a list that is not known or is empty.
         """
         tool = call.tool
         if tool is None or not call.reads or self.explained is not None:
@@ -416,7 +466,8 @@ class Graph:
             # What is not known stays a reference, and everything else is a literal.
             validator = self.catalogue.admitted(tool)
             filled = fill(
-                _literal(call.parameters), lambda one: escaped(known[one.text]) if one.text in known else one.text
+                _literal(call.parameters),
+                lambda one: escaped(known[one.text]) if one.text in known else one.text,
             )
         try:
             validator.check_unless_costly(filled, briefly=briefly)
@@ -425,7 +476,9 @@ class Graph:
             call.problems.append(f"{error} (with what {clipped(names)} has now)")
 
     def _runs_at_least_once(self, call: Call, known: Mapping[str, JSON]) -> bool:
-        """Return whether it is known that a call runs. A known value of `_each` that is no array is a fault."""
+        """Return whether it is known that a call runs. A known value of `_each` that is no
+        array is a fault.
+        """
         if not call.has_each:
             return True
         if isinstance(call.each, Hole):
@@ -433,7 +486,9 @@ class Graph:
             if text not in known:
                 return False
             if not isinstance(known[text], list):
-                call.problems.append(f"_each: expected an array, found {show(known[text])} at {clipped(text)}")
+                call.problems.append(
+                    f"_each: expected an array, found {show(known[text])} at {clipped(text)}"
+                )
                 return False
             return bool(known[text])
         return bool(call.each)
@@ -457,24 +512,34 @@ class Graph:
             self._ids[(call.instance, call.id)] = call.index
 
     def _touching(self, call: Call) -> list[Tool]:
-        """The tools through which the call may change or read something: its own, or those of its clean room."""
+        """The tools through which the call may change or read something: its own, or those of
+        its clean room.
+        """
         tool = call.tool
-        if tool is None or call.has_latent or (call.activity is None and tool.key in self.catalogue.latent):
+        if (
+            tool is None
+            or call.has_latent
+            or (call.activity is None and tool.key in self.catalogue.latent)
+        ):
             # A mind writes the result, which touches nothing.
             return []
         if not tool.asks_mind:
             return [call.code or tool] if self._rules >= 1 else [tool]
         wanted = call.raw.get("tools", [])
-        patterns = [one for one in wanted if isinstance(one, str)] if isinstance(wanted, list) else []
+        patterns = (
+            [one for one in wanted if isinstance(one, str)] if isinstance(wanted, list) else []
+        )
         if not isinstance(wanted, list) or any(one.startswith("†") for one in patterns):
             # With a reference, the tools are known only when the call runs.
             return [tool]
         return chosen_tools(self.catalogue.tools, patterns)
 
-    # -- binding -----------------------------------------------------------------------------------------------
+    # -- binding -----------------------------------------------------------------------------------
 
     def _bind(self, item: Read, instance: str, reader: int) -> list[list[tuple[int, ...] | None]]:
-        """The calls that each operand sees. Alternatives after one that certainly exists are left out."""
+        """The calls that each operand sees. Alternatives after one that certainly
+        exists are left out.
+        """
         bound: list[list[tuple[int, ...] | None]] = []
         if self._is_over:
             return bound
@@ -487,7 +552,8 @@ class Graph:
                     return []
             bound.append(operands)
             if all(operand == () for operand in operands) and all(
-                operand.kind != "item" and self._exists(operand, instance) for operand in alternative
+                operand.kind != "item" and self._exists(operand, instance)
+                for operand in alternative
             ):
                 break
         return bound
@@ -505,7 +571,11 @@ class Graph:
     ) -> tuple[int, ...] | None:
         if operand.kind == "data" and operand.path[:1] != ("error",):
             # Any earlier call may add data.
-            return tuple(index for index in self._adding.get(operand.instance or instance, ()) if index < reader)
+            return tuple(
+                index
+                for index in self._adding.get(operand.instance or instance, ())
+                if index < reader
+            )
         if operand.kind not in ("state", "results"):
             return ()
         writers = self._writers.get(operand.instance or instance)
@@ -523,14 +593,18 @@ class Graph:
         return any(operand is None for alternative in item.bound for operand in alternative)
 
     def waits_for_end(self, call: Call) -> bool:
-        """Return whether the calls that this call waits for are known only when the answer has ended."""
+        """Return whether the calls that this call waits for are known only when the
+        answer has ended.
+        """
         return not self.closed and call.index in self._open_ended
 
     def _is_open_ended(self, call: Call) -> bool:
-        """Return whether the call, or one that it may wait for, reads or waits for calls that are not listed yet.
+        """Return whether the call, or one that it may wait for, reads or waits for calls that are
+        not listed yet.
 
-        Later alternatives count even if they are never needed: such calls may close a circle, in which the order gives
-        way. A call that started before that is known would run earlier than in an answer that arrives whole.
+        Later alternatives count even if they are never needed: such calls may close a circle, in
+        which the order gives way. A call that started before that is known would run earlier than
+        in an answer that arrives whole.
         """
         if call.edges is None or any(self._open(item) for item in call.reads):
             return True
@@ -565,11 +639,29 @@ class Graph:
             return f"{missing}: there is no instance {quoted(where)}"
         if operand.kind == "results" and operand.path and operand.path[0].isdecimal():
             for call in self.calls:
-                if str(call.place) == operand.path[0] and call.instance == where and call.target is not None:
-                    return f"{missing}: {call.label} writes to {clipped(' and '.join(call.target.texts))}"
+                if (
+                    str(call.place) == operand.path[0]
+                    and call.instance == where
+                    and call.target is not None
+                ):
+                    return (
+                        f"{missing}: {call.label} writes to "
+                        f"{clipped(' and '.join(call.target.texts))}"
+                    )
         document = self.base.get(where, {})
-        written = sorted({path[1] for call in self.calls for path in call.writes if path[0] == "state" and path[1:]})
-        hint = did_you_mean(operand.path[0], written) if operand.kind == "state" and operand.path else ""
+        written = sorted(
+            {
+                path[1]
+                for call in self.calls
+                for path in call.writes
+                if path[0] == "state" and path[1:]
+            }
+        )
+        hint = (
+            did_you_mean(operand.path[0], written)
+            if operand.kind == "state" and operand.path
+            else ""
+        )
         return f"{missing}: {describe_missing(document, operand.full, operand.instance)}.{hint}"
 
     def _unsupplied(self, call: Call, item: Read) -> None:
@@ -579,7 +671,7 @@ class Graph:
         if message is not None:
             call.problems.append(message)
 
-    # -- order -------------------------------------------------------------------------------------------------
+    # -- order -------------------------------------------------------------------------------------
 
     def _find_edges(self, call: Call) -> None:
         edges: list[int] = []
@@ -597,11 +689,15 @@ class Graph:
             return
         if unknown:
             ids = sorted({name for _, name in self._ids})
-            call.problems.append(f"_after: no call has the _id {quoted(unknown[0])}.{did_you_mean(unknown[0], ids)}")
+            call.problems.append(
+                f"_after: no call has the _id {quoted(unknown[0])}.{did_you_mean(unknown[0], ids)}"
+            )
         call.edges = tuple(edges)
 
     def replace(self, call: Call, tool: Tool) -> None:
-        """Let another tool run in a call, and give the call the position in the listed order that the tool needs."""
+        """Let another tool run in a call, and give the call the position in the listed order that
+        the tool needs.
+        """
         self.order.join(call, tool)
         self._reorder()
 
@@ -620,9 +716,12 @@ class Graph:
         return found
 
     def _name_cycles(self) -> None:
-        # A plan with a cycle is refused. In a run the tick fails the calls of a cycle when nothing else can move: until
-        # then it may dissolve, through a later alternative or because one of its calls fails.
-        for cycle in cycles({call.index: self.depends_on(call, certainly=True) for call in self.calls}):
+        # A plan with a cycle is refused. In a run the tick fails the calls of a cycle when nothing
+        # else can move: until then it may dissolve, through a later alternative or because one of
+        # its calls fails.
+        for cycle in cycles(
+            {call.index: self.depends_on(call, certainly=True) for call in self.calls}
+        ):
             message = self.cycle_message(cycle)
             for index in cycle:
                 self._cycles.setdefault(index, []).append(message)
@@ -633,27 +732,38 @@ class Graph:
             members = set(part)
             for call in map(self.call, part if part[1:] else ()):
                 for item in call.reads:
-                    for alternative, bound in zip(item.expression.alternatives, item.bound, strict=False):
+                    for alternative, bound in zip(
+                        item.expression.alternatives, item.bound, strict=False
+                    ):
                         for number, operand in enumerate(alternative):
                             if operand.kind == "data" and self._exists(operand, call.instance):
-                                bound[number] = tuple(one for one in bound[number] or () if one not in members)
+                                bound[number] = tuple(
+                                    one for one in bound[number] or () if one not in members
+                                )
 
     def cycle_message(self, cycle: Sequence[int]) -> str:
         """The error of calls that wait for each other in a circle."""
         shown = [self.call(index).label for index in cycle[:_NAMED]]
         if len(cycle) > _NAMED:
             shown.append(f"{len(cycle) - _NAMED:,} more calls")
-        return f"a cycle: {' -> '.join([*shown, shown[0]])} (each reads what the next writes or waits for it)"
+        return (
+            f"a cycle: {' -> '.join([*shown, shown[0]])} (each reads what the "
+            "next writes or waits for it)"
+        )
 
     def _reorder(self) -> None:
-        self.order.rearrange({call.index: sorted(self.depends_on(call)) for call in self.calls}, self.call)
+        self.order.rearrange(
+            {call.index: sorted(self.depends_on(call)) for call in self.calls}, self.call
+        )
 
 
-# -- listed order ----------------------------------------------------------------------------------------------------
+# -- listed order ----------------------------------------------------------------------------------
 
 
 class _Position(NamedTuple):
-    """The lanes of a call (None: every lane of its instance), and whether it may change something."""
+    """The lanes of a call (None: every lane of its instance), and whether it may
+    change something.
+    """
 
     modules: tuple[str, ...] | None
     instance: str
@@ -661,7 +771,9 @@ class _Position(NamedTuple):
 
 
 class _Sequence:
-    """Calls in order. `last_open` passes over each settled call only once, however often it is called."""
+    """Calls in order. `last_open` passes over each settled call only once, however
+    often it is called.
+    """
 
     __slots__ = ("_nearest", "indexes")
 
@@ -723,7 +835,9 @@ class _Lanes:
         if place.modules is None:
             # This lane holds such calls while no other lane exists.
             self._lane((EVERY_MODULE, place.instance))
-            return [lane for (_, instance), lane in self._lanes.items() if instance == place.instance]
+            return [
+                lane for (_, instance), lane in self._lanes.items() if instance == place.instance
+            ]
         return [self._lane((module, place.instance)) for module in place.modules]
 
     def _lane(self, key: tuple[str, str]) -> _Lane:
@@ -752,17 +866,20 @@ class _Lanes:
         return list(found)
 
     def looks(self, place: _Position) -> list[tuple[_Sequence, int]]:
-        """Return (sequence, number of its calls to search) for each sequence that may contain a call to wait for."""
+        """Return (sequence, number of its calls to search) for each sequence that may contain a
+        call to wait for.
+        """
         sequences = [lane.everyone if place.changes else lane.changes for lane in self.of(place)]
         return [(one, len(one.indexes)) for one in sequences]
 
 
 class ListedOrder:
-    """Keeps calls of one Solution in the order they are listed; the module's docstring has the rules.
+    """Keeps calls of one Solution in the order they are listed; the module's
+    docstring has the rules.
 
     Args:
-        ordering: `effects`: these rules; `all`: every call waits for all calls listed before it; `none`: no call
-            waits.
+        ordering: `effects`: these rules; `all`: every call waits for all calls listed before it;
+            `none`: no call waits.
         modules: the configuration of single modules; used only with `effects`.
     """
 
@@ -775,7 +892,9 @@ class ListedOrder:
         self._lanes = _Lanes()
 
     def note(self, call: Call, tools: Sequence[Tool]) -> None:
-        """Give a new call its position; `tools` are those through which it may change or read something."""
+        """Give a new call its position; `tools` are those through which it may change or
+        read something.
+        """
         place = self._place(call, tools)
         if place is None:
             return
@@ -805,7 +924,9 @@ class ListedOrder:
         return any(fnmatchcase(tool.remote_name or tool.name, pattern) for pattern in own.reads)
 
     def may_change(self, call: Call) -> bool:
-        """Return whether a call may change something, so that later calls, and the items of its own `_each`, wait."""
+        """Return whether a call may change something, so that later calls, and the items of its
+        own `_each`, wait.
+        """
         place = self._places.get(call.index)
         return place is not None and place.changes
 
@@ -816,7 +937,11 @@ class ListedOrder:
             if given_way is None:
                 found = sequence.last_open(below, settled)
             else:
-                left = (one for one in reversed(sequence.indexes[:below]) if one not in given_way and not settled(one))
+                left = (
+                    one
+                    for one in reversed(sequence.indexes[:below])
+                    if one not in given_way and not settled(one)
+                )
                 found = next(left, None)
             if found is not None:
                 return found
@@ -844,7 +969,8 @@ class ListedOrder:
         self._lanes = _Lanes()
         self._looks.clear()
         for part in parts:
-            # A part of several calls is a circle of data; its calls keep their order until `give_way`.
+            # A part of several calls is a circle of data; its calls keep their order
+            # until `give_way`.
             for index in part:
                 place = self._places.get(index)
                 call_of(index).order = [] if place is None else self._lanes.before(place)
@@ -862,11 +988,12 @@ class ListedOrder:
         return edges
 
 
-# -- cycles ----------------------------------------------------------------------------------------------------------
+# -- cycles ----------------------------------------------------------------------------------------
 
 
 def components(edges: Mapping[int, Iterable[int]]) -> list[list[int]]:
-    """The strongly connected components, each after those it leads to (Tarjan's algorithm, without recursion).
+    """The strongly connected components, each after those it leads to (Tarjan's algorithm,
+    without recursion).
 
     Args:
         edges: the nodes that each node waits for, in order. Nodes that are not keys are left out.
@@ -913,8 +1040,11 @@ def components(edges: Mapping[int, Iterable[int]]) -> list[list[int]]:
     return found
 
 
-def emission(data: Mapping[int, Iterable[int]], listed: Mapping[int, Iterable[int]]) -> list[list[int]]:
-    """An order of all calls in which data flows forwards, with the listed order kept unless data forbids it.
+def emission(
+    data: Mapping[int, Iterable[int]], listed: Mapping[int, Iterable[int]]
+) -> list[list[int]]:
+    """An order of all calls in which data flows forwards, with the listed order kept unless
+    data forbids it.
 
     Args:
         data: the calls that each call waits for, in listing order.
@@ -928,7 +1058,11 @@ def emission(data: Mapping[int, Iterable[int]], listed: Mapping[int, Iterable[in
     for part in components(wished):
         # If listed order and data close a circle, the order gives way within that circle.
         members = set(part)
-        inner = {index: [one for one in data[index] if one in members] for index in part} if part[1:] else {}
+        inner = (
+            {index: [one for one in data[index] if one in members] for index in part}
+            if part[1:]
+            else {}
+        )
         order.extend(components(inner) if inner else [part])
     return order
 

@@ -3,9 +3,10 @@
 Theory of operation
 -------------------
 
-A run is a sequence of events. `Machine.receive` takes one event and changes the state; `Machine.due` lists the effects
-that somebody outside must perform now: ask the mind, ask a person, execute a call, end the run. The machine has no
-clock, no tasks, no network and no database. `Runner` performs each effect and acknowledges it with an event:
+A run is a sequence of events. `Machine.receive` takes one event and changes the state;
+`Machine.due` lists the effects that somebody outside must perform now: ask the mind, ask a person,
+execute a call, end the run. The machine has no clock, no tasks, no network and no database.
+`Runner` performs each effect and acknowledges it with an event:
 
     effect         acknowledged by       and later answered by
     AskMind        RequestMade           SolutionProposed, or CallProposed... OutputProposed? SolutionClosed
@@ -29,19 +30,22 @@ The phases, and what leads from one to the next:
     ending     Finish is due                                    RunEnded: ended
     ended      nothing more can happen
 
-`RunEnded` leads from every phase but `new` to `ended`: a person cancels the run, or a limit of time ends it.
+`RunEnded` leads from every phase but `new` to `ended`: a person cancels the run, or a limit
+of time ends it.
 
 Invariants:
 
-- Folding the same events always leads to the same machine and the same effects. Resuming a run after a crash is folding
-  its journal; effects that nobody acknowledged are still due.
+- Folding the same events always leads to the same machine and the same effects. Resuming a run
+  after a crash is folding its journal; effects that nobody acknowledged are still due.
 - An event that does not fit raises `JournalError` and changes nothing; it must not be journaled.
-- An effect stays due until its event arrives, and no call is executed twice unless a person decides so.
+- An effect stays due until its event arrives, and no call is executed twice unless a
+  person decides so.
 - Between two Requests every listed call has settled.
 
-The parts: `SolutionReader` reads and checks Solutions, `Planning` holds the plan of a lazy run, `Tick` moves the calls
-of the current Solution, `Memory` holds what references read, `Spending` adds up usage, `ToolOffer` knows which tools a
-Request offers. Code outside this folder does not use them.
+The parts: `SolutionReader` reads and checks Solutions, `Planning` holds the plan of a lazy
+run, `Tick` moves the calls of the current Solution, `Memory` holds what references read,
+`Spending` adds up usage, `ToolOffer` knows which tools a Request offers. Code outside this
+folder does not use them.
 
     machine = Machine(catalogue)
     machine.receive(RunStarted("plan", context, tools, latent, settings, None))
@@ -71,7 +75,12 @@ from ideabridge.bridge.loop.event import BRIDGE, MODULE, Decider, Event, Journal
 from ideabridge.bridge.loop.grant import Grants, decision_text
 from ideabridge.bridge.loop.graph import Graph
 from ideabridge.bridge.loop.members import GROUP, GROUPS, THOUGHT_PROCESS, THOUGHTS, faults_of
-from ideabridge.bridge.loop.memory import InitialDocuments, Memory, initial_documents, opening_faults
+from ideabridge.bridge.loop.memory import (
+    InitialDocuments,
+    Memory,
+    initial_documents,
+    opening_faults,
+)
 from ideabridge.bridge.loop.output import OutputSchema, error_message, state_errors
 from ideabridge.bridge.loop.policy import ApprovalSetting
 from ideabridge.bridge.loop.progress import CallStatus, Progress, in_flight, parked
@@ -114,11 +123,14 @@ class Machine:
     """One run of the loop. Only `receive` changes it; everything else answers a question.
 
     Args:
-        catalogue: the compiled tools of the run, if the caller has them; otherwise they are read from `RunStarted`.
+        catalogue: the compiled tools of the run, if the caller has them; otherwise they are read
+            from `RunStarted`.
 
     Attributes:
-        mind_name: the name of the mind, as `RunStarted` records it; None: unknown, or none is asked.
-        mode: `solve`: a mind answers Requests until there is an output; `plan`: one Solution, given at the start.
+        mind_name: the name of the mind, as `RunStarted` records it; None: unknown,
+            or none is asked.
+        mode: `solve`: a mind answers Requests until there is an output; `plan`: one Solution,
+            given at the start.
         phase: see the table at the top of this module.
         step: the number of the current Request, from 0.
         requests: the number of Requests that were made.
@@ -132,8 +144,10 @@ class Machine:
         feedback: what the last Solution adds to the next Request.
         output: the output; `has_output` says whether there is one, because it may be null.
         offer: the tools and the output schema, of the run and of the current Request.
-        has_mind: whether a mind answers by itself; otherwise Solutions are submitted. The runner sets it.
-        traceparent: the trace of the request that asked for the run, see `RunStarted`. `Runs.create` sets it, too.
+        has_mind: whether a mind answers by itself; otherwise Solutions are submitted. The
+            runner sets it.
+        traceparent: the trace of the request that asked for the run, see `RunStarted`.
+            `Runs.create` sets it, too.
         status, reason: how the run ended, and why.
     """
 
@@ -166,14 +180,17 @@ class Machine:
         self._spending = Spending()
         # The bytes of the Request that was made last, if its journal says so.
         self._asked_bytes: int | None = None
-        self._reader = SolutionReader(self.catalogue, self.settings, self._initial, self._memory, self._spending)
+        self._reader = SolutionReader(
+            self.catalogue, self.settings, self._initial, self._memory, self._spending
+        )
         self._planning: Planning | None = None
         self._tick: Tick | None = None
         self._finish: Finish | None = None
         self._mind_due = False
         self._output_doubts = Doubts()
         self._input_doubts = Doubts()
-        # The members that handlers added to the schema of the Request; None if the journal does not say it.
+        # The members that handlers added to the schema of the Request; None if the journal
+        # does not say it.
         self._members: JSONObject | None = None
         self._member_errors: list[str] = []
         # The messages that calls of the current Solution added, with the call.
@@ -185,7 +202,7 @@ class Machine:
         # How many Solutions in a row had neither calls nor an output.
         self._idle = 0
 
-    # -- questions ---------------------------------------------------------------------------------------------
+    # -- questions ---------------------------------------------------------------------------------
 
     @property
     def catalogue(self) -> Catalogue:
@@ -204,7 +221,9 @@ class Machine:
 
     @property
     def skipped(self) -> list[Progress]:
-        """The calls of the last Solution that were skipped: they read what a branch that was not taken would give."""
+        """The calls of the last Solution that were skipped: they read what a branch that was not
+        taken would give.
+        """
         return [one for one in self.history[self._first :] if one.status is CallStatus.SKIPPED]
 
     @property
@@ -239,7 +258,10 @@ class Machine:
         if self._planning is not None:
             return not self._planning.waits
         return (
-            self.program is None and self.phase == "solving" and self._tick is not None and not self._tick.graph.closed
+            self.program is None
+            and self.phase == "solving"
+            and self._tick is not None
+            and not self._tick.graph.closed
         )
 
     @property
@@ -250,7 +272,9 @@ class Machine:
 
     @property
     def fault_of_null(self) -> str | None:
-        """Why a program must not end with null; None if it may. To a mind, null is no output yet."""
+        """Why a program must not end with null; None if it may. To a mind, null is no output
+        yet.
+        """
         return self._output_schema.fault_of_null() if self.mode == "plan" else None
 
     @property
@@ -258,7 +282,9 @@ class Machine:
         """Return whether minds are told that a Solution may be a program."""
         # A program has no instances, and nobody can accept its calls before it makes them.
         settings = self.settings
-        return self.mode == "solve" and settings.programs and not settings.lazy and not self.instances
+        return (
+            self.mode == "solve" and settings.programs and not settings.lazy and not self.instances
+        )
 
     @property
     def settled(self) -> Sequence[int]:
@@ -266,13 +292,17 @@ class Machine:
         return self._tick.settled if self._tick is not None else ()
 
     def is_current(self, call: int) -> bool:
-        """Return whether a call belongs to the Solution that runs now; if not, its messages come too late."""
+        """Return whether a call belongs to the Solution that runs now; if not, its
+        messages come too late.
+        """
         return self.phase == "solving" and call >= len(self.history) - len(self.solution.calls)
 
     @property
     def calls_left(self) -> int:
         """The number of calls that the run may still list."""
-        return self._reader.room - (len(self._planning.plan.solution.calls) if self._planning is not None else 0)
+        return self._reader.room - (
+            len(self._planning.plan.solution.calls) if self._planning is not None else 0
+        )
 
     @property
     def waits_for_people(self) -> bool:
@@ -289,7 +319,9 @@ class Machine:
     @property
     def plan_question(self) -> Question | None:
         """The question whether the waiting plan is accepted; None if no plan waits."""
-        return self._planning.question if self._planning is not None and self._planning.waits else None
+        return (
+            self._planning.question if self._planning is not None and self._planning.waits else None
+        )
 
     @property
     def open_rooms(self) -> Collection[ExecutionKey]:
@@ -304,7 +336,9 @@ class Machine:
     @property
     def state(self) -> JSONObject:
         """The state of the run; with instances, a map by instance."""
-        return {one: self._memory.state(one) for one in self._initial.instances} or self._memory.state()
+        return {
+            one: self._memory.state(one) for one in self._initial.instances
+        } or self._memory.state()
 
     def state_of(self, instance: str = "") -> JSONObject:
         """The state of one instance; "" in a run without instances."""
@@ -312,7 +346,9 @@ class Machine:
 
     @property
     def doubts(self) -> Doubts:
-        """What is uncertain about the input of a program, the parameters of the run's calls, and its output."""
+        """What is uncertain about the input of a program, the parameters of the run's calls,
+        and its output.
+        """
         parts = [self._input_doubts, *(one.doubts for one in self.history), self._output_doubts]
         # Several calls may read the same value.
         notes = {
@@ -326,7 +362,9 @@ class Machine:
 
     @property
     def added_data(self) -> list[Message]:
-        """The data that calls of earlier Solutions have added: a message for each kind and instance."""
+        """The data that calls of earlier Solutions have added: a message for each
+        kind and instance.
+        """
         return list(self._data.values())
 
     @property
@@ -336,7 +374,9 @@ class Machine:
 
     @property
     def documents(self) -> JSONObject:
-        """The documents that references read, by instance: `{"state", "results", "input", "data"}`. Read only."""
+        """The documents that references read, by instance:
+        `{"state", "results", "input", "data"}`. Read only.
+        """
         return self._memory.documents
 
     @property
@@ -382,7 +422,9 @@ class Machine:
         return [*opening, *errors]
 
     def opening_faults(self) -> list[str]:
-        """A sentence for each initial state and input that does not satisfy its schema, before anything has run."""
+        """A sentence for each initial state and input that does not satisfy its schema, before
+        anything has run.
+        """
         return opening_faults(self.messages, self._initial) if self.settings.foresight else []
 
     def check_count(self, calls: int) -> list[JSONObject]:
@@ -391,10 +433,12 @@ class Machine:
 
     @property
     def checked_graph(self) -> Graph | None:
-        """The graph of the Solution that was checked last; None if it had too many calls or references."""
+        """The graph of the Solution that was checked last; None if it had too many
+        calls or references.
+        """
         return self._reader.checked.graph if self._reader.checked is not None else None
 
-    # -- events ------------------------------------------------------------------------------------------------
+    # -- events ------------------------------------------------------------------------------------
 
     def receive(self, event: Event) -> None:
         """Take one event.
@@ -411,7 +455,9 @@ class Machine:
                 self._spending.add_room(event.spent)
             case events.CallStarted():
                 self._solving().started(event.call, event.item)
-            case events.CallProposed() | events.OutputProposed() | events.SolutionClosed() if self.settings.lazy:
+            case events.CallProposed() | events.OutputProposed() | events.SolutionClosed() if (
+                self.settings.lazy
+            ):
                 self._plan(event)
             case events.CallProposed():
                 self._propose(event)
@@ -491,12 +537,16 @@ class Machine:
         self.traceparent = event.traceparent
         self._by_turns = event.mind in (None, TURNS)
         self.settings = Settings.from_json(event.settings)
-        self.offer = ToolOffer(self._compiled or Catalogue.from_json(event.tools, event.latent), event.output_schema)
+        self.offer = ToolOffer(
+            self._compiled or Catalogue.from_json(event.tools, event.latent), event.output_schema
+        )
         self.messages = read_context(event.context)
         self._check_output_against(event.output_schema)
         self._initial = initial_documents(self.messages)
         self._memory = Memory(self._initial.documents)
-        self._reader = SolutionReader(self.catalogue, self.settings, self._initial, self._memory, self._spending)
+        self._reader = SolutionReader(
+            self.catalogue, self.settings, self._initial, self._memory, self._spending
+        )
         self.phase = "asking"
         self.step = 0
         # The author of a plan has answered already, so the Solution is the next event.
@@ -506,7 +556,9 @@ class Machine:
         if self.phase == "new":
             raise JournalError("the run has not begun")
         approval = cast("ApprovalSetting", event.approval)
-        self.settings = replace(self.settings, approval=approval, rules=max(event.rules, self.settings.rules))
+        self.settings = replace(
+            self.settings, approval=approval, rules=max(event.rules, self.settings.rules)
+        )
         self._reader.follow(self.settings)
         if self._tick is not None:
             self._tick.judge_again(self.settings)
@@ -525,18 +577,24 @@ class Machine:
             self._check_output_against(self.offer.output_schema)
 
     def _estimate_unreported(self) -> None:
-        """Count what the last Request cost at least, if its mind did not report it. A host by turns pays for itself."""
+        """Count what the last Request cost at least, if its mind did not report it. A host by turns
+        pays for itself.
+        """
         if self._asked_bytes is not None and self._spending.last is None and not self._by_turns:
             self._spending.estimated += least_tokens_of(self._asked_bytes)
 
     def _check_output_against(self, schema: JSONObject | None) -> None:
-        self._output_schema = OutputSchema(schema, mode=self.mode, by_instance=self.settings.output_by_instance)
+        self._output_schema = OutputSchema(
+            schema, mode=self.mode, by_instance=self.settings.output_by_instance
+        )
 
     def _begin(self, proposal: Proposal) -> None:
         self._memory.begin()
         proposal.graph.base = self._memory.base
         schemas = self._initial.schemas
-        self._tick = Tick(proposal.graph, self._memory, self.settings, schemas, self.grants, proposal.pattern)
+        self._tick = Tick(
+            proposal.graph, self._memory, self.settings, schemas, self.grants, proposal.pattern
+        )
         self._answer(proposal)
         self.phase = "solving"
 
@@ -554,7 +612,8 @@ class Machine:
             raise JournalError("a Solution came before its Request")
         proposal = self._reader.take(event)
         if self.mode == "plan" or event.pattern is not None:
-            # A plan's author answers once, and a group is one unit: nothing runs unless all of it is well formed.
+            # A plan's author answers once, and a group is one unit: nothing runs unless all of it
+            # is well formed.
             proposal.expect_well_formed()
         if not self.settings.lazy:
             self._accept(proposal)
@@ -589,7 +648,9 @@ class Machine:
         self.errors.extend(result.errors)
         self.feedback.corrections.extend([*self._judge_members(), *result.corrections])
         denied = Finish("cancelled", result.reason) if self.mode == "plan" else None
-        self._go_on(denied or self._end_after(has_calls=bool(self.solution.calls), has_output=False))
+        self._go_on(
+            denied or self._end_after(has_calls=bool(self.solution.calls), has_output=False)
+        )
 
     def _propose(self, event: events.CallProposed) -> None:
         tick = self._streaming()
@@ -604,12 +665,16 @@ class Machine:
             raise JournalError(f"call {event.call} added a message after its Solution had ended")
         if message.type == "data":
             # Like everything that a call writes, it belongs to the instance of the call.
-            message = replace(message, instance=message.instance or tick.progress[event.call].call.instance)
+            message = replace(
+                message, instance=message.instance or tick.progress[event.call].call.instance
+            )
             tick.learn(event.call, message)
         self._added.append((event.call, message))
 
     def _add_data(self, message: Message) -> None:
-        """Let all following Requests see data that a call has added, merged with earlier data of its kind."""
+        """Let all following Requests see data that a call has added, merged with earlier
+        data of its kind.
+        """
         key = message.instance, message.kind
         earlier = self._data.get(key)
         self._data[key] = message if earlier is None else merge_messages([earlier, message])[0]
@@ -622,7 +687,9 @@ class Machine:
         self._expect("asking")
         if self._mind_due:
             raise JournalError("a program came before its Request")
-        self._begin(Proposal(self._reader.graph(), Solution(extra=event.extra or {}, program=event)))
+        self._begin(
+            Proposal(self._reader.graph(), Solution(extra=event.extra or {}, program=event))
+        )
         self._input_doubts.assumed += [one for one in event.assumed or [] if isinstance(one, dict)]
         tick = self._solving()
         tick.program = True
@@ -654,7 +721,9 @@ class Machine:
         self._member_errors = []
         if self.mode != "solve" or self._members is None:
             return []
-        members = {name: schema for name, schema in self._members.items() if isinstance(schema, dict)}
+        members = {
+            name: schema for name, schema in self._members.items() if isinstance(schema, dict)
+        }
         required: list[str] = []
         if self.settings.thought_process and THOUGHT_PROCESS not in members:
             members[THOUGHT_PROCESS] = THOUGHTS
@@ -669,11 +738,18 @@ class Machine:
         return [] if correction is None else [correction]
 
     def _advance(self) -> None:
-        if self.phase == "solving" and self._tick is not None and self._tick.ended and not self._tick.due:
+        if (
+            self.phase == "solving"
+            and self._tick is not None
+            and self._tick.ended
+            and not self._tick.due
+        ):
             self._end_tick(self._tick)
 
     def _end_tick(self, tick: Tick) -> None:
-        kept = [(call, message) for call, message in self._added if tick.group.keeps(self.history[call])]
+        kept = [
+            (call, message) for call, message in self._added if tick.group.keeps(self.history[call])
+        ]
         errors = [*tick.errors(), *self.errors]
         others = [message for _, message in kept if message.type != "data"]
         self.feedback = Feedback(errors, tick.corrections, others)
@@ -686,23 +762,29 @@ class Machine:
                     self._memory.learn(call, message.instance, message.kind, message.value)
         output = self.solution.output
         if output is not None:
-            value, faults, self.has_output, self._output_doubts = self._output_schema.settle(tick.graph, tick.judge)
+            value, faults, self.has_output, self._output_doubts = self._output_schema.settle(
+                tick.graph, tick.judge
+            )
             errors.extend(error_message("output", fault) for fault in faults)
             self.output = value if self.has_output else None
-        self._go_on(self._end_after(has_calls=bool(self.solution.calls), has_output=output is not None))
+        self._go_on(
+            self._end_after(has_calls=bool(self.solution.calls), has_output=output is not None)
+        )
 
     def _end_after(self, *, has_calls: bool, has_output: bool) -> Finish | None:
         """The end of the run, if the last Solution leads to it; else None.
 
-        The run ends with an output that can be given, if its author answers only once, and after two Solutions in a
-        row that had neither calls nor an output, and printed nothing.
+        The run ends with an output that can be given, if its author answers only once, and after
+        two Solutions in a row that had neither calls nor an output, and printed nothing.
         """
         if self.has_output:
             return Finish("done")
         if self.mode == "plan":
             if self.solution.failed:
                 return Finish("failed", "the program ended with an error")
-            return Finish("failed", "the output could not be made") if has_output else Finish("done")
+            return (
+                Finish("failed", "the output could not be made") if has_output else Finish("done")
+            )
         if has_calls or has_output or self.solution.failed or self.solution.printed:
             self._idle = 0
             return None
@@ -712,7 +794,11 @@ class Machine:
         self._idle += 1
         # An answer that broke off before its first call has an error already.
         if not self.errors:
-            self.errors.append(error_message("output", "the solution holds neither calls nor an output; give either"))
+            self.errors.append(
+                error_message(
+                    "output", "the solution holds neither calls nor an output; give either"
+                )
+            )
         if self._idle > 1:
             reason = "two solutions in a row held neither calls nor an output"
             return Finish("stalled", reason if broken is None else f"{broken} ({reason})")
@@ -743,17 +829,19 @@ class Machine:
         self._mind_due = False
 
 
-# -- calls that were interrupted ---------------------------------------------------------------------------------------
+# -- calls that were interrupted -------------------------------------------------------------------
 
 
 def resume_events(machine: Machine, now: float) -> tuple[list[Execute], list[Event]]:
-    """The executions to repeat, and the events to journal, to continue a run whose journal was folded.
+    """The executions to repeat, and the events to journal, to continue a run whose
+    journal was folded.
 
-    Executions in flight run again if their tool may run twice. For all others the mind is informed that the outcome is
-    unknown; in a run of a plan, which has no mind, a person is asked.
+    Executions in flight run again if their tool may run twice. For all others the mind is informed
+    that the outcome is unknown; in a run of a plan, which has no mind, a person is asked.
     """
     again: list[Execute] = []
-    # The connections that waited for an answer have died with the process: withdraw their questions first.
+    # The connections that waited for an answer have died with the process: withdraw their
+    # questions first.
     died = "the process in which the call waited for it has died"
     found: list[Event] = [
         events.QuestionAnswered(one.call, one.digest, "cancel", BRIDGE, one.item, reason=died)
@@ -771,7 +859,9 @@ def resume_events(machine: Machine, now: float) -> tuple[list[Execute], list[Eve
 
 
 def fork_events(machine: Machine) -> list[Event]:
-    """The events of a fork for calls that had not ended in its parent. The time to answer begins with the fork."""
+    """The events of a fork for calls that had not ended in its parent. The time to answer
+    begins with the fork.
+    """
     return [
         _in_doubt(machine, progress, number, FORKED, None)
         for progress, number in _cut_off(machine)
@@ -780,7 +870,9 @@ def fork_events(machine: Machine) -> list[Event]:
 
 
 def finish_events(machine: Machine, finished: events.CallFinished, now: float) -> list[Event]:
-    """The events for an execution that has ended in this process: a question to a person if its error is `unknown`."""
+    """The events for an execution that has ended in this process: a question to a person if its
+    error is `unknown`.
+    """
     error = finished.error
     if error is None or error.get("kind") != "unknown":
         return [finished]
@@ -790,7 +882,9 @@ def finish_events(machine: Machine, finished: events.CallFinished, now: float) -
     if question is not None:
         why = "the call that asked has ended"
         found.append(
-            events.QuestionAnswered(question.call, question.digest, "cancel", MODULE, question.item, reason=why)
+            events.QuestionAnswered(
+                question.call, question.digest, "cancel", MODULE, question.item, reason=why
+            )
         )
     return [*found, _in_doubt(machine, progress, finished.item, str(error.get("message")), now)]
 
@@ -806,18 +900,24 @@ def _cut_off(machine: Machine) -> list[tuple[Progress, int | None]]:
 
 
 def _repeatable(progress: Progress) -> bool:
-    """Return whether a call runs again without a question. A room continues from its own journal."""
+    """Return whether a call runs again without a question. A room continues from its own
+    journal.
+    """
     call, tool = progress.call, progress.tool
     if call.has_latent or call.room is not None:
         return True
     return tool is not None and progress.hints.repeatable and not progress.forbidden
 
 
-def _in_doubt(machine: Machine, progress: Progress, number: int | None, why: str | None, now: float | None) -> Event:
+def _in_doubt(
+    machine: Machine, progress: Progress, number: int | None, why: str | None, now: float | None
+) -> Event:
     """A question about the outcome if somebody can be asked, otherwise the error `unknown`."""
     index = progress.call.index
     nobody = machine.mode != "plan" and machine.program is None
     asked = None if nobody else outcome_question(progress, number)
     if asked is not None:
         return events.OutcomeAsked(index, asked.approval, asked.digest, number, now, why)
-    return events.CallFinished(index, number, error={"kind": "unknown", "message": unknown(why, progress.hints)})
+    return events.CallFinished(
+        index, number, error={"kind": "unknown", "message": unknown(why, progress.hints)}
+    )

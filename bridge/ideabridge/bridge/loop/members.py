@@ -1,4 +1,5 @@
-"""Members: what a Solution may hold besides its calls, its output or its program, such as a `thought_process`.
+"""Members: what a Solution may hold besides its calls, its output or its program, such as a
+`thought_process`.
 
 The schema of a Request names them. They are journaled and have no effect.
 """
@@ -19,8 +20,8 @@ THOUGHT_PROCESS: Final = "thought_process"
 
 THOUGHTS: Final[JSONObject] = {
     "type": "string",
-    "description": "Your reasoning, before the calls: what is known, what is missing, and which calls follow from that."
-    " It is kept, and changes nothing",
+    "description": "Your reasoning, before the calls: what is known, what is missing, and which calls "
+    "follow from that. It is kept, and changes nothing",
 }
 """The schema of the member that the setting `thought_process` adds to answers."""
 
@@ -30,7 +31,8 @@ GROUPS: Final[JSONObject] = {
     "enum": ["all", "any", "race"],
     "description": "Makes the calls a group: all or nothing, the first that succeeds, or the first that ends",
 }
-"""The schema of the member that names how the calls of a group belong together. Only an application makes groups."""
+"""The schema of the member that names how the calls of a group belong together. Only an
+application makes groups."""
 
 _NAMED: Final = 10
 """The most members that one correction names."""
@@ -42,7 +44,8 @@ class MemberFaults:
 
     Attributes:
         unknown: the names of members that the schema does not have.
-        errors: a sentence for each member that is missing, or has a value that the schema does not admit.
+        errors: a sentence for each member that is missing, or has a value that the schema
+            does not admit.
     """
 
     unknown: list[str] = field(default_factory=list[str])
@@ -55,10 +58,15 @@ class MemberFaults:
         names = ", ".join(map(quoted, self.unknown[:_NAMED]))
         more = len(self.unknown) - _NAMED
         others = f" and {more:,} more" if more > 0 else ""
-        return {"left_out": f"{names}{others}", "reason": "the schema has no such member, so it had no effect"}
+        return {
+            "left_out": f"{names}{others}",
+            "reason": "the schema has no such member, so it had no effect",
+        }
 
 
-def faults_of(members: Mapping[str, JSONObject], required: Sequence[str], held: JSONObject) -> MemberFaults:
+def faults_of(
+    members: Mapping[str, JSONObject], required: Sequence[str], held: JSONObject
+) -> MemberFaults:
     """Compare the members of a Solution with those that its schema names.
 
     Args:
@@ -69,7 +77,9 @@ def faults_of(members: Mapping[str, JSONObject], required: Sequence[str], held: 
     faults = MemberFaults()
     for name in required:
         if name not in held:
-            faults.errors.append(f"{name}: found nothing, expected {describe(members[name])} (required)")
+            faults.errors.append(
+                f"{name}: found nothing, expected {describe(members[name])} (required)"
+            )
     for name, value in held.items():
         schema = members.get(name)
         if schema is None:

@@ -1,7 +1,7 @@
 """Memory: the documents of a run, and the writes of the current Solution.
 
-State is an append-only log of writes, read as one JSON object per instance. A document contains everything that
-references can read: `{"state": ..., "results": ..., "input": ..., "data": ...}`.
+State is an append-only log of writes, read as one JSON object per instance. A document contains
+everything that references can read: `{"state": ..., "results": ..., "input": ..., "data": ...}`.
 """
 
 from __future__ import annotations
@@ -54,13 +54,15 @@ class Memory:
 
     def __init__(self, documents: dict[str, JSON]) -> None:
         self._documents = documents
-        # By instance, the results if nothing else has them: a further one is then put in without a copy.
+        # By instance, the results if nothing else has them: a further one is then put in
+        # without a copy.
         self._results: dict[str, JSONObject] = {}
         self.base: dict[str, JSON] = dict(documents)
         self.log: list[Write] = []
         self._first = 0
         self._written: dict[str, PathIndex] = {}
-        # (call, instance, kind, value) of data that calls of this Solution added with messages, in order.
+        # (call, instance, kind, value) of data that calls of this Solution added with
+        # messages, in order.
         self._learned: list[tuple[int, str, str, JSON]] = []
 
     @property
@@ -89,13 +91,22 @@ class Memory:
             self._documents[instance] = _with_data(view, kind, value)
 
     def tell_errors(self, errors: Iterable[JSONObject]) -> None:
-        """Store the errors of the last Solution in `†data.error.PLACE` of every instance, until the next one ends."""
-        by_place: JSONObject = {str(error["place"]): error for error in errors if error.get("place") is not None}
+        """Store the errors of the last Solution in `†data.error.PLACE` of every instance, until
+        the next one ends.
+        """
+        by_place: JSONObject = {
+            str(error["place"]): error for error in errors if error.get("place") is not None
+        }
         for instance, found in self._documents.items():
             data = found.get("data") if isinstance(found, dict) else None
             if isinstance(found, dict) and isinstance(data, dict) and (by_place or "error" in data):
-                others: JSONObject = {kind: value for kind, value in data.items() if kind != "error"}
-                self._documents[instance] = {**found, "data": {**others, **({"error": by_place} if by_place else {})}}
+                others: JSONObject = {
+                    kind: value for kind, value in data.items() if kind != "error"
+                }
+                self._documents[instance] = {
+                    **found,
+                    "data": {**others, **({"error": by_place} if by_place else {})},
+                }
 
     def try_write(self, writes: Iterable[Write]) -> dict[str, JSON]:
         """Return the documents as they are after the writes, for `commit`.
@@ -122,7 +133,9 @@ class Memory:
                 self._put_result(entry)
 
     def _put_result(self, entry: Write) -> None:
-        """Put the result of a call into the documents. Copying all others for each would be quadratic."""
+        """Put the result of a call into the documents. Copying all others for each
+        would be quadratic.
+        """
         view = self._documents.get(entry.instance, {})
         own = self._results.get(entry.instance)
         if own is not None and isinstance(view, dict) and view.get("results") is own:
@@ -142,14 +155,17 @@ class Memory:
         return copy
 
     def absorb(self, staged: Memory) -> None:
-        """Take over the writes of a staged copy. Nothing may have been written here since it was made."""
+        """Take over the writes of a staged copy. Nothing may have been written here
+        since it was made.
+        """
         self.log.extend(staged.log)
         self._learned = staged._learned
         self._documents.update(staged.documents)
 
     def read(self, instance: str, path: Path, bound: Collection[int]) -> JSON | Missing:
-        """The value that a read bound to the calls `bound` sees: the value before the Solution with the writes (or
-        added data) of these calls, the last one winning, and without those of other calls.
+        """The value that a read bound to the calls `bound` sees: the value before the Solution
+        with the writes (or added data) of these calls, the last one winning, and without those
+        of other calls.
         """
         if bound and path[0] != "data":
             written = self._written.get(instance)
@@ -161,8 +177,8 @@ class Memory:
         return document.read(self.document(instance, path[0], bound), path)
 
     def document(self, instance: str, kind: str, bound: Collection[int]) -> JSON:
-        """The document of an instance as a read of `†KIND` sees it that is bound to the calls `bound`. It does not
-        depend on what other calls have written so far.
+        """The document of an instance as a read of `†KIND` sees it that is bound to the calls
+        `bound`. It does not depend on what other calls have written so far.
         """
         view = self.base.get(instance, {})
         if not bound:
@@ -173,7 +189,11 @@ class Memory:
                 if where == instance and call in wanted:
                     view = _with_data(view, name, value)
             return view
-        seen = (entry for entry in self.log[self._first :] if entry.call in wanted and entry.instance == instance)
+        seen = (
+            entry
+            for entry in self.log[self._first :]
+            if entry.call in wanted and entry.instance == instance
+        )
         return _written(view, seen)
 
 
@@ -187,7 +207,9 @@ def _with_data(view: JSON, kind: str, value: JSON) -> JSON:
 
 
 def _written(view: JSON, entries: Iterable[Write]) -> JSON:
-    """A document after some writes. Successive pushes to one array become one write, because each write copies it."""
+    """A document after some writes. Successive pushes to one array become one write, because each
+    write copies it.
+    """
     for (path, method), group in groupby(entries, key=lambda one: (one.path, one.method)):
         first, *rest = [one.value for one in group]
         view = document.write(view, path, method, first)
@@ -200,7 +222,7 @@ def _written(view: JSON, entries: Iterable[Write]) -> JSON:
     return view
 
 
-# -- the documents with which a run begins ---------------------------------------------------------------------------
+# -- the documents with which a run begins ---------------------------------------------------------
 
 MAX_INSTANCES = 1_000
 MAX_INSTANCE_NAME = 64
@@ -211,7 +233,8 @@ class InitialDocuments:
     """What references can read when a run begins.
 
     Attributes:
-        documents: `{"state", "results", "input", "data"}` by instance; "" if the context names none.
+        documents: `{"state", "results", "input", "data"}` by instance; "" if the
+            context names none.
         instances: the instances, in the order of the context.
         schemas: the state schemas, by instance.
     """
@@ -234,7 +257,8 @@ def check_instance(name: str) -> None:
     """
     if len(name) > MAX_INSTANCE_NAME or not is_instance_name(name):
         raise MessageError(
-            f"_instance {quoted(name)}: expected 1 to {MAX_INSTANCE_NAME} characters, without white space and"
+            f"_instance {quoted(name)}: expected 1 to {MAX_INSTANCE_NAME} characters, "
+            "without white space and"
             f' . [ ] | & † ", and none of {KINDS}'
         )
 
@@ -268,8 +292,8 @@ def _of(instance: str) -> str:
 
 
 def initial_documents(messages: Iterable[Message]) -> InitialDocuments:
-    """Build the documents of a context. Data of one kind and instance are merged. All instances see the input without
-    an instance, merged with their own.
+    """Build the documents of a context. Data of one kind and instance are merged. All instances see
+    the input without an instance, merged with their own.
 
     Raises:
         MessageError: too many instances, or an invalid name; see `check_instance`.
@@ -291,22 +315,31 @@ def initial_documents(messages: Iterable[Message]) -> InitialDocuments:
         parts = own.setdefault(name, {"input": {}, "state": {}, "data": {}})
         if message.type == "data":
             old = parts["data"].get(message.kind)
-            parts["data"][message.kind] = message.value if old is None else merge(old, message.value)
+            parts["data"][message.kind] = (
+                message.value if old is None else merge(old, message.value)
+            )
         elif isinstance(message.value, dict):
             merged = merge(parts[message.type], message.value)
             parts[message.type] = merged if isinstance(merged, dict) else {}
         if message.type == "state" and message.schema is not None:
             schemas[name] = message.schema
-    opening.schemas = {name: StateSchema(schema, own[name]["state"]) for name, schema in schemas.items()}
+    opening.schemas = {
+        name: StateSchema(schema, own[name]["state"]) for name, schema in schemas.items()
+    }
     common = own[""]
     for name, parts in own.items():
-        shared = {kind: merge(common[kind], parts[kind]) if name else parts[kind] for kind in ("input", "data")}
+        shared = {
+            kind: merge(common[kind], parts[kind]) if name else parts[kind]
+            for kind in ("input", "data")
+        }
         opening.documents[name] = {"state": parts["state"], "results": {}, **shared}
     return opening
 
 
 def _add_earlier_result(data: JSONObject, call: JSON) -> None:
-    """Add to the data what a call of another run has made, as the context of a room has it: `†data.results.PLACE`."""
+    """Add to the data what a call of another run has made, as the context of a room has it:
+    `†data.results.PLACE`.
+    """
     if not isinstance(call, dict) or "result" not in call:
         return
     try:

@@ -1,6 +1,7 @@
 """Output: the parameters of calls and the output of a run, with references resolved and checked.
 
-`Readiness` decides whether a call can run, and with which parameters; `OutputSchema` makes the output of a run.
+`Readiness` decides whether a call can run, and with which parameters; `OutputSchema` makes the
+output of a run.
 """
 
 from __future__ import annotations
@@ -100,7 +101,9 @@ class Readiness:
         items: the most items of one `_each`.
     """
 
-    def __init__(self, graph: Graph, judge: Judge, progress: Mapping[int, Progress], items: int) -> None:
+    def __init__(
+        self, graph: Graph, judge: Judge, progress: Mapping[int, Progress], items: int
+    ) -> None:
         self._graph = graph
         self._judge = judge
         self._progress = progress
@@ -108,7 +111,9 @@ class Readiness:
         self._sizes = LargeSizes()
 
     def look(self, call: Call) -> list[Item] | Wait | Absent | Refusal:
-        """Return the executions of a call with resolved references, what the call waits for, or why it never runs."""
+        """Return the executions of a call with resolved references, what the call waits for, or
+        why it never runs.
+        """
         blocked = self._blocked(call)
         if blocked is not None:
             return blocked
@@ -152,11 +157,15 @@ class Readiness:
                 reads.failing[text] = value
         return reads
 
-    def _items_of(self, call: Call, reads: _Reads, parts: Mapping[Path, JSON]) -> list[Item] | Refusal:
+    def _items_of(
+        self, call: Call, reads: _Reads, parts: Mapping[Path, JSON]
+    ) -> list[Item] | Refusal:
         """The executions of a call with `_each`; `parts`: its computed literals."""
         each = fill(call.each, lambda expression: reads.values[expression.text])
         if parts:
-            each = put_in(each, {keys[1:]: value for keys, value in parts.items() if keys[0] == "_each"})
+            each = put_in(
+                each, {keys[1:]: value for keys, value in parts.items() if keys[0] == "_each"}
+            )
         if not isinstance(each, list):
             return Refusal(f"_each: expected an array, found {show(each)}")
         if len(each) > self._items:
@@ -166,7 +175,9 @@ class Readiness:
         failed = 0
         for item in each:
             briefly = failed >= _EXPLAINED
-            items.append(self._item(call, reads.values, reads.by_item, item, sizes, parts, briefly=briefly))
+            items.append(
+                self._item(call, reads.values, reads.by_item, item, sizes, parts, briefly=briefly)
+            )
             failed += items[-1].error is not None
         return items
 
@@ -214,7 +225,11 @@ class Readiness:
                 value = self._judge.evaluate(read, call.instance, each)
                 if isinstance(value, Absent | Wait):
                     message = value.message if isinstance(value, Absent) else "not supplied"
-                    return Item({}, finished=True, error={"kind": "runtime", "message": f"not run: {message}"})
+                    return Item(
+                        {},
+                        finished=True,
+                        error={"kind": "runtime", "message": f"not run: {message}"},
+                    )
                 known[read.expression.text] = value
                 # The value of each item is measured; all others are measured once.
                 sizes.pop(read.expression.text, None)
@@ -226,7 +241,9 @@ class Readiness:
         latent = fill(call.latent, filling) if call.has_latent else None
         problem = too_large("its parameters", filling.size)
         if problem is not None:
-            return Item({}, finished=True, error={"kind": "runtime", "message": f"not run: {problem}"})
+            return Item(
+                {}, finished=True, error={"kind": "runtime", "message": f"not run: {problem}"}
+            )
         imports = tuple((next(one.operands()).full, values[one.text]) for one in call.imports)
         item = Item(parameters if isinstance(parameters, dict) else {}, imports=imports)
         item.latent, item.size = latent, filling.size
@@ -239,24 +256,36 @@ class Readiness:
                     exact.check(parameters, briefly=briefly)
             except IdeabridgeError as error:
                 # The parameters are invalid, or nest too deep with the values in them.
-                item.finished, item.error = True, {"kind": "runtime", "message": f"not run: {error}"}
+                item.finished, item.error = (
+                    True,
+                    {"kind": "runtime", "message": f"not run: {error}"},
+                )
         return item
 
 
 def resolved_call(progress: Progress) -> JSONObject:
-    """The call with its references resolved. People and policies see it, and decisions are bound to it."""
+    """The call with its references resolved. People and policies see it, and decisions
+    are bound to it.
+    """
     if not progress.call.has_each:
         return executed_call(progress, progress.items[0].parameters)
-    return executed_call(progress, {"_each": [item.parameters for item in progress.items if item.error is None]})
+    return executed_call(
+        progress, {"_each": [item.parameters for item in progress.items if item.error is None]}
+    )
 
 
 def executed_call(progress: Progress, parameters: JSONObject) -> JSONObject:
     """One execution of a call as people see it: an item of `_each` looks like a call."""
     result: JSONObject = {key: value for key, value in progress.call.raw.items() if key in _SHOWN}
     if progress.replaced is not None:
-        result = {key: value for key, value in result.items() if key not in ("_module", "_activity")}
+        result = {
+            key: value for key, value in result.items() if key not in ("_module", "_activity")
+        }
         result["_tool"] = progress.replaced.name
-    elif progress.tool is not None and result.get("_tool") not in (progress.tool.name, progress.tool.remote_name):
+    elif progress.tool is not None and result.get("_tool") not in (
+        progress.tool.name,
+        progress.tool.remote_name,
+    ):
         # The call used the name `module.tool`.
         result["_tool"] = progress.tool.name
     if progress.tool is not None and progress.tool.module is not None:
@@ -275,11 +304,11 @@ def digest_of(resolved: JSONObject) -> str | Refusal:
 _SHOWN = ("_tool", "_module", "_activity", "_instance", "_outputPath", "_outputMethod", "_id")
 
 
-# -- the output of a run ---------------------------------------------------------------------------------------------
+# -- the output of a run ---------------------------------------------------------------------------
 
 _WRAPPED: Final = (
-    '. The schema asked for admits null, and "output": null means "no output yet", so the value is wrapped,'
-    ' "output": {"value": ...}'
+    '. The schema asked for admits null, and "output": null means "no output yet", so the value '
+    'is wrapped, "output": {"value": ...}'
 )
 
 
@@ -291,15 +320,17 @@ class OutputSchema:
 
     Args:
         schema: the user's; None: the output of a mind is text, that of a plan any value.
-        mode: the mode of the run. A mind writes null for "no output yet", so it wraps an output that may be null in
-            `{"value": ...}`.
+        mode: the mode of the run. A mind writes null for "no output yet", so it wraps an output
+            that may be null in `{"value": ...}`.
         by_instance: the output is a map by instance, and each value satisfies the schema.
 
     Raises:
         SchemaError: the schema is invalid.
     """
 
-    def __init__(self, schema: JSONObject | None, *, mode: Literal["plan", "solve"], by_instance: bool) -> None:
+    def __init__(
+        self, schema: JSONObject | None, *, mode: Literal["plan", "solve"], by_instance: bool
+    ) -> None:
         self.memory = 0
         self._wrapped = False
         self._schema = schema
@@ -312,9 +343,11 @@ class OutputSchema:
             Validator(self._schema, what="the output").is_valid(None)
 
     def settle(self, graph: Graph, judge: Judge) -> tuple[JSON, list[str], bool, Doubts]:
-        """The output without its wrapping, its faults, whether the run has an output, and what it assumes.
+        """The output without its wrapping, its faults, whether the run has an output, and
+        what it assumes.
 
-        A plan's map by instance leaves out instances with faults; the run has an output if one instance is left.
+        A plan's map by instance leaves out instances with faults; the run has an output if one
+        instance is left.
 
         Args:
             graph: the graph of a Solution whose calls have settled.
@@ -326,24 +359,38 @@ class OutputSchema:
         value, faults, doubts, size = _resolve(graph, judge, by_instance=self._by_instance)
         self.memory = size.memory
         if self._by_instance and isinstance(value, dict):
-            parts = {instance: self._checked(part, f" of {instance}", faults) for instance, part in value.items()}
-            good: dict[str, JSON] = {one: part for one, part in parts.items() if not isinstance(part, Missing)}
+            parts = {
+                instance: self._checked(part, f" of {instance}", faults)
+                for instance, part in value.items()
+            }
+            good: dict[str, JSON] = {
+                one: part for one, part in parts.items() if not isinstance(part, Missing)
+            }
             return good, faults, not faults or (self._mode == "plan" and bool(good)), doubts
         if faults:
             return None, faults, False, doubts
         checked = self._checked(value, "", faults)
         if isinstance(checked, Missing):
             return None, faults, False, doubts
-        return (checked["value"] if self._wrapped and isinstance(checked, dict) else checked), [], True, doubts
+        return (
+            (checked["value"] if self._wrapped and isinstance(checked, dict) else checked),
+            [],
+            True,
+            doubts,
+        )
 
     def foreseen(self, graph: Graph) -> list[str]:
-        """The faults of an output that is known before any call runs: all its references read values that exist."""
+        """The faults of an output that is known before any call runs: all its references read
+        values that exist.
+        """
         faults: list[str] = []
         if self._schema is None or graph.output is None:
             return faults
         for instance, reads in graph.output_reads.items():
             known = {read.expression.text: graph.known(read, instance) for read in reads}
-            values = {text: value for text, value in known.items() if not isinstance(value, Missing)}
+            values = {
+                text: value for text, value in known.items() if not isinstance(value, Missing)
+            }
             if len(values) < len(known) or any(read.lenient for read in reads):
                 continue
             value = fill(graph.output, lambda expression, values=values: values[expression.text])
@@ -352,7 +399,9 @@ class OutputSchema:
         return faults
 
     def fault_of_null(self) -> str | None:
-        """Why null is no output of a plan; None if it is one, or if no schema says what an output is."""
+        """Why null is no output of a plan; None if it is one, or if no schema says
+        what an output is.
+        """
         faults: list[str] = []
         if self._schema is not None:
             self._checked(None, "", faults)
@@ -369,9 +418,11 @@ class OutputSchema:
         return value
 
 
-def _resolve(graph: Graph, judge: Judge, *, by_instance: bool) -> tuple[JSON, list[str], Doubts, Size]:
-    """The output with its references resolved, the faults, what is assumed, and the size of what it reads; by instance,
-    a map without the instances with faults.
+def _resolve(
+    graph: Graph, judge: Judge, *, by_instance: bool
+) -> tuple[JSON, list[str], Doubts, Size]:
+    """The output with its references resolved, the faults, what is assumed, and the size of what it
+    reads; by instance, a map without the instances with faults.
     """
     faults: list[str] = list(graph.output_problems)
     doubts = Doubts()
@@ -388,9 +439,13 @@ def _resolve(graph: Graph, judge: Judge, *, by_instance: bool) -> tuple[JSON, li
         needed = {read.expression.text for read in reads if not read.lenient}
         missing = [(text, one) for text, one in values.items() if isinstance(one, Absent)]
         absent = [f"{where}: {one.message}" for text, one in missing if text in needed]
-        known = {text: value for text, value in values.items() if not isinstance(value, Absent | Wait)}
+        known = {
+            text: value for text, value in values.items() if not isinstance(value, Absent | Wait)
+        }
         computation = graph.computations.output
-        computed = Computed() if computation is None else computation.compute(known, only_reads=True)
+        computed = (
+            Computed() if computation is None else computation.compute(known, only_reads=True)
+        )
         doubts.add(computed.doubts, instance)
         if computed.problem is not None:
             absent.append(f"{where}: {computed.problem}")
@@ -420,5 +475,9 @@ def state_errors(opening: InitialDocuments, memory: Memory) -> list[JSONObject]:
         try:
             schema.check_end(memory.state(instance))
         except ClosedStateError as error:
-            errors.append(error_message("output", f"the state{f' of {instance}' if instance else ''}: {error}"))
+            errors.append(
+                error_message(
+                    "output", f"the state{f' of {instance}' if instance else ''}: {error}"
+                )
+            )
     return errors

@@ -1,10 +1,12 @@
 """Policy: whether a resolved call runs, asks a person, or is refused.
 
-A policy is made from the settings of a run. They are in its journal, so folding the journal repeats the verdicts.
+A policy is made from the settings of a run. They are in its journal, so folding the journal
+repeats the verdicts.
 
-A rule that restricts (`ask`, `deny`) matches every name of its tool, whatever the case and width of its letters; see
-`ideabridge.tools.names.known_as`. A rule that allows matches a name only as written. A rule that restricts and does not
-match as written can make the verdict stricter, never milder.
+A rule that restricts (`ask`, `deny`) matches every name of its tool, whatever the case and
+width of its letters; see `ideabridge.tools.names.known_as`. A rule that allows matches a name
+only as written. A rule that restricts and does not match as written can make the verdict
+stricter, never milder.
 """
 
 from __future__ import annotations
@@ -23,8 +25,9 @@ from ideabridge.tools.toolbox import Toolbox
 Then: TypeAlias = Literal["allow", "ask", "deny"]
 
 ApprovalSetting: TypeAlias = "str | JSONObject"
-"""`default`, `allow_all`, an object of rules as the configuration's key `approval` takes it, or `{"all": [...]}` of
-these: the strictest decides on each call. An object of rules may have `embedded`, see `embedded_tools`.
+"""`default`, `allow_all`, an object of rules as the configuration's key `approval` takes it, or
+`{"all": [...]}` of these: the strictest decides on each call. An object of rules may have
+`embedded`, see `embedded_tools`.
 """
 
 
@@ -37,7 +40,8 @@ class PolicyVerdict:
 
 
 Policy: TypeAlias = Callable[[Tool, JSONObject], PolicyVerdict]
-"""A pure function of the tool and the call with its references resolved: the same call, the same verdict."""
+"""A pure function of the tool and the call with its references resolved: the same call,
+the same verdict."""
 
 ALLOW = PolicyVerdict("allow")
 _STRICTNESS: Final[dict[Then, int]] = {"allow": 0, "ask": 1, "deny": 2}
@@ -51,7 +55,8 @@ class Rule:
         then: the verdict on such a call.
         module: pattern of module names (`*`, `?`, `[abc]`); "" matches tools without a module.
         tool: pattern of tool names: those that calls use, or those of the module.
-        read_only, destructive, idempotent, open_world: the effective annotations; see `effective_hints`.
+        read_only, destructive, idempotent, open_world: the effective annotations; see
+            `effective_hints`.
         why: the reason that the person, or the mind of a denied call, sees.
     """
 
@@ -67,8 +72,8 @@ class Rule:
     def matches(self, tool: Tool) -> bool:
         """Return whether the rule, as written, matches the tool.
 
-        Without a module, a rule that allows matches only the name that calls use: other modules may have a tool with
-        the same remote name.
+        Without a module, a rule that allows matches only the name that calls use: other modules may
+        have a tool with the same remote name.
         """
         names = [tool.name]
         if tool.remote_name is not None and not (self.then == "allow" and self.module is None):
@@ -76,19 +81,28 @@ class Rule:
         return self._fits(tool, tool.module, names, self.module, self.tool)
 
     def matches_folded(self, tool: Tool, also: str = "") -> bool:
-        """Return whether the rule matches the tool by any of its names, whatever their case and width.
+        """Return whether the rule matches the tool by any of its names, whatever their
+        case and width.
 
         Args:
             tool: the tool.
             also: one more name of the tool, such as the name under which it is exposed.
         """
-        names = [*known_as(tool.name, tool.remote_name, tool.module), *([folded(also)] if also else [])]
+        names = [
+            *known_as(tool.name, tool.remote_name, tool.module),
+            *([folded(also)] if also else []),
+        ]
         module = None if tool.module is None else folded(tool.module)
         patterns = (None if one is None else folded(one) for one in (self.module, self.tool))
         return self._fits(tool, module, names, *patterns)
 
     def _fits(
-        self, tool: Tool, module: str | None, names: list[str], module_pattern: str | None, pattern: str | None
+        self,
+        tool: Tool,
+        module: str | None,
+        names: list[str],
+        module_pattern: str | None,
+        pattern: str | None,
     ) -> bool:
         # "*" matches any module; only "" matches a tool without a module.
         if module_pattern is not None and not (
@@ -98,18 +112,23 @@ class Rule:
         if pattern is not None and not any(fnmatchcase(name, pattern) for name in names):
             return False
         wanted = (self.read_only, self.destructive, self.idempotent, self.open_world)
-        return all(one in (None, hint) for one, hint in zip(wanted, effective_hints(tool.annotations), strict=True))
+        return all(
+            one in (None, hint)
+            for one, hint in zip(wanted, effective_hints(tool.annotations), strict=True)
+        )
 
     @classmethod
     def from_json(cls, value: JSONObject) -> Rule:
         """Read a rule of the configuration or of a run's settings."""
-        members: dict[str, Any] = {one.name: value[one.name] for one in fields(cls) if one.name in value}
+        members: dict[str, Any] = {
+            one.name: value[one.name] for one in fields(cls) if one.name in value
+        }
         return cls(**members)
 
 
 def effective_hints(annotations: Annotations) -> tuple[bool, bool, bool, bool]:
-    """(read-only, destructive, idempotent, open world), with the defaults of MCP: not read-only, destructive, not
-    idempotent, open world. A read-only tool is not destructive, and is idempotent.
+    """(read-only, destructive, idempotent, open world), with the defaults of MCP: not read-only,
+    destructive, not idempotent, open world. A read-only tool is not destructive, and is idempotent.
     """
     read_only = annotations.read_only is True
     return (
@@ -137,8 +156,8 @@ def default_policy(tool: Tool, call: JSONObject) -> PolicyVerdict:
 
 
 def embedded_tools(toolbox: Toolbox) -> dict[str, tuple[str, str]]:
-    """The tools of a toolbox that has their code as well, and whose calls would ask: the digest of the definition and
-    the name of the activity, by the name of the tool.
+    """The tools of a toolbox that has their code as well, and whose calls would ask: the digest of
+    the definition and the name of the activity, by the name of the tool.
     """
     found: dict[str, tuple[str, str]] = {}
     for tool in toolbox:
@@ -155,13 +174,18 @@ def activity_of(tool: Tool, call: JSONObject | None = None) -> str:
 
 
 def ruled(
-    rules: Sequence[Rule], otherwise: str, *, also: str = "", embedded: Mapping[str, JSON] | None = None
+    rules: Sequence[Rule],
+    otherwise: str,
+    *,
+    also: str = "",
+    embedded: Mapping[str, JSON] | None = None,
 ) -> Policy:
     """The policy of a list of rules: the first rule that matches decides.
 
     Args:
         rules: the rules.
-        otherwise: the verdict if no rule matches: `allow`, `ask`, `deny`, or `read_only` (the default policy).
+        otherwise: the verdict if no rule matches: `allow`, `ask`, `deny`, or `read_only` (the
+            default policy).
         also: see `Rule.matches_folded`.
         embedded: with `read_only`, tools that run as well; see `embedded_tools`.
     """
@@ -180,7 +204,8 @@ def ruled(
             # The rule matches only another name of the tool, so a later rule may be stricter.
             least = _stricter(least, found)
         if otherwise == "read_only":
-            # The same definition and the same code: a tool of a file, or of a context, may have the same name.
+            # The same definition and the same code: a tool of a file, or of a context, may
+            # have the same name.
             is_embedded = handed_over.get(tool.name) == [tool.digest, activity_of(tool, call)]
             if tool.module is None and is_embedded:
                 return least
@@ -195,7 +220,8 @@ def ruled(
 
 
 def judge(policy: Policy, tools: Iterable[Tool], call: JSONObject) -> PolicyVerdict:
-    """The strictest verdict on a call: its tool may run code that belongs to another one, and the rules for both hold.
+    """The strictest verdict on a call: its tool may run code that belongs to another one, and the
+    rules for both hold.
 
     Args:
         policy: the policy.
@@ -209,19 +235,25 @@ def judge(policy: Policy, tools: Iterable[Tool], call: JSONObject) -> PolicyVerd
 
 
 def _stricter(one: PolicyVerdict, other: PolicyVerdict) -> PolicyVerdict:
-    return one if _STRICTNESS[one.verdict] >= _STRICTNESS[other.verdict] and one is not ALLOW else other
+    return (
+        one
+        if _STRICTNESS[one.verdict] >= _STRICTNESS[other.verdict] and one is not ALLOW
+        else other
+    )
 
 
 def policy_named(setting: ApprovalSetting) -> Policy:
-    """The policy of an approval setting, for calls of runs. Nobody is asked about what a Request could show as well."""
+    """The policy of an approval setting, for calls of runs. Nobody is asked about what a Request
+    could show as well.
+    """
     policy = _policy_of(setting, default_policy, "read_only")
     return lambda tool, call: ALLOW if is_reader(tool) else policy(tool, call)
 
 
 def direct_policy(setting: ApprovalSetting, name: str) -> Policy:
-    """The policy of an approval setting, for direct calls of an exposed tool: its rules, and its `default` if that is
-    `ask` or `deny`. All other calls run, because the host decides whether to ask its user; where only persons decide,
-    it does not, and a call asks as in a run.
+    """The policy of an approval setting, for direct calls of an exposed tool: its rules, and its
+    `default` if that is `ask` or `deny`. All other calls run, because the host decides whether to
+    ask its user; where only persons decide, it does not, and a call asks as in a run.
 
     Args:
         setting: the configuration's `approval`.
@@ -235,14 +267,20 @@ def _policy_of(setting: ApprovalSetting, default: Policy, otherwise: str, also: 
     if not isinstance(setting, dict):
         return allow_all if setting == "allow_all" else default
     if "all" not in setting:
-        rules = [Rule.from_json(rule) for rule in cast("list[JSONObject]", setting.get("rules") or [])]
+        rules = [
+            Rule.from_json(rule) for rule in cast("list[JSONObject]", setting.get("rules") or [])
+        ]
         last = str(setting.get("default") or "read_only")
         embedded = cast("JSONObject | None", setting.get("embedded"))
-        return ruled(rules, otherwise if last == "read_only" else last, also=also, embedded=embedded)
+        return ruled(
+            rules, otherwise if last == "read_only" else last, also=also, embedded=embedded
+        )
     policies = [_policy_of(part, default, otherwise, also) for part in approval_parts(setting)]
 
     def strictest(tool: Tool, call: JSONObject) -> PolicyVerdict:
-        return max((one(tool, call) for one in policies), key=lambda verdict: _STRICTNESS[verdict.verdict])
+        return max(
+            (one(tool, call) for one in policies), key=lambda verdict: _STRICTNESS[verdict.verdict]
+        )
 
     return strictest
 
@@ -255,7 +293,9 @@ def approval_parts(setting: ApprovalSetting) -> list[ApprovalSetting]:
 
 
 def strictest_of(setting: ApprovalSetting, other: ApprovalSetting) -> ApprovalSetting:
-    """The approval setting under which the strictest verdict of two settings decides on each call."""
+    """The approval setting under which the strictest verdict of two settings decides on each
+    call.
+    """
     parts = approval_parts(setting)
     parts += [part for part in approval_parts(other) if part not in parts]
     return parts[0] if len(parts) == 1 else {"all": cast("list[JSON]", parts)}
@@ -264,7 +304,10 @@ def strictest_of(setting: ApprovalSetting, other: ApprovalSetting) -> ApprovalSe
 def allows_by_name(setting: ApprovalSetting) -> bool:
     """Return whether a rule allows tools by their names, of whatever module."""
     return any(
-        isinstance(rule, dict) and rule.get("then") == "allow" and rule.get("module") is None and "tool" in rule
+        isinstance(rule, dict)
+        and rule.get("then") == "allow"
+        and rule.get("module") is None
+        and "tool" in rule
         for part in approval_parts(setting)
         if isinstance(part, dict)
         for rule in cast("list[JSON]", part.get("rules") or [])
@@ -283,7 +326,9 @@ def approval_timeout(setting: ApprovalSetting) -> float | None:
 
 def only_persons(setting: ApprovalSetting) -> bool:
     """Return whether only persons may decide: the assistant decides nothing, in any session."""
-    return any(isinstance(part, dict) and part.get("by") == "person" for part in approval_parts(setting))
+    return any(
+        isinstance(part, dict) and part.get("by") == "person" for part in approval_parts(setting)
+    )
 
 
 def named_tool(tool: Tool) -> str:

@@ -1,7 +1,7 @@
 """Progress: the status of each call of a run, and the values that its reads see.
 
-`Progress` is one call, `Item` one execution of it. `Judge` evaluates a read: it returns a value, or `Wait` with the
-call to wait for, or `Absent` with the reason why there will never be a value.
+`Progress` is one call, `Item` one execution of it. `Judge` evaluates a read: it returns a value, or
+`Wait` with the call to wait for, or `Absent` with the reason why there will never be a value.
 """
 
 from __future__ import annotations
@@ -41,7 +41,15 @@ class CallStatus(Enum):
     CANCELLED = "cancelled"
 
 
-_SETTLED = frozenset({CallStatus.DONE, CallStatus.CAUGHT, CallStatus.FAILED, CallStatus.SKIPPED, CallStatus.CANCELLED})
+_SETTLED = frozenset(
+    {
+        CallStatus.DONE,
+        CallStatus.CAUGHT,
+        CallStatus.FAILED,
+        CallStatus.SKIPPED,
+        CallStatus.CANCELLED,
+    }
+)
 
 
 @dataclass(slots=True)
@@ -52,10 +60,12 @@ class Item:
         size: the size of the values that its references read.
         imports: (path, value) of each value in `_imports`, which its room may read.
         unchecked: checking the parameters may take long, so the executor does it.
-        doubt: the digest of the question about its outcome, while a person is asked; `doubts` counts such questions.
+        doubt: the digest of the question about its outcome, while a person is asked; `doubts`
+            counts such questions.
         cut_off: why the outcome is unknown; None: the process died.
         content: the content blocks of its result, where these say something else than the value.
-        question: the question of its module, until it is answered; `questions` counts the answered ones.
+        question: the question of its module, until it is answered; `questions` counts
+            the answered ones.
     """
 
     parameters: JSONObject
@@ -97,14 +107,17 @@ class Progress:
         wrote: the full paths that it wrote.
         staged: True if only its group sees what it wrote.
         approval: (id, digest, resolved call, why) while a person is asked.
-        granted: the call whose grant approves this one, until that is journaled; nobody is asked then.
+        granted: the call whose grant approves this one, until that is journaled;
+            nobody is asked then.
         approved_by: who approved it; None while nobody has, or if the policy allows it.
-        forbidden: True if it has begun, and stricter rules have come since that do not let it run without a question.
+        forbidden: True if it has begun, and stricter rules have come since that do not let it run
+            without a question.
         value: the result, once done.
         replaced: the tool with which a person replaced the call's own.
         held: True if only the listed order keeps the call from running.
         unasked: the questions of its module that nobody was asked, with the reasons.
-        doubts: what is not certain about its parameters; a person who decides on the call settles it.
+        doubts: what is not certain about its parameters; a person who decides on the
+            call settles it.
     """
 
     call: Call
@@ -137,7 +150,9 @@ class Progress:
 
     @property
     def judged(self) -> list[Tool]:
-        """The tools whose rules hold for the call: the one that it names, and those whose code runs."""
+        """The tools whose rules hold for the call: the one that it names, and those
+        whose code runs.
+        """
         code = self.call.code if self.replaced is None else None
         passes_to = None if self.tool is None else self.tool.passes_to
         return [one for one in (self.tool, code, passes_to) if one is not None]
@@ -154,13 +169,18 @@ class Progress:
 
 
 def items_error(items: list[Item]) -> JSONObject:
-    """The error of a call with `_each` if some items failed: `{"kind", "message", "items", "sent"?}`; `sent` has what
-    the tool sent for items, by their numbers.
+    """The error of a call with `_each` if some items failed:
+    `{"kind", "message", "items", "sent"?}`; `sent` has what the tool sent for items,
+    by their numbers.
 
     If an item may have taken effect, the kind is one that `p || q` does not catch.
     """
     kinds = {str(item.error.get("kind")) for item in items if item.error is not None}
-    failed = [(number, item.error.get("message")) for number, item in enumerate(items) if item.error is not None]
+    failed = [
+        (number, item.error.get("message"))
+        for number, item in enumerate(items)
+        if item.error is not None
+    ]
     texts: list[JSON] = [{"item": number, "message": message} for number, message in failed]
     shown = "; ".join(f"item {number}: {message}" for number, message in failed[:5])
     error: JSONObject = {
@@ -231,13 +251,16 @@ class Judge:
     def __init__(self, memory: Memory, progress: Mapping[int, Progress]) -> None:
         self._memory = memory
         self._progress = progress
-        # By the identity of the tuple to which an operand is bound. The tuple is kept, so its identity is not reused.
+        # By the identity of the tuple to which an operand is bound. The tuple is kept, so its
+        # identity is not reused.
         self._open: dict[int, tuple[tuple[int, ...], int]] = {}
         self._failing: dict[int, tuple[tuple[int, ...], int]] = {}
         self._remaining: dict[int, tuple[tuple[int, ...], int]] = {}
         self._outcomes: dict[int, JSON | Absent] = {}
 
-    def evaluate(self, item: Read, instance: str, each: JSON | Missing = MISSING) -> JSON | Wait | Absent:
+    def evaluate(
+        self, item: Read, instance: str, each: JSON | Missing = MISSING
+    ) -> JSON | Wait | Absent:
         """The value of a read.
 
         Args:
@@ -260,7 +283,9 @@ class Judge:
         return _combined(absent)
 
     def waits(self, item: Read) -> Wait | None:
-        """The call for which an operand of the read waits, if any: for reads that are evaluated once per item."""
+        """The call for which an operand of the read waits, if any: for reads that are
+        evaluated once per item.
+        """
         for bound in item.bound:
             for writers in bound:
                 if writers is None:
@@ -273,7 +298,8 @@ class Judge:
     def _first_open(self, writers: tuple[int, ...], *, or_failed: bool = False) -> int | None:
         """The first writer, as listed, that has not settled (or has failed).
 
-        A settled call stays settled, so each is skipped only once, even if its readers are considered many times.
+        A settled call stays settled, so each is skipped only once, even if its readers are
+        considered many times.
         """
         if not writers:
             return None
@@ -290,7 +316,8 @@ class Judge:
     def _last_open(self, writers: tuple[int, ...]) -> int | None:
         """The last writer, as listed, that has not settled.
 
-        Calls usually settle in order, so a reader that needs all of them is rarely considered if it waits for the last.
+        Calls usually settle in order, so a reader that needs all of them is rarely considered if it
+        waits for the last.
         """
         position = self._remaining.get(id(writers), (writers, len(writers)))[1]
         while position > 0 and self._progress[writers[position - 1]].settled:
@@ -299,43 +326,69 @@ class Judge:
         return writers[position - 1] if position > 0 else None
 
     def _operand(
-        self, operand: Reference, writers: tuple[int, ...] | None, instance: str, each: JSON | Missing
+        self,
+        operand: Reference,
+        writers: tuple[int, ...] | None,
+        instance: str,
+        each: JSON | Missing,
     ) -> JSON | Wait | Absent:
         if operand.kind == "item":
-            value = read_path({"item": each}, operand.full) if not isinstance(each, Missing) else MISSING
+            value = (
+                read_path({"item": each}, operand.full)
+                if not isinstance(each, Missing)
+                else MISSING
+            )
             if isinstance(value, Missing):
                 held: JSON = {"item": None if isinstance(each, Missing) else each}
-                return Absent("missing", f"{clipped(operand.text)}: {describe_missing(held, operand.full)}")
+                return Absent(
+                    "missing", f"{clipped(operand.text)}: {describe_missing(held, operand.full)}"
+                )
             return value
         if writers is None:
             return Wait(None)
         # A call that might have added data has failed; the data may still exist.
-        found = self._last_open(writers) if operand.kind == "data" else self._first_open(writers, or_failed=True)
+        found = (
+            self._last_open(writers)
+            if operand.kind == "data"
+            else self._first_open(writers, or_failed=True)
+        )
         if found is not None:
             writer = self._progress[found]
             if not writer.settled:
                 return Wait(found)
-            return Absent("failed", f"{clipped(operand.text)}: {writer.call.label}, which writes it, failed")
+            return Absent(
+                "failed", f"{clipped(operand.text)}: {writer.call.label}, which writes it, failed"
+            )
         if not writers:
             return self._outcome(operand, writers, instance)
         if id(writers) not in self._outcomes:
             self._outcomes[id(writers)] = self._outcome(operand, writers, instance)
         return self._outcomes[id(writers)]
 
-    def _outcome(self, operand: Reference, writers: tuple[int, ...], instance: str) -> JSON | Absent:
+    def _outcome(
+        self, operand: Reference, writers: tuple[int, ...], instance: str
+    ) -> JSON | Absent:
         """The final value of an operand, once all calls to which it is bound have settled."""
         where = operand.instance or instance
         value = self._memory.read(where, operand.full, writers)
         if not isinstance(value, Missing):
             return value
         bound = [self._progress[index] for index in writers]
-        if operand.kind == "data" and isinstance(self._memory.read(where, operand.full[:2], writers), Missing):
+        if operand.kind == "data" and isinstance(
+            self._memory.read(where, operand.full[:2], writers), Missing
+        ):
             data = read_path(self._memory.document(where, "data", writers), ("data",))
             return _unadded(operand, bound, data if isinstance(data, dict) else {})
-        untaken = [one.call.label for one in bound if not any(_overlap(path, operand.full) for path in one.wrote)]
+        untaken = [
+            one.call.label
+            for one in bound
+            if not any(_overlap(path, operand.full) for path in one.wrote)
+        ]
         if untaken and operand.kind != "data":
             shown = " and ".join([*untaken[:_NAMED], *(["others"] if untaken[_NAMED:] else [])])
-            return Absent("skipped", f"{clipped(operand.text)}: {shown} took another branch or was skipped")
+            return Absent(
+                "skipped", f"{clipped(operand.text)}: {shown} took another branch or was skipped"
+            )
         unwrapped = next((one.call.label for one in bound if _reads_wrapper(operand, one)), None)
         if unwrapped is not None:
             why = f"the value is what {unwrapped} gives as 'result'; leave '.result' out"
@@ -346,13 +399,18 @@ class Judge:
 
 
 def _reads_wrapper(operand: Reference, writer: Progress) -> bool:
-    """Return whether the read names the member `result`, in which an SDK wraps a value and which plans omit."""
+    """Return whether the read names the member `result`, in which an SDK wraps a value and
+    which plans omit.
+    """
     unwraps = writer.tool is not None and writer.tool.wrapper is not None
-    return unwraps and any(operand.full[: len(path) + 1] == (*path, "result") for path in writer.wrote)
+    return unwraps and any(
+        operand.full[: len(path) + 1] == (*path, "result") for path in writer.wrote
+    )
 
 
 def _unadded(operand: Reference, bound: Sequence[Progress], data: JSONObject) -> Absent:
-    """Return why data of a kind is absent: a call that might have added it failed, or else the branch was not taken.
+    """Return why data of a kind is absent: a call that might have added it failed, or else the
+    branch was not taken.
 
     `data` are the kinds that exist.
     """
@@ -361,7 +419,9 @@ def _unadded(operand: Reference, bound: Sequence[Progress], data: JSONObject) ->
         shown = " and ".join([*failed[:_NAMED], *(["others"] if failed[_NAMED:] else [])])
         return Absent("failed", f"{clipped(operand.text)}: no call added it, and {shown} failed")
     kinds = did_you_mean(operand.path[0], list(data)) if operand.path else ""
-    return Absent("skipped", f"{clipped(operand.text)}: no call listed before added it{kinds and f'.{kinds}'}")
+    return Absent(
+        "skipped", f"{clipped(operand.text)}: no call listed before added it{kinds and f'.{kinds}'}"
+    )
 
 
 def _overlap(first: Path, second: Path) -> bool:
@@ -370,7 +430,9 @@ def _overlap(first: Path, second: Path) -> bool:
 
 
 def _combined(absent: list[Absent]) -> Absent:
-    """Return why an expression has no value: a branch was not taken, a call failed, or a value is missing."""
+    """Return why an expression has no value: a branch was not taken, a call failed, or a
+    value is missing.
+    """
     for why in ("skipped", "failed", "missing"):
         chosen = [reason for reason in absent if reason.why == why]
         if chosen:

@@ -1,8 +1,9 @@
 """Question: what a run asks people, and which answers are allowed.
 
-A run asks whether a call may run, whether the plan of a lazy run is accepted, and what the outcome of an interrupted
-call was; a module may ask something while it runs a call. A question is bound to the digest of what it shows, so an
-answer counts for exactly that. The digest and the answer are journaled.
+A run asks whether a call may run, whether the plan of a lazy run is accepted, and what the
+outcome of an interrupted call was; a module may ask something while it runs a call. A question is
+bound to the digest of what it shows, so an answer counts for exactly that. The digest and the
+answer are journaled.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from ideabridge.tools.errors import IdeabridgeError, UnknownToolError
 from ideabridge.tools.tool import ANONYMOUS, IDEA, META_PROPERTIES, Annotations, Tool
 
 Kind: TypeAlias = Literal["call", "outcome", "plan", "question"]
-"""`call`: may a call run; `outcome`: how did a call end whose outcome is unknown; `plan`: is the plan accepted as a
-whole; `question`: a question of a module that runs a call.
+"""`call`: may a call run; `outcome`: how did a call end whose outcome is unknown; `plan`: is the
+plan accepted as a whole; `question`: a question of a module that runs a call.
 """
 
 Choice: TypeAlias = Literal["approve", "deny", "edit", "retry", "skip", "value"]
@@ -44,7 +45,12 @@ CHOICES: Final[dict[Kind, tuple[Choice, ...]]] = {
     "question": ("value", "deny", "skip"),
 }
 
-REFUSALS: Final[dict[Kind, Choice]] = {"call": "deny", "outcome": "skip", "plan": "deny", "question": "skip"}
+REFUSALS: Final[dict[Kind, Choice]] = {
+    "call": "deny",
+    "outcome": "skip",
+    "plan": "deny",
+    "question": "skip",
+}
 """The answer that counts if nobody answers in time."""
 
 DIED: Final = "the process died while it ran"
@@ -103,8 +109,9 @@ class Question:
         return REFUSALS[self.kind]
 
     def to_json(self) -> JSONObject:
-        """`{"approval", "call" or "plan", "why"}`; for a call that rests on assumptions also `assumed`; for an unknown
-        outcome also `choices` and `item`; for a module's question also `question`: `{"module", "message", "schema"}`.
+        """`{"approval", "call" or "plan", "why"}`; for a call that rests on assumptions also
+        `assumed`; for an unknown outcome also `choices` and `item`; for a module's question also
+        `question`: `{"module", "message", "schema"}`.
         """
         shown: JSONObject = {
             "approval": self.approval,
@@ -124,11 +131,17 @@ class Question:
 
 def call_question(progress: Progress) -> Question | None:
     """The question whether a call may run; None if no person must decide."""
-    if progress.status is not CallStatus.ASKING or progress.approval is None or progress.granted is not None:
+    if (
+        progress.status is not CallStatus.ASKING
+        or progress.approval is None
+        or progress.granted is not None
+    ):
         return None
     approval, digest, resolved, why = progress.approval
     index, assumed = progress.call.index, tuple(progress.doubts.assumed)
-    return Question("call", approval, digest, resolved, why, index, tool=progress.tool, assumed=assumed)
+    return Question(
+        "call", approval, digest, resolved, why, index, tool=progress.tool, assumed=assumed
+    )
 
 
 def unknown(why: str | None, hints: Annotations) -> str:
@@ -140,7 +153,9 @@ def unknown(why: str | None, hints: Annotations) -> str:
 
 
 def outcome_question(progress: Progress, number: int | None) -> Question | None:
-    """The question about the outcome of a call, or of one item of it; None if the call nests too deep to be shown."""
+    """The question about the outcome of a call, or of one item of it; None if the call nests too
+    deep to be shown.
+    """
     call, item = progress.call, progress.items[number or 0]
     shown = executed_call(progress, item.parameters)
     # If another crash interrupts the same execution, the question is a new one.
@@ -159,10 +174,21 @@ def inquiry_question(progress: Progress, event: QuestionAsked) -> Question:
     """The question that a module asks while it runs a call."""
     shown = executed_call(progress, progress.items[event.item or 0].parameters)
     why = (
-        f"module {event.module!r} asks this while it runs the call; the text is the module's, not ideabridge's. value:"
-        " the content of its form; deny: the module gets a refusal; skip: it gets no answer"
+        f"module {event.module!r} asks this while it runs the call; the text is the "
+        "module's, not ideabridge's. value: the content of its form; deny: the module gets "
+        "a refusal; skip: it gets no answer"
     )
-    return Question("question", event.approval, event.digest, shown, why, event.call, event.item, progress.tool, event)
+    return Question(
+        "question",
+        event.approval,
+        event.digest,
+        shown,
+        why,
+        event.call,
+        event.item,
+        progress.tool,
+        event,
+    )
 
 
 def question_form(event: QuestionAsked) -> JSONObject:
@@ -170,14 +196,14 @@ def question_form(event: QuestionAsked) -> JSONObject:
     return {"module": event.module, "message": event.message, "schema": event.schema}
 
 
-# -- approval --------------------------------------------------------------------------------------------------------
+# -- approval --------------------------------------------------------------------------------------
 
 
 def apply_policy(policy: Policy, progress: Progress, *, rules: int) -> AskApproval | Refusal | None:
     """Apply a policy to a call with resolved references; None: the call runs.
 
-    Whatever the policy allows, a person is asked about what is uncertain in a call that may change something, and in a
-    strict plan in every call. `rules`: see `Settings`.
+    Whatever the policy allows, a person is asked about what is uncertain in a call that may change
+    something, and in a strict plan in every call. `rules`: see `Settings`.
     """
     call = progress.call
     tool = progress.tool
@@ -220,16 +246,27 @@ def _code_of(tool: Tool) -> str | None:
 
 
 def correction(proposed: JSONObject, event: CallDecided) -> JSONObject | None:
-    """The correction that a mind sees: `{"proposed", "ran", "by", "reason"}`; None if the call runs as proposed."""
+    """The correction that a mind sees: `{"proposed", "ran", "by", "reason"}`; None if the call
+    runs as proposed.
+    """
     if event.decision == "approve" or (event.decision == "edit" and event.edited is None):
         return None
     ran = event.edited if event.decision == "edit" else None
     return {"proposed": proposed, "ran": ran, "by": str(event.by), "reason": event.reason}
 
 
-# -- edits -----------------------------------------------------------------------------------------------------------
+# -- edits -----------------------------------------------------------------------------------------
 
-_KEPT = ("_instance", "_outputPath", "_outputMethod", "_id", "_after", "_imports", "_output", "_activity")
+_KEPT = (
+    "_instance",
+    "_outputPath",
+    "_outputMethod",
+    "_id",
+    "_after",
+    "_imports",
+    "_output",
+    "_activity",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +284,9 @@ class Edit:
     tool: Tool | None = None
 
 
-def read_edit(progress: Progress, edited: JSONObject, catalogue: Catalogue, policy: Policy) -> Edit | Refusal:
+def read_edit(
+    progress: Progress, edited: JSONObject, catalogue: Catalogue, policy: Policy
+) -> Edit | Refusal:
     """Check a person's edit of a call that waits for a decision.
 
     Args:
@@ -261,7 +300,9 @@ def read_edit(progress: Progress, edited: JSONObject, catalogue: Catalogue, poli
         return Refusal("the call has no tool")
     for key in _KEPT:
         if key in edited and edited[key] != progress.call.raw.get(key):
-            return Refusal(f"{key}: an edit changes the parameters or the tool; leave {key} as it is, or out")
+            return Refusal(
+                f"{key}: an edit changes the parameters or the tool; leave {key} as it is, or out"
+            )
     tool = _wanted(own, edited, catalogue)
     if isinstance(tool, Refusal):
         return tool
@@ -272,11 +313,14 @@ def read_edit(progress: Progress, edited: JSONObject, catalogue: Catalogue, poli
         return Edit(edited)
     if progress.call.room is not None:
         return Refusal(
-            f"{quoted(own.name)} opens a room, a run of its own: an edit keeps the tool; deny the call to have another"
-            " one proposed"
+            f"{quoted(own.name)} opens a room, a run of its own: an edit keeps the tool; deny the "
+            "call to have another one proposed"
         )
     if tool.key in catalogue.latent:
-        return Refusal(f"tool {quoted(tool.name)} has no code: a mind writes its result, so it cannot run in a place")
+        return Refusal(
+            f"tool {quoted(tool.name)} has no code: a mind writes its result, so "
+            "it cannot run in a place"
+        )
     # `_activity` belongs to the old tool.
     call: JSONObject = {key: value for key, value in edited.items() if key != "_activity"}
     verdict = judge(policy, [tool, *([] if tool.passes_to is None else [tool.passes_to])], call)
@@ -294,23 +338,34 @@ def _wanted(own: Tool, edited: JSONObject, catalogue: Catalogue) -> Tool | Refus
     if not isinstance(name, str) or not isinstance(module, str | None):
         return Refusal("_tool and _module: expected the name of a tool, and of a module or none")
     if module is not None and (module == ANONYMOUS or module.startswith(IDEA)):
-        return Refusal(f"_module: {quoted(module)} opens a room, a run of its own, which cannot take a call's place")
+        return Refusal(
+            f"_module: {quoted(module)} opens a room, a run of its own, which "
+            "cannot take a call's place"
+        )
     try:
         found = catalogue.find(name, module)
     except UnknownToolError as error:
         return Refusal(str(error))
     if found.in_room:
-        return Refusal(f"_tool: {quoted(name)} opens a room, a run of its own, which cannot take a call's place")
+        return Refusal(
+            f"_tool: {quoted(name)} opens a room, a run of its own, which "
+            "cannot take a call's place"
+        )
     return found
 
 
-def _parameters_problem(progress: Progress, edited: JSONObject, tool: Tool, catalogue: Catalogue) -> Refusal | None:
+def _parameters_problem(
+    progress: Progress, edited: JSONObject, tool: Tool, catalogue: Catalogue
+) -> Refusal | None:
     each = edited.get("_each")
     if progress.call.has_each != ("_each" in edited):
         return Refusal("an edit keeps _each where the call has it, and has none where it has not")
-    if progress.call.has_each and not (isinstance(each, list) and each and all(isinstance(one, dict) for one in each)):
+    if progress.call.has_each and not (
+        isinstance(each, list) and each and all(isinstance(one, dict) for one in each)
+    ):
         return Refusal(
-            "_each: expected an array of objects, the parameters of one execution each; deny the call to run none"
+            "_each: expected an array of objects, the parameters of one execution each; "
+            "deny the call to run none"
         )
     for parameters in edited_parameters(edited):
         faults = catalogue.names(tool).faults(parameters)
@@ -337,15 +392,19 @@ def apply_edit(progress: Progress, event: CallDecided) -> Tool | None:
         return None
     # The imports of a room do not depend on the parameters.
     imports = progress.items[0].imports
-    progress.items = [Item(parameters, imports=imports) for parameters in edited_parameters(event.edited)]
+    progress.items = [
+        Item(parameters, imports=imports) for parameters in edited_parameters(event.edited)
+    ]
     progress.replaced = Tool.from_json(event.tool) if event.tool is not None else None
     return progress.replaced
 
 
-# -- questions of modules --------------------------------------------------------------------------------------------
+# -- questions of modules --------------------------------------------------------------------------
 
 
-def asked(progress: Progress, number: int | None, inquiry: Inquiry, at: float) -> QuestionAsked | None:
+def asked(
+    progress: Progress, number: int | None, inquiry: Inquiry, at: float
+) -> QuestionAsked | None:
     """The event of a module's question; None if the call nests too deep to be shown.
 
     Args:
@@ -355,12 +414,20 @@ def asked(progress: Progress, number: int | None, inquiry: Inquiry, at: float) -
         at: the time, in seconds since 1970.
     """
     item = progress.items[number or 0]
-    what: dict[str, JSON] = {"module": inquiry.module, "message": inquiry.message, "schema": inquiry.schema}
+    what: dict[str, JSON] = {
+        "module": inquiry.module,
+        "message": inquiry.message,
+        "schema": inquiry.schema,
+    }
     # If the module repeats its question later, the question is a new one.
-    digest = digest_of({"call": executed_call(progress, item.parameters), **what, "time": item.questions})
+    digest = digest_of(
+        {"call": executed_call(progress, item.parameters), **what, "time": item.questions}
+    )
     if isinstance(digest, Refusal):
         return None
     index = progress.call.index
     place = index if number is None else f"{index}.{number}"
     approval = f"q{place}-{digest[:12]}"
-    return QuestionAsked(index, approval, digest, inquiry.module, inquiry.message, inquiry.schema, number, at)
+    return QuestionAsked(
+        index, approval, digest, inquiry.module, inquiry.message, inquiry.schema, number, at
+    )

@@ -1,4 +1,6 @@
-"""Request: composes the Request of each step of a run, which is its present context and the schema of the answer."""
+"""Request: composes the Request of each step of a run, which is its present context and the
+schema of the answer.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,8 @@ _NAMED: Final = 5
 class Guidance:
     """Reports which calls of plan messages are done.
 
-    A call with an output path is done if the path has a value; any other call, if the run has made the same call.
+    A call with an output path is done if the path has a value; any other call, if the run has
+    made the same call.
 
     Args:
         machine: the run.
@@ -53,13 +56,16 @@ class Guidance:
         self._made = {(call.instance, _written(call.raw)) for call in done}
 
     def with_status(self, message: Message) -> Message:
-        """A plan message with `standing`, a list with `{"place", "tool", "writes"?, "done"}` for each call.
+        """A plan message with `standing`, a list with
+        `{"place", "tool", "writes"?, "done"}` for each call.
 
-        With instances, `done` is the number of instances in which the call is done, `of` is the number of all
-        instances, and `not_done` lists some of the others. At the first step, a plan of which no call is done is
-        returned unchanged.
+        With instances, `done` is the number of instances in which the call is done, `of` is the
+        number of all instances, and `not_done` lists some of the others. At the first step, a plan
+        of which no call is done is returned unchanged.
         """
-        plan: JSONObject = message.value if isinstance(message.value, dict) else {"calls": message.value}
+        plan: JSONObject = (
+            message.value if isinstance(message.value, dict) else {"calls": message.value}
+        )
         calls = plan.get("calls")
         if not isinstance(calls, list):
             return message
@@ -110,10 +116,11 @@ def _written(call: JSONObject) -> str:
     return encode_text({key: value for key, value in call.items() if key != "_instance"})
 
 
-# -- composing -------------------------------------------------------------------------------------------------------
+# -- composing -------------------------------------------------------------------------------------
 
 _SHOWN_ERRORS = 32 * 1024
-"""Characters of the errors of calls in one Request. Errors that belong to no call are few, and always shown."""
+"""Characters of the errors of calls in one Request. Errors that belong to no call are few,
+and always shown."""
 
 _LONG_ERROR = 4096
 
@@ -133,7 +140,8 @@ class SchemaCache:
 
     def get(self, key: str, compose: Callable[[], JSONObject]) -> SolutionSchema:
         """The schema with this key; if the cache has none, `compose` makes it."""
-        # Removed and added again, as the newest. A thread may compose beside the event loop; at worst both do.
+        # Removed and added again, as the newest. A thread may compose beside the event loop;
+        # at worst both do.
         schema = self._schemas.pop(key, None)
         if schema is None:
             schema = SolutionSchema(compose())
@@ -166,7 +174,8 @@ class Composer:
         handlers: the handlers of each type of message.
         cache: composed schemas, shared with other runs.
         latent: returns the keys of those tools, of the ones that handlers add, that have no code.
-        program_schema: returns the schema of programs that call these tools; None: programs are not offered.
+        program_schema: returns the schema of programs that call these tools; None: programs
+            are not offered.
     """
 
     def __init__(
@@ -190,7 +199,9 @@ class Composer:
 
     def prepare(self, machine: Machine) -> None:
         """Compose the schema of the first Request for the cache. It has no changes of handlers."""
-        properties: dict[str, JSONObject] = {"thought_process": THOUGHTS} if machine.settings.thought_process else {}
+        properties: dict[str, JSONObject] = (
+            {"thought_process": THOUGHTS} if machine.settings.thought_process else {}
+        )
         self._schema(machine, properties, None)
 
     def compose(self, machine: Machine, made: RequestMade | None = None) -> Request:
@@ -198,8 +209,8 @@ class Composer:
 
         Args:
             machine: the run.
-            made: the event of a Request that was made before: it offers the tools and the output schema that the
-                handlers offered then, whatever they do now.
+            made: the event of a Request that was made before: it offers the tools and the output
+                schema that the handlers offered then, whatever they do now.
 
         Raises:
             HandlerError: a handler of messages failed, or left tools or a schema that are invalid.
@@ -222,7 +233,9 @@ class Composer:
         except IdeabridgeError as error:
             if not draft.properties and not offered:
                 raise
-            raise HandlerError(f"what the handlers of messages left gives no schema: {error}") from error
+            raise HandlerError(
+                f"what the handlers of messages left gives no schema: {error}"
+            ) from error
         first, rest = self._as_stored(before, after)
         request = Request(
             context_json=[*first.stored, *calls.stored, *rest.stored],
@@ -255,8 +268,12 @@ class Composer:
             found.append(messages)
         return found
 
-    def _draft(self, machine: Machine, parts: tuple[Sequence[Message], ...], made: RequestMade | None) -> Draft:
-        """The draft of a Request. If it shortens something, it offers the tool that reads values."""
+    def _draft(
+        self, machine: Machine, parts: tuple[Sequence[Message], ...], made: RequestMade | None
+    ) -> Draft:
+        """The draft of a Request. If it shortens something, it offers the tool that reads
+        values.
+        """
         base, asked = machine.offer.initial, machine.offer.initial_schema
         before, calls, after = parts
 
@@ -329,7 +346,9 @@ class Composer:
             flags: list[JSON] = [machine.settings.thought_process, programs is not None, is_program]
             key = content_hash([*parts, list[JSON](machine.instances), *flags])
             wanted = output if isinstance(output, dict) else None
-            schema = self._cache.get(key, lambda: _schema_of(machine, catalogue, wanted, properties, programs))
+            schema = self._cache.get(
+                key, lambda: _schema_of(machine, catalogue, wanted, properties, programs)
+            )
             if len(self._own) >= _OWN_SCHEMAS:
                 self._own.clear()
             self._own[names] = schema
@@ -364,13 +383,17 @@ def _schema_of(
 
 
 def context_of(machine: Machine) -> tuple[list[Message], list[Message]]:
-    """The context of the current step: the initial context with the present state, which stands before the calls; and
-    what the last Solution printed, added and failed at, which stands after them.
+    """The context of the current step: the initial context with the present state, which
+    stands before the calls; and what the last Solution printed, added and failed at, which
+    stands after them.
     """
     initial = machine.messages
     if any(message.type == "plan" for message in initial):
         guidance = Guidance(machine)
-        initial = [guidance.with_status(message) if message.type == "plan" else message for message in initial]
+        initial = [
+            guidance.with_status(message) if message.type == "plan" else message
+            for message in initial
+        ]
     if machine.step == 0:
         return initial, []
     messages: list[Message] = []
@@ -386,13 +409,18 @@ def context_of(machine: Machine) -> tuple[list[Message], list[Message]]:
     news = [Message("user", "text", text, "text") for text in _program_texts(machine.solution)]
     news.extend(machine.added_data)
     news.extend(machine.feedback.messages)
-    news.extend(Message("user", "correction", dict(one), "correction") for one in machine.feedback.corrections)
+    news.extend(
+        Message("user", "correction", dict(one), "correction")
+        for one in machine.feedback.corrections
+    )
     news.extend(_errors(machine.errors))
     return messages, news
 
 
 def _errors(errors: Sequence[JSONObject]) -> list[Message]:
-    """The messages about errors: all of them, if they are not too long together; otherwise the first, and a count."""
+    """The messages about errors: all of them, if they are not too long together; otherwise the
+    first, and a count.
+    """
     messages: list[Message] = []
     room = _SHOWN_ERRORS
     more = 0
@@ -405,14 +433,17 @@ def _errors(errors: Sequence[JSONObject]) -> list[Message]:
                 continue
         messages.append(Message("user", "error", error, "error"))
     if more:
-        text = f"{more:,} more calls failed, of {len(errors):,} errors. All are read at †data.error.PLACE."
+        text = (
+            f"{more:,} more calls failed, of {len(errors):,} errors. All are "
+            "read at †data.error.PLACE."
+        )
         messages.append(Message("user", "text", text, "text"))
     return messages
 
 
 def _program_texts(solution: Solution) -> list[str]:
-    """The texts about the last program: what it printed, and the program itself if it failed, for a Request refers to
-    no earlier one.
+    """The texts about the last program: what it printed, and the program itself if it failed, for a
+    Request refers to no earlier one.
     """
     texts: list[str] = []
     if solution.program is not None and solution.failed:
@@ -429,14 +460,17 @@ def _cut(text: str, most: int) -> str:
 
 def _state(machine: Machine, message: Message) -> Message:
     value = machine.state_of(message.instance)
-    return Message(message.role, "state", value, "state", message.instance, message.schema, message.description)
+    return Message(
+        message.role, "state", value, "state", message.instance, message.schema, message.description
+    )
 
 
 def _call_entry(progress: Progress) -> JSONObject:
-    """The value of a `call` message: `{"place", "tool", "proposed"?, "instance"?, "reads"?, "status", "value"?,
-    "also"?, "result"?, "assumed"?}`.
+    """The value of a `call` message: `{"place", "tool", "proposed"?, "instance"?, "reads"?,
+    "status", "value"?, "also"?, "result"?, "assumed"?}`.
 
-    `value` is the reference to the value, `also` has further ones, and `result` is the value if it is in no state.
+    `value` is the reference to the value, `also` has further ones, and `result` is the value if it
+    is in no state.
     """
     call = progress.call
     summary: JSONObject = {"place": call.place, "tool": call.name}

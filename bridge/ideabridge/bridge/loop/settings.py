@@ -29,22 +29,25 @@ class Settings:
         items: the most items of one `_each`.
         requests: the most Requests of a run.
         tokens: the most tokens that its minds may use; None: unlimited.
-        planning: `eager`: calls run as soon as they are listed; `lazy`: a Solution runs only after a person has
-            accepted it as a whole.
+        planning: `eager`: calls run as soon as they are listed; `lazy`: a Solution runs only after
+            a person has accepted it as a whole.
         depth: the most levels of rooms within rooms.
         cost: the most US dollars that its minds may spend; None: unlimited.
         wall_seconds: the longest time that a run may work, in seconds; the runner measures it.
         output_by_instance: whether the output is a map by instance.
-        thought_process: whether minds write their reasoning before the calls. It is journaled and has no other effect.
-        programs: whether Solutions and plans may be programs. False in journals that do not say it: no mind of them was
-            offered programs.
-        groups: whether an application writes the Solutions, which may make the calls of one a group.
-        foresight: whether values that exist before a Solution are checked before anything of it runs. False in journals
-            that do not say it: their calls failed when their turn came.
+        thought_process: whether minds write their reasoning before the calls. It is journaled and
+            has no other effect.
+        programs: whether Solutions and plans may be programs. False in journals that do not say it:
+            no mind of them was offered programs.
+        groups: whether an application writes the Solutions, which may make the calls
+            of one a group.
+        foresight: whether values that exist before a Solution are checked before anything of it
+            runs. False in journals that do not say it: their calls failed when their turn came.
         activities: the names that `_activity` may have; None: they are not known.
         rules: the version of the rules for calls, see `RULES`. 0 in journals that do not say it.
         approval: see `ApprovalSetting`.
-        shown: `value` and `request` of `Shown`, in bytes; those that are missing depend on the mind.
+        shown: `value` and `request` of `Shown`, in bytes; those that are missing
+            depend on the mind.
     """
 
     order: Order = "effects"
@@ -76,10 +79,13 @@ class Settings:
     def to_json(self) -> JSONObject:
         """The settings as a journal stores them."""
         modules: JSONObject = {
-            name: {"ordered": one.ordered, "reads": list[JSON](one.reads)} for name, one in self.modules.items()
+            name: {"ordered": one.ordered, "reads": list[JSON](one.reads)}
+            for name, one in self.modules.items()
         }
         apart = ("order", "modules", "shown", "activities")
-        others: JSONObject = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in apart}
+        others: JSONObject = {
+            one.name: getattr(self, one.name) for one in fields(self) if one.name not in apart
+        }
         if self.shown:
             others["shown"] = dict[str, JSON](self.shown)
         if self.activities is not None:
@@ -92,14 +98,16 @@ class Settings:
         members: dict[str, Any] = dict(value)
         modules: dict[str, Any] = members.pop("modules", {})
         members["order"] = members.pop("ordering")
-        members["modules"] = {name: ModuleOrder(one["ordered"], tuple(one["reads"])) for name, one in modules.items()}
+        members["modules"] = {
+            name: ModuleOrder(one["ordered"], tuple(one["reads"])) for name, one in modules.items()
+        }
         activities = members.pop("activities", None)
         members["activities"] = None if activities is None else tuple(activities)
         members.setdefault("rules", 0)
         return cls(**members)
 
 
-# -- spending --------------------------------------------------------------------------------------------------------
+# -- spending --------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -164,7 +172,9 @@ class Spending:
         return self.input_tokens + self.output_tokens
 
     def over(self, settings: Settings, made: int = 0) -> str | None:
-        """Return the limit that forbids another Request after `made` Requests; None if no limit forbids it."""
+        """Return the limit that forbids another Request after `made` Requests; None if no
+        limit forbids it.
+        """
         if made + self.requests >= settings.requests and made:
             return f"{settings.requests} requests were made, the most a run may make"
         used = self.tokens + self.estimated

@@ -1,6 +1,7 @@
 """Size: how large parameters and outputs are with the values that their references read.
 
-Values are shared in memory. Without these bounds, many references to one value would fill memory when written out.
+Values are shared in memory. Without these bounds, many references to one value would fill memory
+when written out.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ from typing import Final
 from ideabridge.tools.encoding import JSON, MAX_VALUES, encode, values_in
 
 MOST_RESOLVED: Final = 64 * 1024 * 1024
-"""The most bytes of JSON that the parameters of one execution, or an output, may have with the values that they read.
+"""The most bytes of JSON that the parameters of one execution, or an output, may have with the
+values that they read.
 """
 
 MOST_VALUES: Final = MAX_VALUES
-"""The most values (numbers, texts, lists, ...) likewise: small ones take far more memory and time than their JSON."""
+"""The most values (numbers, texts, lists, ...) likewise: small ones take far more memory and time
+than their JSON."""
 
 _MEMORY_PER_VALUE: Final = 60
 
@@ -60,7 +63,8 @@ _REMEMBERED: Final = 4
 
 
 class LargeSizes:
-    """Measures values, and remembers the last few large ones, which the calls of a plan read again and again.
+    """Measures values, and remembers the last few large ones, which the calls of a plan read
+    again and again.
 
     Values are never changed in place, so the same object has the same size.
     """
@@ -84,7 +88,9 @@ class LargeSizes:
         return size
 
 
-def too_large(what: str, size: Size, refers: str = "they refer", taken: str = "taken") -> str | None:
+def too_large(
+    what: str, size: Size, refers: str = "they refer", taken: str = "taken"
+) -> str | None:
     """Return the error if something is too large with what it refers to; otherwise None.
 
     Args:
@@ -94,10 +100,13 @@ def too_large(what: str, size: Size, refers: str = "they refer", taken: str = "t
         taken: what is done with smaller ones.
     """
     if size.size > MOST_RESOLVED:
-        return f"{what} would have {size.size:,} bytes with what {refers} to; at most {MOST_RESOLVED:,} are {taken}"
+        return (
+            f"{what} would have {size.size:,} bytes with what {refers} to; at most "
+            f"{MOST_RESOLVED:,} are {taken}"
+        )
     if size.values > MOST_VALUES:
         return (
-            f"{what} would have {size.values:,} values (numbers, texts, lists, ...) with what {refers} to; at"
-            f" most {MOST_VALUES:,} are {taken}"
+            f"{what} would have {size.values:,} values (numbers, texts, lists, ...) with what "
+            f"{refers} to; at most {MOST_VALUES:,} are {taken}"
         )
     return None

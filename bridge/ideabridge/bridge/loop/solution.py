@@ -1,8 +1,8 @@
 """Solution: the calls and the output of one answer, read and checked before anything of them runs.
 
-`SolutionReader` makes a `Proposal` of each Solution that arrives whole: it binds the references and finds the problems.
-In a lazy run every Solution is a plan, `Planning`: it is collected from its pieces, waits for a decision of a person,
-and either runs as a whole or returns to the mind.
+`SolutionReader` makes a `Proposal` of each Solution that arrives whole: it binds the references and
+finds the problems. In a lazy run every Solution is a plan, `Planning`: it is collected from its
+pieces, waits for a decision of a person, and either runs as a whole or returns to the mind.
 """
 
 from __future__ import annotations
@@ -39,8 +39,9 @@ BROKE_OFF: Final = "the answer broke off: "
 WHY: Final = "the run is lazy: nothing of its plan runs before it is accepted as a whole"
 
 LAZY = (
-    "Write a plan: list every call the task needs as far as you can see, wired by references. Nothing of it runs before"
-    " a person has accepted it as a whole; a plan that is not accepted comes back to you with the reason."
+    "Write a plan: list every call the task needs as far as you can see, wired by references. "
+    "Nothing of it runs before a person has accepted it as a whole; a plan that is not accepted "
+    "comes back to you with the reason."
 )
 """The instructions to the mind of a lazy run."""
 
@@ -110,18 +111,32 @@ class Proposal:
         return self
 
     def shown(self) -> JSONObject:
-        """Return the plan as people see it: `{"calls", "output"}`, with one call for all instances."""
-        return {"calls": gathered(self.solution.calls, self.solution.places), "output": self.solution.output}
+        """Return the plan as people see it: `{"calls", "output"}`, with one call for all
+        instances.
+        """
+        return {
+            "calls": gathered(self.solution.calls, self.solution.places),
+            "output": self.solution.output,
+        }
 
     def correction(self, ran: Proposal | None, by: str, reason: str | None) -> JSONObject:
-        """Return the correction that a mind sees after a person replaced the plan by `ran`, or denied it (None)."""
-        return {"proposed": self.shown(), "ran": ran.shown() if ran is not None else None, "by": by, "reason": reason}
+        """Return the correction that a mind sees after a person replaced the plan by `ran`, or
+        denied it (None).
+        """
+        return {
+            "proposed": self.shown(),
+            "ran": ran.shown() if ran is not None else None,
+            "by": by,
+            "reason": reason,
+        }
 
 
 def _check_group(graph: Graph, pattern: Pattern, output: JSON) -> None:
     """Add the problems of a group: alternatives that depend on each other, an output, no calls."""
     if output is not None:
-        graph.output_problems.append(f"output: the calls of a group ({pattern}) give values; it has no output")
+        graph.output_problems.append(
+            f"output: the calls of a group ({pattern}) give values; it has no output"
+        )
     if not graph.calls:
         graph.output_problems.append(f"calls: a group ({pattern}) needs at least one call")
     if pattern == "all":
@@ -129,8 +144,8 @@ def _check_group(graph: Graph, pattern: Pattern, output: JSON) -> None:
     for call in graph.calls:
         for index in sorted(graph.depends_on(call)):
             call.problems.append(
-                f"the calls are alternatives ({pattern}), so none may depend on another: {call.label} reads what"
-                f" {graph.call(index).label} writes, or waits for it"
+                f"the calls are alternatives ({pattern}), so none may depend on another: "
+                f"{call.label} reads what {graph.call(index).label} writes, or waits for it"
             )
 
 
@@ -139,7 +154,9 @@ _REJECTION: Final = 16_000
 
 
 def rejection(errors: Sequence[JSONObject]) -> str:
-    """The errors of a malformed Solution, one on each line. Beyond 16,000 characters the others are counted."""
+    """The errors of a malformed Solution, one on each line. Beyond 16,000 characters the
+    others are counted.
+    """
     lines: list[str] = []
     cycles: set[str] = set()
     room = _REJECTION
@@ -164,13 +181,15 @@ def rejection(errors: Sequence[JSONObject]) -> str:
     return "\n".join(lines)
 
 
-# -- reading a solution ----------------------------------------------------------------------------------------------
+# -- reading a solution ----------------------------------------------------------------------------
 
 MOST_REFERENCES: Final = 20_000
-"""The most references of a Solution that arrives whole: binding one takes 30 us in the event loop."""
+"""The most references of a Solution that arrives whole: binding one takes 30 us in
+the event loop."""
 
 MOST_BOUND: Final = 200_000
-"""The most edges between its calls: if each of 5,000 calls reads what all write, they are 25 million."""
+"""The most edges between its calls: if each of 5,000 calls reads what all write, they
+are 25 million."""
 
 
 class SolutionReader:
@@ -185,7 +204,12 @@ class SolutionReader:
     """
 
     def __init__(
-        self, catalogue: Catalogue, settings: Settings, opening: InitialDocuments, memory: Memory, spending: Spending
+        self,
+        catalogue: Catalogue,
+        settings: Settings,
+        opening: InitialDocuments,
+        memory: Memory,
+        spending: Spending,
     ) -> None:
         self.listed = 0
         self.checked: Proposal | None = None
@@ -240,7 +264,9 @@ class SolutionReader:
         pattern: Pattern | None = None,
         explained: JSONObject | None = None,
     ) -> list[JSONObject]:
-        """The errors of a Solution that arrives whole, `{"call", "place", "error"}`; empty if it is well formed."""
+        """The errors of a Solution that arrives whole, `{"call", "place", "error"}`; empty if it
+        is well formed.
+        """
         over = self.check_count(len(calls)) or _over_references(calls, output)
         if over:
             return over
@@ -253,7 +279,9 @@ class SolutionReader:
         """The error if the run may not list that many more calls; otherwise empty."""
         if calls <= self.room:
             return []
-        return _refusal(f"{calls:,} more calls; a run may list at most {self._settings.calls:,} in all")
+        return _refusal(
+            f"{calls:,} more calls; a run may list at most {self._settings.calls:,} in all"
+        )
 
     def take(self, event: SolutionProposed) -> Proposal:
         """Take up a whole Solution; the one that was checked last is not read again."""
@@ -268,9 +296,14 @@ class SolutionReader:
         ):
             proposal = checked
         else:
-            proposal = Proposal.whole(self.graph(pattern, event.explained), calls, output, event.places, pattern)
+            proposal = Proposal.whole(
+                self.graph(pattern, event.explained), calls, output, event.places, pattern
+            )
         # The idea records the pattern of its calls.
-        proposal.solution.extra = {**(event.extra or {}), **({} if pattern is None else {"pattern": pattern})}
+        proposal.solution.extra = {
+            **(event.extra or {}),
+            **({} if pattern is None else {"pattern": pattern}),
+        }
         return proposal
 
     def note(self, listed: Iterable[Progress]) -> None:
@@ -301,12 +334,12 @@ def _over_references(calls: list[JSON], output: JSON) -> list[JSONObject]:
     if count <= MOST_REFERENCES:
         return []
     return _refusal(
-        f"{count:,} references; one plan may hold at most {MOST_REFERENCES:,}: read what several calls write as one, "
-        "or use _each"
+        f"{count:,} references; one plan may hold at most {MOST_REFERENCES:,}: read what several "
+        "calls write as one, or use _each"
     )
 
 
-# -- the plan of a lazy run ------------------------------------------------------------------------------------------
+# -- the plan of a lazy run ------------------------------------------------------------------------
 
 PlanEvent: TypeAlias = CallProposed | OutputProposed | SolutionClosed | PlanAsked | PlanDecided
 
@@ -348,7 +381,9 @@ class Planning:
     def question(self) -> Question:
         """The question whether the plan is accepted."""
         solution = self.plan.solution
-        digest = content_hash({"calls": solution.calls, "output": solution.output, "places": solution.places})
+        digest = content_hash(
+            {"calls": solution.calls, "output": solution.output, "places": solution.places}
+        )
         return Question("plan", f"p{self.step}-{digest[:12]}", digest, self.plan.shown(), WHY)
 
     @property
@@ -412,7 +447,9 @@ class Planning:
         plan, by, reason = self.plan, event.by, event.reason
         if event.decision == "deny":
             why = f"the plan was {denial_text(by, reason)}"
-            return PlanResult(plan, corrections=[plan.correction(None, str(by), reason)], reason=why)
+            return PlanResult(
+                plan, corrections=[plan.correction(None, str(by), reason)], reason=why
+            )
         if event.decision == "approve":
             return PlanResult(plan, plan)
         proposed = SolutionProposed(event.calls or [], event.output, None, event.places)

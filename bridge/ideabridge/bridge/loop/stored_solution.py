@@ -1,11 +1,15 @@
-"""StoredSolution: the form of a Solution that an idea stores. It satisfies the schema of its Request.
+"""StoredSolution: the form of a Solution that an idea stores. It satisfies the schema
+of its Request.
 
-A Solution is read leniently, and what is malformed in it fails alone. The stored one is what the schema admits of it:
+A Solution is read leniently, and what is malformed in it fails alone. The stored one is what the
+schema admits of it:
 
-- a call that was written in another way (`_tool: "git.log"`, no `_module`, a null) is written as the schema says;
-- a call that the schema does not admit is left out, with those that refer to its result by number, and the numbers of
-  the results after it are adapted, so that the others mean the same;
-- so are members that the schema does not name, and an output that it does not admit, which is null then;
+- a call that was written in another way (`_tool: "git.log"`, no `_module`, a null) is written as
+  the schema says;
+- a call that the schema does not admit is left out, with those that refer to its result by number,
+  and the numbers of the results after it are adapted, so that the others mean the same;
+- so are members that the schema does not name, and an output that it does not admit,
+  which is null then;
 - a required member that is missing is empty.
 
 The journal has all of it, and so does `IdeaMeta.written`, from which a recording answers.
@@ -42,8 +46,8 @@ _OWN: Final = ("calls", "output", "program")
 class SolutionSchema:
     """The schema of a Solution, with a validator for each of its parts.
 
-    A call is checked against the schema of its own tool: against the union of all tools, it would take a thousand times
-    as long.
+    A call is checked against the schema of its own tool: against the union of all tools, it would
+    take a thousand times as long.
 
     Args:
         document: the composed schema.
@@ -57,7 +61,9 @@ class SolutionSchema:
         self.required = [name for name in _texts(document.get("required")) if name in self.members]
         # In their places, because a `$ref` may lead through them.
         self._parts: dict[str, JSONObject] = {
-            name: {"properties": {name: schema}} for name, schema in members.items() if name != "calls"
+            name: {"properties": {name: schema}}
+            for name, schema in members.items()
+            if name != "calls"
         }
         self._validators: dict[int, Validator] = {}
         self._calls: dict[tuple[JSON, JSON], JSONObject] = {}
@@ -66,7 +72,10 @@ class SolutionSchema:
         for branch in branches if isinstance(branches, list) else ():
             schema = _object(branch)
             named = _object(schema.get("properties"))
-            key = (_object(named.get("_module")).get("const"), _object(named.get("_tool")).get("const"))
+            key = (
+                _object(named.get("_module")).get("const"),
+                _object(named.get("_tool")).get("const"),
+            )
             self._calls[key] = schema
 
     @cached_property
@@ -95,7 +104,8 @@ class SolutionSchema:
         return written if _is_valid(validator, written, checked=is_sound) else None
 
     def admits(self, name: str, value: JSON, *, checked: bool = False) -> bool:
-        """Return whether the schema admits a member, or the output, with this value. References count as values.
+        """Return whether the schema admits a member, or the output, with this value. References
+        count as values.
 
         `checked`: the value satisfies the schema once its references are replaced.
         """
@@ -149,7 +159,9 @@ def stored_solution(proposal: Proposal, schema: SolutionSchema, *, has_output: b
 
 
 def _calls(calls: list[Call], schema: SolutionSchema) -> tuple[list[JSON], dict[int, int | None]]:
-    """The calls that the schema admits, and the new number of each result; None: its call is left out."""
+    """The calls that the schema admits, and the new number of each result; None: its
+    call is left out.
+    """
     fitting = [(call, schema.call(call)) for call in calls]
     if all(written is not None for _, written in fitting):
         return [written for _, written in fitting], {}
@@ -203,7 +215,9 @@ def _renumbered(value: JSON, numbers: Mapping[int, int | None]) -> JSON | _Gone:
         named = [int(number) for _, number in _NUMBERED.findall(value)]
         if any(numbers.get(number, number) is None for number in named):
             return _GONE
-        return _NUMBERED.sub(lambda found: f"{found[1]}{numbers.get(int(found[2]), int(found[2]))}", value)
+        return _NUMBERED.sub(
+            lambda found: f"{found[1]}{numbers.get(int(found[2]), int(found[2]))}", value
+        )
     if isinstance(value, list):
         items: list[JSON] = []
         for item in value:
@@ -224,7 +238,9 @@ def _renumbered(value: JSON, numbers: Mapping[int, int | None]) -> JSON | _Gone:
 
 
 def _as_named(call: Call, named: Mapping[str, JSON]) -> JSONObject:
-    """The call with the names of its tool and module, and without members that mean nothing for it."""
+    """The call with the names of its tool and module, and without members that mean
+    nothing for it.
+    """
     tool = call.tool
     written: JSONObject = {"_tool": call.name if tool is None else tool.name}
     if tool is not None and tool.module is not None:

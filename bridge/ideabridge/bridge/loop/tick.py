@@ -3,10 +3,10 @@
 Theory of operation
 -------------------
 
-A call waits for one thing at a time: a call that writes what it reads, or one that the listed order puts before it.
-`_waiting` maps each of these to the calls that wait for it. When a call settles, exactly those are considered again;
-there is no polling and no barrier between layers. After every event `_drain` considers calls until nothing moves, and
-leaves new effects in `due`.
+A call waits for one thing at a time: a call that writes what it reads, or one that the listed order
+puts before it. `_waiting` maps each of these to the calls that wait for it. When a call settles,
+exactly those are considered again; there is no polling and no barrier between layers. After every
+event `_drain` considers calls until nothing moves, and leaves new effects in `due`.
 
 The statuses of a call (`CallStatus`), and what leads from one to the next:
 
@@ -26,15 +26,16 @@ A call without items left to run goes directly from WAITING to its final status.
 
 Invariants:
 
-- `_running`, `_asking` and `_unsettled` count the executions that occupy a place, those that wait for a person, and the
-  calls that have not settled.
+- `_running`, `_asking` and `_unsettled` count the executions that occupy a place, those that wait
+  for a person, and the calls that have not settled.
 - At most `settings.parallel_calls` executions have a place.
-- When nothing can move and no one is asked, calls that wait for each other in a circle are untied: data wins over
-  order. A call that only the order holds runs; where data alone closes the circle, its calls fail.
+- When nothing can move and no one is asked, calls that wait for each other in a circle are untied:
+  data wins over order. A call that only the order holds runs; where data alone closes the circle,
+  its calls fail.
 
-Example: `a` writes `state.x`, `b` reads it. Both are listed as WAITING. `a` becomes QUEUED, then RUNNING, and `due`
-holds its `Execute`; `_waiting` is `{a: [b]}`. `CallFinished` of `a` settles it, `b` is considered and is RUNNING before
-`finished` returns.
+Example: `a` writes `state.x`, `b` reads it. Both are listed as WAITING. `a` becomes QUEUED, then
+RUNNING, and `due` holds its `Execute`; `_waiting` is `{a: [b]}`. `CallFinished` of `a` settles it,
+`b` is considered and is RUNNING before `finished` returns.
 """
 
 from __future__ import annotations
@@ -52,7 +53,16 @@ from ideabridge.bridge.context.references import Path
 from ideabridge.bridge.context.state import StateSchema
 from ideabridge.bridge.loop import event as events
 from ideabridge.bridge.loop.call import UNCAUGHT, Call, ErrorKind
-from ideabridge.bridge.loop.effect import Allow, AskApproval, Cancel, Commit, Effect, EffectKey, Execute, ExecutionKey
+from ideabridge.bridge.loop.effect import (
+    Allow,
+    AskApproval,
+    Cancel,
+    Commit,
+    Effect,
+    EffectKey,
+    Execute,
+    ExecutionKey,
+)
 from ideabridge.bridge.loop.event import (
     CallFinished,
     JournalError,
@@ -68,7 +78,16 @@ from ideabridge.bridge.loop.graph import Graph, cycles
 from ideabridge.bridge.loop.memory import Memory, Write
 from ideabridge.bridge.loop.output import Readiness, Refusal, error_message
 from ideabridge.bridge.loop.policy import only_persons, policy_named
-from ideabridge.bridge.loop.progress import Absent, CallStatus, Item, Judge, Progress, Wait, items_error, running_item
+from ideabridge.bridge.loop.progress import (
+    Absent,
+    CallStatus,
+    Item,
+    Judge,
+    Progress,
+    Wait,
+    items_error,
+    running_item,
+)
 from ideabridge.bridge.loop.question import (
     ENDED,
     apply_edit,
@@ -88,9 +107,9 @@ class Group:
     """Decides what the end of one call means for the other calls of its Solution.
 
     Args:
-        pattern: `all`: a failure cancels the rest, and nothing is written before every call has succeeded; `any`: the
-            first success cancels the rest; `race`: the first call that ends cancels the rest; None: the calls are
-            independent.
+        pattern: `all`: a failure cancels the rest, and nothing is written before every call has
+            succeeded; `any`: the first success cancels the rest; `race`: the first call that ends
+            cancels the rest; None: the calls are independent.
 
     Attributes:
         decided: why the calls that have not settled are cancelled; None if they are not.
@@ -121,12 +140,16 @@ class Group:
 
     @property
     def catches(self) -> bool:
-        """Return True if `p || q` catches a failure. A failed alternative writes nothing: another may succeed."""
+        """Return True if `p || q` catches a failure. A failed alternative writes nothing:
+        another may succeed.
+        """
         return self.pattern != "any"
 
     @property
     def reports_failures(self) -> bool:
-        """Return whether a failed call is an error. It is not an error if another alternative succeeded."""
+        """Return whether a failed call is an error. It is not an error if another
+        alternative succeeded.
+        """
         return not (self.pattern == "any" and self._won)
 
     def keeps(self, progress: Progress) -> bool:
@@ -189,7 +212,8 @@ class Tick:
         self._readiness = Readiness(graph, self.judge, self.progress, settings.items)
         # The calls that have a reason to ask in common with others, as listed.
         self._sharing: list[int] = []
-        # By call, the others that its question names; and those named in a question that was approved.
+        # By call, the others that its question names; and those named in a question
+        # that was approved.
         self._named_in_common: dict[int, list[int]] = {}
         self._approved_in_common: set[int] = set()
         self._waiting: dict[int | None, list[int]] = {}
@@ -199,7 +223,7 @@ class Tick:
         self._asking = 0
         self._unsettled = 0
 
-    # -- events ------------------------------------------------------------------------------------------------
+    # -- events ------------------------------------------------------------------------------------
 
     def propose(self, raw: JSON, place: int | None = None, *, unreached: int | None = None) -> None:
         """Take up one call of an answer that streams; `unreached` as in `CallProposed`."""
@@ -251,10 +275,17 @@ class Tick:
         """Note that a call, or one item of it, has ended."""
         progress = self.progress.get(event.call)
         number = event.item or 0
-        if progress is not None and self.due.pop(("cancel", event.call, event.item), None) is not None:
+        if (
+            progress is not None
+            and self.due.pop(("cancel", event.call, event.item), None) is not None
+        ):
             self._stopped(progress, number, event)
             return
-        if progress is None or progress.status is not CallStatus.RUNNING or number >= len(progress.items):
+        if (
+            progress is None
+            or progress.status is not CallStatus.RUNNING
+            or number >= len(progress.items)
+        ):
             raise JournalError(f"call {event.call} finished without running")
         item = progress.items[number]
         if item.finished or not item.started:
@@ -278,17 +309,24 @@ class Tick:
             progress.doubts.add_room(f"calls.{progress.call.place}", event.doubts)
 
     def learn(self, call: int, message: Message) -> None:
-        """Add data from an activity. Later calls of the Solution read it, unless the calls are alternatives."""
+        """Add data from an activity. Later calls of the Solution read it, unless the calls
+        are alternatives.
+        """
         if self.group.pattern in (None, "all"):
             self._visible.learn(call, message.instance, message.kind, message.value)
 
     def questioned(self, event: QuestionAsked | QuestionAnswered | QuestionRefused) -> None:
-        """Note a question of a call's module. The call does not count as running until the question is answered."""
+        """Note a question of a call's module. The call does not count as running until the
+        question is answered.
+        """
         item = running_item(self.progress, event.call, event.item)
         match event:
             case QuestionRefused():
                 progress = self.progress[event.call]
-                refused = f"module {event.module!r} asked {event.message!r}, and was not answered: {event.why}"
+                refused = (
+                    f"module {event.module!r} asked {event.message!r}, and was "
+                    f"not answered: {event.why}"
+                )
                 progress.unasked.append(f"{progress.call.label}: {refused}")
                 return
             case QuestionAsked():
@@ -301,7 +339,9 @@ class Tick:
                 if item.question is None:
                     raise JournalError(f"the module of call {event.call} has asked nothing")
                 if item.question.digest != event.digest:
-                    raise JournalError(f"the answer for call {event.call} is bound to another question")
+                    raise JournalError(
+                        f"the answer for call {event.call} is bound to another question"
+                    )
                 item.question = None
                 item.questions += 1
                 self._running += 1
@@ -309,11 +349,15 @@ class Tick:
         self._drain()
 
     def doubted(self, event: OutcomeAsked | OutcomeDecided) -> None:
-        """Note that a person is asked about the unknown outcome of an execution, or has answered."""
+        """Note that a person is asked about the unknown outcome of an execution, or has
+        answered.
+        """
         item = running_item(self.progress, event.call, event.item)
         if isinstance(event, OutcomeAsked):
             if not item.can_ask:
-                raise JournalError(f"call {event.call} is not in flight; nobody can be asked about its outcome")
+                raise JournalError(
+                    f"call {event.call} is not in flight; nobody can be asked about its outcome"
+                )
             item.doubt, item.cut_off = event.digest, event.why
             self._running -= 1
             self._asking += 1
@@ -333,7 +377,9 @@ class Tick:
             self.finished(CallFinished(event.call, event.item, event.value, event.error))
 
     def _retry(self, progress: Progress, item: int | None) -> None:
-        """Run an execution once more whose outcome was unknown, as far as the present rules let it run."""
+        """Run an execution once more whose outcome was unknown, as far as the present
+        rules let it run.
+        """
         number = item or 0
         verdict = self._objection(progress)
         if isinstance(verdict, Refusal) or (verdict is not None and progress.call.has_each):
@@ -351,10 +397,17 @@ class Tick:
     def decided(self, event: events.CallDecided) -> None:
         """Apply a decision to a call that waits for one."""
         progress = self.progress.get(event.call)
-        if progress is None or progress.approval is None or progress.status is not CallStatus.ASKING:
+        if (
+            progress is None
+            or progress.approval is None
+            or progress.status is not CallStatus.ASKING
+        ):
             raise JournalError(f"call {event.call} is not waiting for a decision")
         if event.digest != progress.approval[1]:
-            raise JournalError(f"the decision on call {event.call} is bound to another call than the one that waits")
+            raise JournalError(
+                f"the decision on call {event.call} is bound to another "
+                "call than the one that waits"
+            )
         grant = grant_of(progress, event)
         if event.granted is not None:
             # It was counted when it became due, unless the machine would ask about it now.
@@ -377,7 +430,9 @@ class Tick:
                 # They saw what was assumed.
                 progress.doubts.approve(str(event.by), event.edited)
             elif event.edited is not None:
-                progress.doubts.assumed = after_edit(progress.doubts.assumed, event.edited, f"chosen by {event.by}")
+                progress.doubts.assumed = after_edit(
+                    progress.doubts.assumed, event.edited, f"chosen by {event.by}"
+                )
             if tool is not None:
                 self._reorder(progress, tool)
             progress.approved_by = event.by
@@ -391,10 +446,11 @@ class Tick:
     def judge_again(self, settings: Settings) -> None:
         """Apply other rules to the calls that have not settled.
 
-        The new verdict holds where it is stricter: a call that only asks now may be denied, and a call that was allowed
-        may ask. What a person or an approver has approved asks again only if the rules deny it, and what the assistant
-        has approved also if only persons decide now. The items of a call that has begun cannot be asked about alone:
-        those that have not begun fail. A room judges its own calls.
+        The new verdict holds where it is stricter: a call that only asks now may be denied, and a
+        call that was allowed may ask. What a person or an approver has approved asks again only if
+        the rules deny it, and what the assistant has approved also if only persons decide now. The
+        items of a call that has begun cannot be asked about alone: those that have not begun fail.
+        A room judges its own calls.
         """
         self._settings = settings
         self._policy = policy_named(settings.approval)
@@ -417,7 +473,9 @@ class Tick:
         self._fail(progress, verdict.kind, verdict.message)
 
     def _judge_allowed(self, progress: Progress) -> None:
-        """Take back a call that was allowed and has not begun, if the policy now asks about it or denies it."""
+        """Take back a call that was allowed and has not begun, if the policy now asks about
+        it or denies it.
+        """
         verdict = self._objection(progress)
         if verdict is None:
             return
@@ -429,7 +487,9 @@ class Tick:
             self._end_open(progress, _objected(verdict))
 
     def _objection(self, progress: Progress) -> AskApproval | Refusal | None:
-        """Return what the present rules have against an allowed or approved call; None if it may run."""
+        """Return what the present rules have against an allowed or approved call;
+        None if it may run.
+        """
         verdict = self._apply_policy(progress)
         by = progress.approved_by
         if isinstance(verdict, AskApproval) and by is not None:
@@ -461,7 +521,9 @@ class Tick:
         progress.approved_by = None
 
     def _drop_queued(self, progress: Progress) -> None:
-        """Withdraw the executions of a call that have not begun from the queue and from what is due."""
+        """Withdraw the executions of a call that have not begun from the queue and
+        from what is due.
+        """
         index = progress.call.index
         self._queue = deque(entry for entry in self._queue if entry[0] != index)
         for number in range(len(progress.items)):
@@ -470,8 +532,14 @@ class Tick:
                 self._running -= 1
 
     def _allow(self, progress: Progress) -> None:
-        """Approve a call that asks if a grant covers it. A person is always asked about what is uncertain in a call."""
-        if progress.approval is None or progress.granted is not None or progress.doubts.ask is not None:
+        """Approve a call that asks if a grant covers it. A person is always asked about what is
+        uncertain in a call.
+        """
+        if (
+            progress.approval is None
+            or progress.granted is not None
+            or progress.doubts.ask is not None
+        ):
             return
         grant = self._grants.take(progress)
         if grant is not None:
@@ -484,12 +552,18 @@ class Tick:
             self._grants.count(progress.granted, progress, -1)
             progress.granted = None
 
-    # -- questions -------------------------------------------------------------------------------------------
+    # -- questions ---------------------------------------------------------------------------------
 
     @property
     def ended(self) -> bool:
-        """Return whether the answer has ended, every call has settled, and a group is committed or given up."""
-        return self.graph.closed and self._unsettled == 0 and (self._committed or self.group.decided is not None)
+        """Return whether the answer has ended, every call has settled, and a group is
+        committed or given up.
+        """
+        return (
+            self.graph.closed
+            and self._unsettled == 0
+            and (self._committed or self.group.decided is not None)
+        )
 
     @property
     def waits_for_people(self) -> bool:
@@ -501,10 +575,14 @@ class Tick:
     @property
     def at_rest(self) -> bool:
         """Return whether the calls wait only for rooms."""
-        return self._running == len(self.rooms) and (self.graph.closed or (self.program and self._running > 0))
+        return self._running == len(self.rooms) and (
+            self.graph.closed or (self.program and self._running > 0)
+        )
 
     def errors(self) -> list[JSONObject]:
-        """`{"call", "place", "in_solution"?, "error"}` of each failed call, and an error if all were cancelled."""
+        """`{"call", "place", "in_solution"?, "error"}` of each failed call, and an error if all
+        were cancelled.
+        """
         failed: list[JSONObject] = [
             {**one.call.located, "error": one.error}
             for one in self.progress.values()
@@ -513,10 +591,16 @@ class Tick:
             and (self.unheard is None or one.call.index in self.unheard)
         ]
         why = self.group.cancelled
-        return failed if why is None else [*failed, error_message("cancelled", f"the solution was cancelled: {why}")]
+        return (
+            failed
+            if why is None
+            else [*failed, error_message("cancelled", f"the solution was cancelled: {why}")]
+        )
 
     def cut_off(self) -> list[JSONObject]:
-        """The errors of calls whose outcome is unknown when the run ends now, without calls of read-only tools."""
+        """The errors of calls whose outcome is unknown when the run ends now, without calls of
+        read-only tools.
+        """
         found: list[JSONObject] = []
         for one in self.progress.values():
             reads = one.hints.read_only
@@ -524,13 +608,16 @@ class Tick:
                 continue
             for number, item in enumerate(one.items):
                 if item.started and not item.finished:
-                    error: JSONObject = {"kind": "unknown", "message": unknown(item.cut_off or ENDED, one.hints)}
+                    error: JSONObject = {
+                        "kind": "unknown",
+                        "message": unknown(item.cut_off or ENDED, one.hints),
+                    }
                     if one.call.has_each:
                         error["item"] = number
                     found.append({**one.call.located, "error": error})
         return found
 
-    # -- moving on ---------------------------------------------------------------------------------------------
+    # -- moving on ---------------------------------------------------------------------------------
 
     def _list(self, call: Call) -> None:
         self.progress[call.index] = Progress(call)
@@ -550,18 +637,35 @@ class Tick:
             self._dispatch()
             if not self._stuck():
                 break
-        if self._unsettled == 0 and not self._committed and self.graph.closed and self.group.decided is None:
+        if (
+            self._unsettled == 0
+            and not self._committed
+            and self.graph.closed
+            and self.group.decided is None
+        ):
             self.due["commit", -1, None] = Commit(tuple(self.progress))
 
     def _stuck(self) -> bool:
         """Untie the calls that wait for each other in a circle, once nothing else can move.
 
-        Data wins over order: a call that only the order holds runs. Where data alone closes the circle, its calls fail.
+        Data wins over order: a call that only the order holds runs. Where data alone closes the
+        circle, its calls fail.
         """
-        if not self.graph.closed or self._running or self._asking or self._queue or not self._unsettled:
+        if (
+            not self.graph.closed
+            or self._running
+            or self._asking
+            or self._queue
+            or not self._unsettled
+        ):
             return False
         # Each call waits for one thing at a time.
-        waits = {index: {before} for before, held in self._waiting.items() if before is not None for index in held}
+        waits = {
+            index: {before}
+            for before, held in self._waiting.items()
+            if before is not None
+            for index in held
+        }
         circles = cycles(waits)
         for circle in circles:
             held = [index for index in circle if self.progress[index].status is CallStatus.QUEUED]
@@ -593,8 +697,8 @@ class Tick:
             self._put_up(progress, found)
 
     def _share_question(self, progress: Progress) -> None:
-        """Ask once about calls that have a reason to ask in common: the question about the first one that changes
-        something names the others, and who approves it has been asked about them.
+        """Ask once about calls that have a reason to ask in common: the question about the first
+        one that changes something names the others, and who approves it has been asked about them.
         """
         call = progress.call
         reason = self._shared_reason(call)
@@ -607,31 +711,49 @@ class Tick:
             return
         later = self._sharing[bisect_right(self._sharing, call.index) :]
         others = (self.progress[index] for index in later)
-        named = list(islice((other.call for other in others if self._is_open_with(other, reason)), _NAMED_IN_COMMON))
+        named = list(
+            islice(
+                (other.call for other in others if self._is_open_with(other, reason)),
+                _NAMED_IN_COMMON,
+            )
+        )
         for other in named:
             doubts.add(Doubts([{"at": f"calls.{other.place}", "why": reason}]), other.instance)
         self._named_in_common[call.index] = [other.index for other in named]
 
     def _forget_named(self, progress: Progress) -> None:
-        """Drop what a question said about other calls, because it was denied: each of them asks itself."""
+        """Drop what a question said about other calls, because it was denied: each of
+        them asks itself.
+        """
         if self._named_in_common.pop(progress.call.index, ()):
             own = f"calls.{progress.call.place}"
             reason = self._shared_reason(progress.call)
             doubts = progress.doubts
-            doubts.assumed = [entry for entry in doubts.assumed if entry.get("why") != reason or entry.get("at") == own]
+            doubts.assumed = [
+                entry
+                for entry in doubts.assumed
+                if entry.get("why") != reason or entry.get("at") == own
+            ]
 
     def _is_open_with(self, other: Progress, reason: str) -> bool:
-        """Return whether a call that changes something has this reason to ask, too, and nobody was asked about it."""
+        """Return whether a call that changes something has this reason to ask, too, and nobody was
+        asked about it.
+        """
         if other.status is not CallStatus.WAITING or other.hints.read_only is True:
             return False
-        return other.call.index not in self._approved_in_common and self._shared_reason(other.call) == reason
+        return (
+            other.call.index not in self._approved_in_common
+            and self._shared_reason(other.call) == reason
+        )
 
     def _shared_reason(self, call: Call) -> str | None:
         computation = self.graph.computations.calls.get(call.place)
         return None if computation is None else computation.shared_reason
 
     def _put_up(self, progress: Progress, items: list[Item]) -> None:
-        """Ask the policy about a call with resolved references, unless nothing is left to execute."""
+        """Ask the policy about a call with resolved references, unless nothing is
+        left to execute.
+        """
         progress.items = items
         if all(item.finished for item in items):
             self._complete(progress, None)
@@ -666,19 +788,29 @@ class Tick:
             self._waiting.setdefault(before, []).append(progress.call.index)
 
     def _queue_items(self, progress: Progress) -> None:
-        """Queue the executions of a call: all of them, or the next one if they run one after another."""
+        """Queue the executions of a call: all of them, or the next one if they run
+        one after another.
+        """
         call = progress.call
-        open_ = ((call.index, number) for number, item in enumerate(progress.items) if not item.finished)
-        self._queue.extend(islice(open_, 1) if call.has_each and self.graph.order.may_change(call) else open_)
+        open_ = (
+            (call.index, number) for number, item in enumerate(progress.items) if not item.finished
+        )
+        self._queue.extend(
+            islice(open_, 1) if call.has_each and self.graph.order.may_change(call) else open_
+        )
 
     def _is_settled(self, index: int) -> bool:
         return self.progress[index].settled
 
     def _reorder(self, progress: Progress, tool: Tool) -> None:
-        """Apply the listed order again after a call has received another tool: queued calls may have to wait again."""
+        """Apply the listed order again after a call has received another tool: queued calls may
+        have to wait again.
+        """
         self.graph.replace(progress.call, tool)
         self._consider.extend(self._waiting.pop(progress.call.index, ()))
-        queued = dict.fromkeys(one for one, _ in self._queue if self.progress[one].status is CallStatus.QUEUED)
+        queued = dict.fromkeys(
+            one for one, _ in self._queue if self.progress[one].status is CallStatus.QUEUED
+        )
         self._queue = deque(entry for entry in self._queue if entry[0] not in queued)
         for index in queued:
             self._let_go(self.progress[index])
@@ -692,7 +824,7 @@ class Tick:
             place = number if progress.call.has_each else None
             self.due["execute", index, place] = Execute.of(progress, place)
 
-    # -- settling ----------------------------------------------------------------------------------------------
+    # -- settling ----------------------------------------------------------------------------------
 
     def _complete(self, progress: Progress, chosen: str | None) -> None:
         """Settle a call whose executions have all ended; `chosen` as in `CallFinished`."""
@@ -712,7 +844,11 @@ class Tick:
         if target is None:
             paths = call.writes
         elif target.mode == "either":
-            paths = (target.paths[target.texts.index(chosen)] if chosen in target.texts else target.paths[0],)
+            paths = (
+                target.paths[target.texts.index(chosen)]
+                if chosen in target.texts
+                else target.paths[0],
+            )
         else:
             paths = target.paths
         try:
@@ -743,25 +879,36 @@ class Tick:
         call = progress.call
         progress.error = error
         target = call.target
-        caught = target is not None and target.mode == "either" and error.get("kind") not in UNCAUGHT
+        caught = (
+            target is not None and target.mode == "either" and error.get("kind") not in UNCAUGHT
+        )
         if target is not None and caught and self.group.catches:
             value: JSONObject = {**error} if partial is None else {**error, "results": partial}
             try:
                 self._commit(progress, (target.paths[1],), value)
             except StateWriteError as fault:
-                progress.error = {**error, "message": f"{error.get('message')}; and that cannot be written: {fault}"}
+                progress.error = {
+                    **error,
+                    "message": f"{error.get('message')}; and that cannot be written: {fault}",
+                }
             else:
                 self._settle(progress, CallStatus.CAUGHT)
                 return
         self._settle(progress, CallStatus.FAILED)
 
     def _fail_absent(self, progress: Progress, absent: Absent) -> None:
-        """End a call that reads a value that does not exist. A branch that was not taken is not an error."""
+        """End a call that reads a value that does not exist. A branch that was not taken
+        is not an error.
+        """
         if absent.why == "skipped":
             progress.error = {"kind": "skipped", "message": absent.message}
             self._settle(progress, CallStatus.SKIPPED)
         else:
-            self._fail(progress, "dependency" if absent.why == "failed" else "runtime", f"not run: {absent.message}")
+            self._fail(
+                progress,
+                "dependency" if absent.why == "failed" else "runtime",
+                f"not run: {absent.message}",
+            )
 
     def _settle(self, progress: Progress, status: CallStatus) -> None:
         progress.status = status
@@ -803,7 +950,9 @@ class Tick:
                 progress.withdraw(self.group.error())
 
     def _halt(self, progress: Progress) -> None:
-        """Cancel a call: drop its unacknowledged effects, and make a `Cancel` due for each that has begun."""
+        """Cancel a call: drop its unacknowledged effects, and make a `Cancel` due for each
+        that has begun.
+        """
         call, error, begun = progress.call, self.group.error(), False
         if progress.approval is not None:
             progress.approval = None
@@ -849,7 +998,10 @@ def _objected(verdict: AskApproval | Refusal) -> JSONObject:
     """The error of an execution that the rules do not let run any more."""
     if isinstance(verdict, Refusal):
         return {"kind": verdict.kind, "message": verdict.message}
-    message = "not run: since it began, the rules have changed and ask about it; list the call again for the rest"
+    message = (
+        "not run: since it began, the rules have changed and ask about it; list "
+        "the call again for the rest"
+    )
     return {"kind": "denied", "message": message}
 
 
@@ -859,4 +1011,6 @@ def _structural(call: Call) -> JSONObject:
 
 
 def _waits(progress: Progress) -> bool:
-    return progress.status is CallStatus.WAITING or (progress.status is CallStatus.QUEUED and progress.held)
+    return progress.status is CallStatus.WAITING or (
+        progress.status is CallStatus.QUEUED and progress.held
+    )

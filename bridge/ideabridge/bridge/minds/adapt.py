@@ -1,8 +1,8 @@
 """Adapt: widens the schema of a Solution to one that model endpoints accept.
 
-Providers refuse different parts of JSON Schema, and some compile it into a grammar, which counts and patterns make too
-large. Removing them only widens the schema. A description tells the model about the removed limits, and the loop
-validates every Solution against the exact schema.
+Providers refuse different parts of JSON Schema, and some compile it into a grammar, which counts
+and patterns make too large. Removing them only widens the schema. A description tells the model
+about the removed limits, and the loop validates every Solution against the exact schema.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ _TOLD: Final = frozenset(
 """Limits of single values: removed, and mentioned in the description."""
 
 _KEPT: Final = frozenset({"type", "enum", "const", "required", "description", "default", "$ref"})
-"""Keywords that are kept. The others without a schema mean nothing to a model, or are refused by providers."""
+"""Keywords that are kept. The others without a schema mean nothing to a model, or are
+refused by providers."""
 
 _LONGEST_NOTE: Final = 200
 
@@ -33,9 +34,10 @@ _LONGEST_NOTE: Final = 200
 def adapt(schema: JSONObject) -> JSONObject:
     """A schema that endpoints accept: wider than `schema`, never narrower.
 
-    `oneOf` becomes `anyOf`; the parts of an `allOf` are merged, and loosened if they contradict each other. Conditions,
-    negations, tuples, patterns of keys, counts, ranges and patterns are removed. Definitions remain in `$defs`. Only
-    the alternatives of a program become narrower, see `with_calls`.
+    `oneOf` becomes `anyOf`; the parts of an `allOf` are merged, and loosened if they contradict
+    each other. Conditions, negations, tuples, patterns of keys, counts, ranges and patterns are
+    removed. Definitions remain in `$defs`. Only the alternatives of a program become narrower,
+    see `with_calls`.
     """
     adapted = _object(with_calls(schema), 0)
     defs = schema.get("$defs")
@@ -45,8 +47,9 @@ def adapt(schema: JSONObject) -> JSONObject:
 
 
 def with_calls(schema: JSONObject) -> JSONObject:
-    """The schema of a Solution without alternatives at its top, which endpoints refuse: the calls and the output are
-    required, and a program may stand beside them. A Solution with a program, no calls and no output is read as one.
+    """The schema of a Solution without alternatives at its top, which endpoints refuse: the calls
+    and the output are required, and a program may stand beside them. A Solution with a program, no
+    calls and no output is read as one.
     """
     if schema.get("oneOf") != [*EITHER]:
         return schema
@@ -62,7 +65,9 @@ def with_calls(schema: JSONObject) -> JSONObject:
 
 
 def is_closed(schema: JSON) -> bool:
-    """True if every object in an adapted schema is closed and every part has a type, as strict modes require."""
+    """True if every object in an adapted schema is closed and every part has a type, as
+    strict modes require.
+    """
     if not isinstance(schema, dict):
         return schema is False
     defs = schema.get("$defs")
@@ -77,7 +82,9 @@ def is_closed(schema: JSON) -> bool:
     if kind == "object":
         properties = schema.get("properties")
         inner = properties.values() if isinstance(properties, dict) else ()
-        return schema.get("additionalProperties") is False and all(is_closed(item) for item in inner)
+        return schema.get("additionalProperties") is False and all(
+            is_closed(item) for item in inner
+        )
     if kind == "array":
         return "items" in schema and is_closed(schema["items"])
     return isinstance(kind, str) or "enum" in schema or "const" in schema
@@ -132,8 +139,8 @@ def _keep_open(schema: JSONObject, result: JSONObject) -> None:
 
 
 def _merge_all(result: JSONObject, parts: list[JSON]) -> None:
-    """Merge the parts of an `allOf`. If two parts have a keyword, the first is kept, which is wider than both. A closed
-    object is opened, because it would refuse the properties of another part.
+    """Merge the parts of an `allOf`. If two parts have a keyword, the first is kept, which is wider
+    than both. A closed object is opened, because it would refuse the properties of another part.
     """
     for part in parts:
         if not isinstance(part, dict):

@@ -33,7 +33,8 @@ class Choice:
 
 
 def choose(wanted: str, mind: Mind | None, *, samples: bool = False) -> Choice:
-    """Choose the requested mind, else the bridge's mind, else the client's model by sampling, else turns.
+    """Choose the requested mind, else the bridge's mind, else the client's model by
+    sampling, else turns.
 
     Args:
         wanted: `auto`, `turns`, `sampling`, or the name of the bridge's mind (`model`, `recorded`).
@@ -41,14 +42,17 @@ def choose(wanted: str, mind: Mind | None, *, samples: bool = False) -> Choice:
         samples: True if the client supports sampling.
 
     Raises:
-        MindUnavailableError: the requested mind is not available; the message contains those that are.
+        MindUnavailableError: the requested mind is not available; the message contains
+            those that are.
     """
     shown: Mapping[str, int] = read_shown(mind.shown_limits) if isinstance(mind, Limited) else {}
     if wanted == AUTO:
         if mind is not None:
             return Choice(mind.name, f"{_title(mind) or 'it'} is configured here", shown)
         if samples:
-            return Choice(SAMPLING, "no model is configured here, and the client lets its own be asked")
+            return Choice(
+                SAMPLING, "no model is configured here, and the client lets its own be asked"
+            )
         return Choice(TURNS, "no model is configured here, and no client lets its own be asked")
     if mind is not None and wanted == mind.name:
         title = _title(mind)
@@ -62,7 +66,10 @@ def choose(wanted: str, mind: Mind | None, *, samples: bool = False) -> Choice:
     if samples:
         there.append("'sampling': the client's model is asked")
     what = {
-        SAMPLING: "'sampling' needs a client that declares the capability `sampling`, and this one does not",
+        SAMPLING: (
+            "'sampling' needs a client that declares the capability "
+            "`sampling`, and this one does not"
+        ),
         "model": "no model is configured here",
     }.get(wanted, f"there is no mind {wanted[:60]!r} here")
     raise MindUnavailableError(f"mind: {what}; expected 'auto' or {', or '.join(there)}")

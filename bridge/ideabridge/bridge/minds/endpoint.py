@@ -1,6 +1,7 @@
 """Endpoint: one model, asked through pydantic-ai, with streamed answers.
 
-This module imports pydantic-ai, which takes a second or two: it is imported when a model is first asked.
+This module imports pydantic-ai, which takes a second or two: it is imported when a model
+is first asked.
 """
 
 from __future__ import annotations
@@ -67,8 +68,9 @@ _NEWER: Final = ("openai.com", "azure.com")
 def build_model(configuration: ModelConfiguration, secrets: Secrets) -> tuple[Model, bool]:
     """Return the model, and True if its address is the user's own.
 
-    Keys come from the environment, else from the keyring if there is one, and are masked from then on. The key of a
-    provider is never sent to another address: with `base_url`, only the key that `key_env` names is sent.
+    Keys come from the environment, else from the keyring if there is one, and are masked from then
+    on. The key of a provider is never sent to another address: with `base_url`, only the key that
+    `key_env` names is sent.
 
     Raises:
         ModelSetupError: a package or a key is missing, or the provider is unknown.
@@ -80,8 +82,8 @@ def build_model(configuration: ModelConfiguration, secrets: Secrets) -> tuple[Mo
         key = find_key((configuration.key_env,), secrets)
         if key is None:
             raise ModelSetupError(
-                f"model.key_env: {configuration.key_env} is neither in the environment nor in a keyring"
-                f"{no_keyring(configuration.key_env)}"
+                f"model.key_env: {configuration.key_env} is neither in the environment nor in a "
+                f"keyring{no_keyring(configuration.key_env)}"
             )
     if url is None and kind in OPENAI and os.environ.get(OPENAI_URL):
         # Address and key both come from the user's environment.
@@ -95,18 +97,22 @@ def build_model(configuration: ModelConfiguration, secrets: Secrets) -> tuple[Mo
     try:
         if url is not None and kind in OPENAI:
             return _compatible(kind, name, url, key), True
-        return infer_model(configuration.name, lambda named: _provider(named, url, key)), url is not None
+        return infer_model(
+            configuration.name, lambda named: _provider(named, url, key)
+        ), url is not None
     except UserError as error:
         if url is None and not any(os.environ.get(one) for one in names) and names[0] in str(error):
             raise ModelSetupError(
-                f"model {configuration.name!r}: no key: set {names[0]} in the environment, or `keyring set ideabridge"
-                f" {names[0]}` where there is a keyring{no_keyring(names[0])}"
+                f"model {configuration.name!r}: no key: set {names[0]} in the environment, or "
+                f"`keyring set ideabridge {names[0]}` where there is a "
+                f"keyring{no_keyring(names[0])}"
             ) from error
         raise ModelSetupError(f"model {configuration.name!r}: {error}") from error
     except ImportError as error:
         raise ModelSetupError(
-            f"model {configuration.name!r}: a package it needs cannot be imported ({error.__cause__ or error});"
-            f" pip install 'ideabridge[{extra_of(configuration.name)}]'"
+            f"model {configuration.name!r}: a package it needs cannot be imported "
+            f"({error.__cause__ or error}); pip install "
+            f"'ideabridge[{extra_of(configuration.name)}]'"
         ) from error
     except ValueError as error:
         raise ModelSetupError(f"model {configuration.name!r}: {error}") from error
@@ -122,10 +128,12 @@ def _compatible(kind: str, name: str, url: str, key: str | None) -> Model:
     bind(provider)
     if kind == "openai-responses":
         return OpenAIResponsesModel(name, provider=provider)
-    # OpenAI's reasoning models require the newer name of `max_tokens`. Other servers ignore it silently, and a model
-    # that repeats itself would then write until the time-out.
+    # OpenAI's reasoning models require the newer name of `max_tokens`. Other servers ignore it
+    # silently, and a model that repeats itself would then write until the time-out.
     return OpenAIChatModel(
-        name, provider=provider, profile=OpenAIModelProfile(openai_chat_supports_max_completion_tokens=newer)
+        name,
+        provider=provider,
+        profile=OpenAIModelProfile(openai_chat_supports_max_completion_tokens=newer),
     )
 
 
@@ -133,26 +141,33 @@ def _provider(kind: str, url: str | None, key: str | None) -> Provider[Any]:
     bearer = _BEARERS.get(kind)
     if url is not None and bearer is not None and os.environ.get(bearer, key) != key:
         raise ModelSetupError(
-            f"model: {bearer} would be sent to base_url: name it as key_env where that is meant, or unset it"
+            f"model: {bearer} would be sent to base_url: name it as key_env where "
+            "that is meant, or unset it"
         )
     # Bedrock signs with AWS credentials, which are not sent; a key would replace the signature.
     if url is not None and key is None and kind != "bedrock":
         # Without a key, the provider would send its own from the environment to this address.
         key = _NO_KEY
-    given = {name: value for name, value in (("base_url", url), ("api_key", key)) if value is not None}
+    given = {
+        name: value for name, value in (("base_url", url), ("api_key", key)) if value is not None
+    }
     made: type[Any] = infer_provider_class(kind)
     try:
         provider = cast("Provider[Any]", made(**given))
     except TypeError as error:
-        raise ModelSetupError(f"model: the provider {kind!r} takes no {' and '.join(given) or 'defaults'}") from error
+        raise ModelSetupError(
+            f"model: the provider {kind!r} takes no {' and '.join(given) or 'defaults'}"
+        ) from error
     bind(provider)
     return provider
 
 
-# -- endpoint --------------------------------------------------------------------------------------------------------
+# -- endpoint --------------------------------------------------------------------------------------
 
 _NAME: Final = "solution"
-_SHOWN_BY: Final = frozenset({"openai", "azure", "anthropic", "google", "google-gla", "google-vertex", "google-cloud"})
+_SHOWN_BY: Final = frozenset(
+    {"openai", "azure", "anthropic", "google", "google-gla", "google-vertex", "google-cloud"}
+)
 """Systems that show an enforced schema to the model. Others only constrain its answer."""
 
 
@@ -169,7 +184,8 @@ class Endpoint:
         self._place = place_of(self._model.base_url)
         client: Any = getattr(self._model, "client", None)
         if hasattr(client, "max_retries"):
-            # These SDKs repeat requests by themselves. `ModelAnswer` does so, because it knows the reason.
+            # These SDKs repeat requests by themselves. `ModelAnswer` does so, because it
+            # knows the reason.
             client.max_retries = 0
 
     @property
@@ -182,13 +198,17 @@ class Endpoint:
         forms: list[Form] = []
         native = bool(self._model.profile.get("supports_json_schema_output", False))
         # Anthropic closes every object, which would narrow an open schema.
-        if self._output == "native" or (native and (self._model.system != "anthropic" or is_closed(schema))):
+        if self._output == "native" or (
+            native and (self._model.system != "anthropic" or is_closed(schema))
+        ):
             forms.append(Form.NATIVE)
         prompted = [Form.PROMPTED, Form.PLAIN]
         return {"auto": [*forms, *prompted], "native": forms, "prompted": prompted}[self._output]
 
     def shows(self, form: Form) -> bool:
-        """True if the endpoint shows the enforced schema to the model, so that the prompt need not."""
+        """True if the endpoint shows the enforced schema to the model, so that the
+        prompt need not.
+        """
         return form is Form.NATIVE and not self._is_elsewhere and self._model.system in _SHOWN_BY
 
     @asynccontextmanager
@@ -198,9 +218,12 @@ class Endpoint:
         """Ask with messages `{"role", "content"}`, and return the streamed answer.
 
         Raises:
-            ModelRefusalError, SchemaRefusalError, ModelUnavailableError, ModelSetupError: there is no answer.
+            ModelRefusalError, SchemaRefusalError, ModelUnavailableError, ModelSetupError:
+                there is no answer.
         """
-        parameters = _asked(form, schema, strict=None if self._model.system == "anthropic" else False)
+        parameters = _asked(
+            form, schema, strict=None if self._model.system == "anthropic" else False
+        )
         opening = model_request_stream(
             self._model,
             _messages(turns),
@@ -247,7 +270,9 @@ class Stream:
         return _text(event)
 
     def stopped(self) -> str | None:
-        """Return why the model stopped early, in words; None if it finished or reports no reason."""
+        """Return why the model stopped early, in words; None if it finished or
+        reports no reason.
+        """
         reason = self._response.finish_reason
         if reason == "length":
             return "the answer reached the limit of tokens (max_tokens) before it was whole"
@@ -261,7 +286,9 @@ class Stream:
         return None
 
     def usage(self) -> Usage:
-        """The usage so far, as far as the provider reports it, with the cost if the price is known."""
+        """The usage so far, as far as the provider reports it, with the cost if the
+        price is known.
+        """
         answer = self._response.get()
         usage = answer.usage
         partial = not self._has_ended or not usage.has_values()
@@ -282,9 +309,13 @@ def _asked(form: Form, schema: JSONObject, *, strict: bool | None) -> ModelReque
     """The parameters of a request in a form."""
     if form is Form.PLAIN:
         return ModelRequestParameters()
-    wanted = OutputObjectDefinition(json_schema=cast("dict[str, Any]", schema), name=_NAME, strict=strict)
+    wanted = OutputObjectDefinition(
+        json_schema=cast("dict[str, Any]", schema), name=_NAME, strict=strict
+    )
     mode = "native" if form is Form.NATIVE else "prompted"
-    return ModelRequestParameters(output_mode=mode, output_object=wanted, prompted_output_template=False)
+    return ModelRequestParameters(
+        output_mode=mode, output_object=wanted, prompted_output_template=False
+    )
 
 
 def _messages(turns: Sequence[JSONObject]) -> list[ModelMessage]:
@@ -307,8 +338,9 @@ def _messages(turns: Sequence[JSONObject]) -> list[ModelMessage]:
 
 
 def cost_of(answer: ModelResponse, *, by_address: bool) -> float | None:
-    """The cost of an answer in US dollars, from its provider or else from the list of prices; None if it is unknown.
-    With `by_address`, the price depends on the address, because the user's own server may use any name for its model.
+    """The cost of an answer in US dollars, from its provider or else from the list of prices; None
+    if it is unknown. With `by_address`, the price depends on the address, because the user's own
+    server may use any name for its model.
     """
     usage, reported = answer.usage, (answer.provider_details or {}).get("cost")
     if isinstance(reported, int | float) and not isinstance(reported, bool):
@@ -333,14 +365,16 @@ def cost_of(answer: ModelResponse, *, by_address: bool) -> float | None:
 
 @contextmanager
 def _translated(place: str) -> Generator[None]:
-    """Translate errors of the endpoint and of the libraries that read its answers; see `translate`."""
+    """Translate errors of the endpoint and of the libraries that read its answers;
+    see `translate`.
+    """
     try:
         yield
     except Exception as error:
         raise translate(error, place) from error
 
 
-# -- the models of the user's own server ------------------------------------------------------------------------------
+# -- the models of the user's own server -----------------------------------------------------------
 
 SECONDS: Final = 5.0
 """Seconds that a server may take to answer."""
@@ -352,11 +386,12 @@ _LONGEST: Final = 200
 
 
 async def models_of(model: Model) -> list[str] | None:
-    """The names of the models that an OpenAI-compatible server lists at `GET /models`, at most 1,000; None if the
-    server has no such list or is of another kind.
+    """The names of the models that an OpenAI-compatible server lists at `GET /models`, at most
+    1,000; None if the server has no such list or is of another kind.
 
     Raises:
-        ModelUnavailableError: it cannot be reached within 5 seconds, failed, or sent something else.
+        ModelUnavailableError: it cannot be reached within 5 seconds, failed, or sent
+            something else.
         ModelRefusalError: it refuses the key.
     """
     if not isinstance(model, OpenAIChatModel | OpenAIResponsesModel):

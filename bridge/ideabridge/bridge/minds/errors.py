@@ -27,15 +27,17 @@ _TOO_LARGE: Final = re.compile(
     # Anthropic, Bedrock, Google
     r"|prompt is too long|request_too_large|input is too long|input token count|exceed\w* context limit"
     # llama.cpp, Ollama, LM Studio, and others
-    r"|(exceed\w*|(larger|greater|longer) than) the (available |model'?s? )?(maximum )?context|exceed_context_size"
-    r"|exceed\w* (the )?(maximum )?context (length|size|window)|context (length|window|size) (was )?exceeded"
-    r"|too many tokens",
+    r"|(exceed\w*|(larger|greater|longer) than) the (available |model'?s? )?(maximum "
+    r")?context|exceed_context_size|exceed\w* (the )?(maximum )?context "
+    r"(length|size|window)|context (length|window|size) (was )?exceeded|too many tokens",
     re.IGNORECASE,
 )
 
 
 def says_too_large(message: str) -> bool:
-    """True if the message of an endpoint or a client says that the Request does not fit into the model's context."""
+    """True if the message of an endpoint or a client says that the Request does not fit into the
+    model's context.
+    """
     return _TOO_LARGE.search(message) is not None
 
 
@@ -59,7 +61,9 @@ class ModelUnavailableError(IdeabridgeError):
         retry_after: the seconds to wait, if the endpoint specifies them.
     """
 
-    def __init__(self, message: str, *, status: int | None = None, retry_after: float | None = None) -> None:
+    def __init__(
+        self, message: str, *, status: int | None = None, retry_after: float | None = None
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.retry_after = retry_after
@@ -70,7 +74,9 @@ class ModelTimeoutError(IdeabridgeError):
 
 
 class ModelStoppedError(IdeabridgeError):
-    """The model stopped before its answer was complete: at the limit of tokens, or by a content filter."""
+    """The model stopped before its answer was complete: at the limit of tokens, or by a
+    content filter.
+    """
 
 
 class MalformedAnswerError(IdeabridgeError):

@@ -18,7 +18,9 @@ FUNCTION: Final = "function"
 MindAnswer: TypeAlias = "ObjectLike | str"
 """A Solution `{"calls": [...], "output": ...}`, as an object or as its JSON text."""
 
-MindFunction: TypeAlias = "Callable[[Request], Awaitable[MindAnswer]] | Callable[[Request], MindAnswer]"
+MindFunction: TypeAlias = (
+    "Callable[[Request], Awaitable[MindAnswer]] | Callable[[Request], MindAnswer]"
+)
 """A mind as a function: a coroutine function, or a plain function, which runs in a thread."""
 
 
@@ -32,7 +34,9 @@ class FunctionMind:
     def __init__(self, function: MindFunction) -> None:
         self._function = function
         called = getattr(function, "__call__", None)  # noqa: B004 - an object may have an async `__call__`
-        self._is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)
+        self._is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+            called
+        )
 
     @property
     def name(self) -> str:

@@ -1,9 +1,9 @@
 """Instructions: the text that a model receives besides the Request.
 
-`brief` describes the schema of a Solution in few words, with tools as signatures and types as in TypeScript: JSON
-Schema takes many times the tokens, and small models copy a schema instead of following it. `instructions` are for a
-model endpoint, which gets them with `EXAMPLES`. `turns_instructions` are for the model of a host, which answers with
-the tool `solve`.
+`brief` describes the schema of a Solution in few words, with tools as signatures and types as in
+TypeScript: JSON Schema takes many times the tokens, and small models copy a schema instead of
+following it. `instructions` are for a model endpoint, which gets them with `EXAMPLES`.
+`turns_instructions` are for the model of a host, which answers with the tool `solve`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ class _Brief:
     def __init__(self, schema: JSONObject) -> None:
         self._properties = _object(schema.get("properties"))
         self._defs = _object(schema.get("$defs"))
-        # Named types and meta-properties in the order in which they were found; described after the tools.
+        # Named types and meta-properties in the order in which they were found; described
+        # after the tools.
         self._named: dict[str, None] = {}
         self._metas: dict[str, None] = {}
 
@@ -40,7 +41,11 @@ class _Brief:
         lines = ["Tools (there are no others; ? marks what may be left out):", *self._tools()]
         if len(lines) == 1:
             lines = ['There are no tools: "calls" is [].']
-        metas = [f"  {name}: {self._described(self._defs.get(name, {}))}" for name in self._metas if name != _PATH]
+        metas = [
+            f"  {name}: {self._described(self._defs.get(name, {}))}"
+            for name in self._metas
+            if name != _PATH
+        ]
         if metas:
             lines += ["A call may also have, where needed:", *metas]
         for name, part in self._properties.items():
@@ -60,7 +65,11 @@ class _Brief:
     def _tools(self) -> list[str]:
         items = _object(_object(self._properties.get("calls")).get("items"))
         branches = items.get("anyOf")
-        return [self._tool(one) for one in branches if isinstance(one, dict)] if isinstance(branches, list) else []
+        return (
+            [self._tool(one) for one in branches if isinstance(one, dict)]
+            if isinstance(branches, list)
+            else []
+        )
 
     def _tool(self, call: JSONObject) -> str:
         properties = _object(call.get("properties"))
@@ -88,8 +97,14 @@ class _Brief:
         branches = part.get("anyOf")
         own = part.get("description")
         notes = own.split("\n")[:-1] if isinstance(own, str) else []
-        wanted = [one for one in branches if one != {"type": "null"}] if isinstance(branches, list) else [part]
-        kinds = [kind for kind in dict.fromkeys(self._type(one) for one in wanted) if kind != _REFERENCE]
+        wanted = (
+            [one for one in branches if one != {"type": "null"}]
+            if isinstance(branches, list)
+            else [part]
+        )
+        kinds = [
+            kind for kind in dict.fromkeys(self._type(one) for one in wanted) if kind != _REFERENCE
+        ]
         text = " | ".join(kinds) or "any"
         return f"{text} // {' '.join(notes)}" if notes else text
 
@@ -109,7 +124,9 @@ class _Brief:
         branches = schema.get("anyOf")
         if isinstance(branches, list) and "properties" not in schema:
             # The instructions say once that a reference may replace any value.
-            kinds = dict.fromkeys(self._type(one, depth + 1) for one in branches if _target(one) != _REFERENCE)
+            kinds = dict.fromkeys(
+                self._type(one, depth + 1) for one in branches if _target(one) != _REFERENCE
+            )
             return " | ".join(kinds) or _REFERENCE
         if "const" in schema:
             return encode_text(schema["const"])
@@ -155,7 +172,9 @@ def _said(schema: JSON) -> str:
     branches = whole.get("anyOf")
     parts: list[JSON] = [whole, *branches] if isinstance(branches, list) else [whole]
     said = [_object(part).get("description") for part in parts]
-    return "; ".join(dict.fromkeys(" ".join(one.split()) for one in said if isinstance(one, str) and one))
+    return "; ".join(
+        dict.fromkeys(" ".join(one.split()) for one in said if isinstance(one, str) and one)
+    )
 
 
 def _target(schema: JSON) -> str | None:
@@ -178,52 +197,72 @@ You solve the task by writing one JSON object, and nothing else: {"calls": [...]
 
 EXAMPLES: Final = (
     (
-        'Read the file of the input, then count its lines.\n\nInput, read as †input.KEY:\n{\n "file": "a.txt"\n}',
+        (
+            "Read the file of the input, then count its lines.\n\nInput, read as †input.KEY:\n{\n "
+            '"file": "a.txt"\n}'
+        ),
         (
             '{"calls": [{"_tool": "read_file", "path": "†input.file"},'
             ' {"_tool": "count_lines", "text": "†results.0"}], "output": "†results.1"}'
         ),
     ),
-    ("What is the capital of Peru?", '{"calls": [{"_tool": "capital", "country": "Peru"}], "output": "†results.0"}'),
-    ("Multiply 6 by 7.", '{"calls": [{"_tool": "multiply", "x": 6, "y": 7}], "output": "†results.0"}'),
+    (
+        "What is the capital of Peru?",
+        '{"calls": [{"_tool": "capital", "country": "Peru"}], "output": "†results.0"}',
+    ),
+    (
+        "Multiply 6 by 7.",
+        '{"calls": [{"_tool": "multiply", "x": 6, "y": 7}], "output": "†results.0"}',
+    ),
 )
-"""Pairs (task, Solution), sent as turns before the task, the simplest last. Without them, small models write wrong
-references and make more calls than the task needs. The tools are invented."""
+"""Pairs (task, Solution), sent as turns before the task, the simplest last. Without them, small
+models write wrong references and make more calls than the task needs. The tools are invented."""
 
 _TYPES: Final = "\n\n{types}\nWrite the JSON object alone: no explanation, no Markdown fence."
 
 
 def instructions(schema: JSONObject, *, is_shown: bool) -> str:
-    """The instructions; with a description of the adapted schema, unless the endpoint shows it to the model."""
+    """The instructions; with a description of the adapted schema, unless the endpoint shows
+    it to the model.
+    """
     if is_shown:
-        return f"{INSTRUCTIONS}\n-{_program_hint(schema)}" if _program_hint(schema) else INSTRUCTIONS
+        return (
+            f"{INSTRUCTIONS}\n-{_program_hint(schema)}" if _program_hint(schema) else INSTRUCTIONS
+        )
     return INSTRUCTIONS + _TYPES.replace("{types}", brief(schema))
 
 
 def correction(error: str) -> str:
     """The reply to an answer that cannot be read."""
     return (
-        f"That cannot be read: {error}. Nothing of it ran. Write the answer again, whole: one JSON object"
+        f"That cannot be read: {error}. Nothing of it ran. Write the answer again, "
+        "whole: one JSON object"
         ' {"calls": [...], "output": ...}, and nothing before or after it.'
     )
 
 
 RULES: Final = (
     "`calls` are tool calls; they run as soon as what they read exists, all"
-    " independent ones at once. Pass input and results on by reference, never copied: a whole string such as"
-    ' "†state.log", "†input.repo", "†results.0.name" stands for the value, and "_outputPath": "log" stores a'
-    " result at †state.log (without it a result is †results.PLACE). Leave `output` null while you still need to see"
-    " results; give it, with references or values, once the task is done. Text that begins with a dagger is escaped by"
+    " independent ones at once. Pass input and results on by reference, "
+    "never copied: a whole string such as"
+    ' "†state.log", "†input.repo", "†results.0.name" stands for the value, '
+    'and "_outputPath": "log" stores a'
+    " result at †state.log (without it a result is †results.PLACE). Leave `output` null "
+    "while you still need to see"
+    " results; give it, with references or values, "
+    "once the task is done. Text that begins with a dagger is escaped by"
     " doubling it."
 )
 """How to write a Solution, for any mind."""
 
 _PROGRAMS: Final = (
-    ' Where loops or conditions are needed, {"program": TEXT} may take its place: Python, as `schema` says.'
+    ' Where loops or conditions are needed, {"program": TEXT} may take its place: '
+    "Python, as `schema` says."
 )
 
 _TURNS: Final = (
-    'Write the next solution: one JSON object {"calls": [...], "output": ...} that satisfies `schema`, and hand it in'
+    'Write the next solution: one JSON object {"calls": [...], '
+    '"output": ...} that satisfies `schema`, and hand it in'
     " with solve (same run and turn)."
 )
 
@@ -239,7 +278,7 @@ def rules(schema: JSONObject) -> str:
 
 
 def turns_instructions(schema: JSONObject) -> str:
-    """The text for the model of a host, with each Request. It is short, because it fills the context of the host each
-    time.
+    """The text for the model of a host, with each Request. It is short, because it fills the
+    context of the host each time.
     """
     return f"{_TURNS} {rules(schema)}"

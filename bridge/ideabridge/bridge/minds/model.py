@@ -1,8 +1,9 @@
 """ModelMind: a mind that asks a model endpoint.
 
-A `ModelAnswer` gets one Solution. It asks in the strictest `Form` that the endpoint accepts, waits and repeats after
-failures, and sends unreadable answers back with the error. An `AnswerBuffer` holds the text back until the first call
-is complete. Until then nothing has run, so the Request can be repeated; afterwards it never is.
+A `ModelAnswer` gets one Solution. It asks in the strictest `Form` that the endpoint accepts, waits
+and repeats after failures, and sends unreadable answers back with the error. An `AnswerBuffer`
+holds the text back until the first call is complete. Until then nothing has run, so the Request can
+be repeated; afterwards it never is.
 """
 
 from __future__ import annotations
@@ -11,7 +12,15 @@ import math
 import os
 import random
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Generator,
+    Mapping,
+    Sequence,
+)
 from contextlib import AsyncExitStack, aclosing, contextmanager, suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
@@ -63,7 +72,8 @@ _LONGEST_TAG: Final = len("</thinking>")
 
 
 class AnswerBuffer:
-    """The text of an answer, held back until its first call is complete. The loop does nothing before that.
+    """The text of an answer, held back until its first call is complete. The loop does
+    nothing before that.
 
     Attributes:
         has_begun: True if a call is complete and the text has been passed on.
@@ -73,7 +83,8 @@ class AnswerBuffer:
     def __init__(self) -> None:
         self._answer = AnswerReader()
         self._held: list[str] = []
-        # Text that is, or may be, reasoning before the answer; None after the answer itself has begun.
+        # Text that is, or may be, reasoning before the answer; None after the answer
+        # itself has begun.
         self._before: str | None = ""
         self._closing: re.Pattern[str] | None = None
         self.has_begun = False
@@ -154,21 +165,25 @@ _AFTERWARDS: Final = 5.0
 _FAILED: Final = 500
 """The status of a server that fails because of a schema, or for another reason."""
 _MODELS: Final = 32
-"""The most models that handlers of messages may choose in one process. Each has connections of its own."""
+"""The most models that handlers of messages may choose in one process. Each has
+connections of its own."""
 _REMEMBERED: Final = 512
 """The number of schemas whose form is remembered."""
 
 
 class ModelAnswer:
-    """The answer of a model to one Request: an iterator over its pieces, and its usage so far (`Counting`).
+    """The answer of a model to one Request: an iterator over its pieces, and its usage so
+    far (`Counting`).
 
-    Until the first call of the answer is complete, the Request can be repeated: in another form, after a pause, or with
-    the error of the answer.
+    Until the first call of the answer is complete, the Request can be repeated: in another form,
+    after a pause, or with the error of the answer.
 
     Args:
-        reach: returns the endpoint of the model that a handler chose; of None, of the configured one.
+        reach: returns the endpoint of the model that a handler chose; of None, of the
+            configured one.
         configuration: time-outs, retries, repairs, settings.
-        taken: the forms that the endpoint has accepted, by the hash of the schema. The answer adds its own.
+        taken: the forms that the endpoint has accepted, by the hash of the schema. The
+            answer adds its own.
         sleep: waits between two attempts.
         request: the Request; the settings of its handlers replace those of the configuration.
     """
@@ -216,7 +231,9 @@ class ModelAnswer:
         endpoint = await self._reach(None if chosen is None else str(chosen))
         self._deadline = anyio.current_time() + self._configuration.timeout
         try:
-            async with aclosing(self._solution(endpoint, request.texts, adapt(request.schema), settings)) as pieces:
+            async with aclosing(
+                self._solution(endpoint, request.texts, adapt(request.schema), settings)
+            ) as pieces:
                 async for piece in pieces:
                     yield piece
         except Exception as error:
@@ -230,9 +247,15 @@ class ModelAnswer:
             yield self._spent
 
     async def _solution(
-        self, endpoint: Endpoint, texts: Sequence[JSONObject], schema: JSONObject, settings: JSONObject
+        self,
+        endpoint: Endpoint,
+        texts: Sequence[JSONObject],
+        schema: JSONObject,
+        settings: JSONObject,
     ) -> AsyncGenerator[str]:
-        """The text of the Solution, in pieces, for messages `{"role", "content"}` and an adapted schema."""
+        """The text of the Solution, in pieces, for messages `{"role", "content"}` and an
+        adapted schema.
+        """
         self._schema = content_hash(schema)
         self._forms = endpoint.forms(schema)
         self._form = self._taken.get(self._schema) or self._forms[0]
@@ -285,7 +308,9 @@ class ModelAnswer:
             repairs += self._repair(buffer)
 
     def _keep_form(self) -> None:
-        """Remember that the form works: an answer in it can be read, at least up to its first call."""
+        """Remember that the form works: an answer in it can be read, at least up to
+        its first call.
+        """
         if self._taken.get(self._schema) is not self._form:
             self._taken[self._schema] = self._form
             if len(self._taken) > _REMEMBERED:
@@ -307,11 +332,15 @@ class ModelAnswer:
             yield
         if scope.cancelled_caught:
             if left <= idle:
-                raise ModelTimeoutError(f"the model did not finish within {self._configuration.timeout:g} seconds")
+                raise ModelTimeoutError(
+                    f"the model did not finish within {self._configuration.timeout:g} seconds"
+                )
             raise ModelTimeoutError(f"nothing came from the model for {idle:g} seconds")
 
     async def _prepare_retry(self, error: ModelUnavailableError | SchemaRefusalError) -> None:
-        """Choose the next form, or wait before the Request is sent again. Raise the error if neither can help."""
+        """Choose the next form, or wait before the Request is sent again. Raise the error if
+        neither can help.
+        """
         untried = self._schema not in self._taken
         lower = next(iter(self._forms[self._forms.index(self._form) + 1 :]), None)
         if isinstance(error, SchemaRefusalError):
@@ -328,7 +357,9 @@ class ModelAnswer:
             self._form, self._failures = lower, 0
             return
         # The endpoint's own wait, else twice as long each time, with some randomness.
-        wait = min(_FIRST_WAIT * 2 ** (self._failures - 1), _LONGEST_WAIT) * random.uniform(0.75, 1.25)  # noqa: S311 - not for secrets
+        wait = min(_FIRST_WAIT * 2 ** (self._failures - 1), _LONGEST_WAIT) * random.uniform(  # noqa: S311
+            0.75, 1.25
+        )
         if error.retry_after is not None:
             wait = max(0.0, error.retry_after)
         if anyio.current_time() + wait >= self._deadline:
@@ -350,11 +381,16 @@ def _turn(role: str, text: str) -> JSONObject:
     return {"role": role, "content": text}
 
 
-_EXAMPLES: Final = [turn for task, solution in EXAMPLES for turn in (_turn("user", task), _turn("assistant", solution))]
+_EXAMPLES: Final = [
+    turn
+    for task, solution in EXAMPLES
+    for turn in (_turn("user", task), _turn("assistant", solution))
+]
 
 
 def _checked(settings: JSONObject) -> JSONObject:
-    """The settings that handlers ask for, with the names that a configuration may have, without `model`.
+    """The settings that handlers ask for, with the names that a configuration may have,
+    without `model`.
 
     Raises:
         ModelSetupError: a setting is unknown, or the model is not a text.
@@ -369,12 +405,12 @@ def _checked(settings: JSONObject) -> JSONObject:
     return settings
 
 
-# -- model -----------------------------------------------------------------------------------------------------------
+# -- model -----------------------------------------------------------------------------------------
 
 
 class ModelMind:
-    """Asks a model endpoint, and streams its answers. Exiting closes its connections. The libraries of model providers
-    are imported with the first Request.
+    """Asks a model endpoint, and streams its answers. Exiting closes its connections. The libraries
+    of model providers are imported with the first Request.
 
     Args:
         configuration: the model, its address and its settings.
@@ -398,7 +434,8 @@ class ModelMind:
         if find_spec("pydantic_ai") is None:
             extra = extra_of(self.configuration.name)
             raise ModelSetupError(
-                f"model {self.configuration.name!r}: pydantic-ai is not installed; pip install 'ideabridge[{extra}]'"
+                f"model {self.configuration.name!r}: pydantic-ai is not installed; pip "
+                f"install 'ideabridge[{extra}]'"
             )
         self._secrets = secrets or Secrets()
         # Now, because a run stores texts before it asks for the first time.
@@ -432,7 +469,8 @@ class ModelMind:
             await endpoint.close()
 
     def check(self) -> tuple[str, bool]:
-        """Return the model with its address, and True if the address is the user's own. Sends nothing.
+        """Return the model with its address, and True if the address is the user's
+        own. Sends nothing.
 
         Raises:
             ModelSetupError: a package or a key is missing, or the provider is unknown.
@@ -440,7 +478,9 @@ class ModelMind:
         from ideabridge.bridge.minds.endpoint import build_model
 
         model, is_elsewhere = build_model(self.configuration, self._secrets)
-        place = f" at {self._secrets.mask(model.base_url)}" if is_elsewhere and model.base_url else ""
+        place = (
+            f" at {self._secrets.mask(model.base_url)}" if is_elsewhere and model.base_url else ""
+        )
         return f"{self.configuration.name}{place}", is_elsewhere
 
     async def models(self) -> list[str] | None:
@@ -458,24 +498,30 @@ class ModelMind:
         """The model's answer, in pieces.
 
         Raises:
-            ModelSetupError, ModelRefusalError, SchemaRefusalError, ModelUnavailableError, ModelTimeoutError,
+            ModelSetupError, ModelRefusalError, SchemaRefusalError, ModelUnavailableError,
+            ModelTimeoutError,
             ModelStoppedError, MalformedAnswerError: the answer is missing or incomplete.
         """
         taken = self._taken.setdefault(str(request.model.get("model", "")), {})
         return ModelAnswer(self._reach, self.configuration, taken, self._sleep, request)
 
     async def _reach(self, chosen: str | None) -> Endpoint:
-        """The endpoint of a model. The first Request makes it in a thread, because the imports take a second or two.
+        """The endpoint of a model. The first Request makes it in a thread, because the imports take
+        a second or two.
 
         Raises:
             ModelSetupError: a handler chose a model of another provider, or too many models.
         """
-        configuration = self.configuration if chosen is None else chosen_model(self.configuration, chosen)
+        configuration = (
+            self.configuration if chosen is None else chosen_model(self.configuration, chosen)
+        )
         async with self._opening:
             endpoint = self._endpoints.get(configuration.name)
             if endpoint is None:
                 if len(self._endpoints) >= _MODELS:
-                    raise ModelSetupError(f"message handlers asked for more than {_MODELS} models in one process")
+                    raise ModelSetupError(
+                        f"message handlers asked for more than {_MODELS} models in one process"
+                    )
                 endpoint = await anyio.to_thread.run_sync(_endpoint, configuration, self._secrets)
                 await endpoint.open()
                 self._endpoints[configuration.name] = endpoint

@@ -1,7 +1,8 @@
 """Recorded: a mind that answers from stored ideas, for tests, demos and replay.
 
-Stored ideas are found by the id of the Request, the hash of its context and schema. So a recording answers as long as
-the task, the tools and all results of calls are the same; otherwise its error shows the differences.
+Stored ideas are found by the id of the Request, the hash of its context and schema. So a recording
+answers as long as the task, the tools and all results of calls are the same; otherwise its error
+shows the differences.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ _SQLITE: Final = b"SQLite format 3\x00"
 
 
 class RecordingMissError(MindError):
-    """No stored idea answers a Request. The message contains the nearest idea and the differences."""
+    """No stored idea answers a Request. The message contains the nearest idea and
+    the differences.
+    """
 
 
 class Recorded:
@@ -59,11 +62,14 @@ class Recorded:
         self.title = title
         self._store = store
         self._by_offer: dict[str, str] | None = None
-        """The newest idea by `_offer_key`, of the ideas that were there when it was first needed."""
+        """The newest idea by `_offer_key`, of the ideas that were there when it was first
+        needed."""
 
     @property
     def shown_limits(self) -> Mapping[str, int]:
-        """How much of results the recorded mind was shown: what that mind was not shown, it could only read."""
+        """How much of results the recorded mind was shown: what that mind was not shown, it
+        could only read.
+        """
         newest = next(self._ideas(1), None)
         if newest is None:
             return {}
@@ -90,7 +96,9 @@ class Recorded:
         yield _written(offered_otherwise)
 
     async def _offered_otherwise(self, request: Request) -> StoredIdea | None:
-        """The newest idea of a Request that words the offer in another way, and is the same in everything else."""
+        """The newest idea of a Request that words the offer in another way, and is the same in
+        everything else.
+        """
         if self._by_offer is None:
             # Ideas that are saved later have ids of today.
             self._by_offer = await compute_in_thread(self._index_by_offer)
@@ -107,7 +115,9 @@ class Recorded:
         return index
 
     def _miss(self, request: Request) -> str:
-        nearest = max(self._ideas(_LOOKED_AT), key=lambda one: _nearness(one, request), default=None)
+        nearest = max(
+            self._ideas(_LOOKED_AT), key=lambda one: _nearness(one, request), default=None
+        )
         head = f"nothing recorded answers request {request.id[:12]}"
         if nearest is None:
             return f"{head}: the recording holds no ideas"
@@ -139,7 +149,9 @@ def _written(stored: StoredIdea) -> bytes:
 
 
 def _ids(request: Request) -> Iterator[str]:
-    """The ids under which a Request may be recorded: its own, and those that it had before ideas stored `shown`."""
+    """The ids under which a Request may be recorded: its own, and those that it had before ideas
+    stored `shown`.
+    """
     yield request.id
     yield content_hash({"context": request.context_json, "schema": request.schema})
     yield content_hash({"context": earlier_form(request.context_json), "schema": request.schema})
@@ -154,8 +166,9 @@ def _offer_key(context: Sequence[JSON], schema: JSON) -> str:
 
 
 def _offer_of(schema: JSON) -> JSON:
-    """The schema of a Solution without what versions word in different ways: what it says about programs, and that a
-    result that a mind writes is text if the definition of its tool does not describe it.
+    """The schema of a Solution without what versions word in different ways: what it says about
+    programs, and that a result that a mind writes is text if the definition of its tool does
+    not describe it.
     """
     if not isinstance(schema, dict):
         return schema
@@ -171,7 +184,9 @@ def _offer_of(schema: JSON) -> JSON:
 
 
 def _any_result(call: JSON) -> JSON:
-    """The schema of a call, or of any of several, without saying that a result that a mind writes is text."""
+    """The schema of a call, or of any of several, without saying that a result that a mind
+    writes is text.
+    """
     if not isinstance(call, dict):
         return call
     alternatives = call.get("anyOf")
@@ -179,7 +194,11 @@ def _any_result(call: JSON) -> JSON:
         return {**call, "anyOf": [_any_result(one) for one in alternatives]}
     members = call.get("properties")
     output = members.get("_output") if isinstance(members, dict) else None
-    if not isinstance(members, dict) or not isinstance(output, dict) or output.get("type") != "string":
+    if (
+        not isinstance(members, dict)
+        or not isinstance(output, dict)
+        or output.get("type") != "string"
+    ):
         return call
     untyped: JSONObject = {name: value for name, value in output.items() if name != "type"}
     return {**call, "properties": {**members, "_output": untyped}}
@@ -191,8 +210,9 @@ _EARLIER_CALLS: Final = 50
 
 
 def earlier_form(context: Sequence[JSON]) -> list[JSON]:
-    """The context of a later step as ideas stored it before they stored values: large parts of states as references,
-    the last calls alone, each with a preview of its result, and shortened corrections.
+    """The context of a later step as ideas stored it before they stored values: large parts of
+    states as references, the last calls alone, each with a preview of its result, and
+    shortened corrections.
     """
     calls = [one for one in context if isinstance(one, dict) and one.get("type") == "call"]
     unlisted = {id(one) for one in calls[: len(calls) - _EARLIER_CALLS]}
@@ -204,15 +224,21 @@ def earlier_form(context: Sequence[JSON]) -> list[JSON]:
             continue
         match raw.get("type"):
             case "state":
-                found.append({**raw, "state": shorten(raw["state"], ("state",), small=_EARLIER_STATE)})
-            case "correction" if isinstance(raw["correction"], dict) and "left_out" in raw["correction"]:
+                found.append(
+                    {**raw, "state": shorten(raw["state"], ("state",), small=_EARLIER_STATE)}
+                )
+            case "correction" if (
+                isinstance(raw["correction"], dict) and "left_out" in raw["correction"]
+            ):
                 # Then, nobody was told of it.
                 continue
             case "correction":
                 found.append({**raw, "correction": shorten_literal(raw["correction"])})
             case "call":
                 call = raw.get("call")
-                found.append({**raw, "call": _earlier_call(call)} if isinstance(call, dict) else raw)
+                found.append(
+                    {**raw, "call": _earlier_call(call)} if isinstance(call, dict) else raw
+                )
             case _:
                 found.append(raw)
     return found
@@ -225,7 +251,9 @@ def _earlier_call(call: JSONObject) -> JSONObject:
         if name in ("also", "reads"):
             continue
         if name == "value" and isinstance(value, str):
-            earlier[name] = format_reference(_earlier_path(value), instance if isinstance(instance, str) else None)
+            earlier[name] = format_reference(
+                _earlier_path(value), instance if isinstance(instance, str) else None
+            )
         elif name == "result":
             place = instance if isinstance(instance, str) else None
             path = _earlier_path(str(call.get("value")))
@@ -242,10 +270,18 @@ def _earlier_path(text: str) -> KeyPath:
 
 
 def _nearness(stored: StoredIdea, request: Request) -> float:
-    """From 0 to 3: the shares of equal messages, anywhere and at the beginning, and 1 for an equal schema."""
-    ours, theirs = ([encode(message) for message in context] for context in (request.context_json, stored.idea.context))
+    """From 0 to 3: the shares of equal messages, anywhere and at the beginning, and 1 for
+    an equal schema.
+    """
+    ours, theirs = (
+        [encode(message) for message in context]
+        for context in (request.context_json, stored.idea.context)
+    )
     shared = (Counter(ours) & Counter(theirs)).total()
-    begun = next((n for n, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1]), len(ours))
+    begun = next(
+        (n for n, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1]),
+        len(ours),
+    )
     most = max(len(ours), len(theirs), 1)
     return shared / most + begun / most + (encode(stored.idea.schema) == encode(request.schema))
 
@@ -254,10 +290,19 @@ def _difference(part: str, stored: JSON, wanted: JSON) -> list[str]:
     """The differences of two values as a unified diff; [] if they are equal."""
     if encode(stored) == encode(wanted):
         return []
-    texts = [json.dumps(value, indent=2, ensure_ascii=False).split("\n") for value in (stored, wanted)]
+    texts = [
+        json.dumps(value, indent=2, ensure_ascii=False).split("\n") for value in (stored, wanted)
+    ]
     if max(map(len, texts)) > _COMPARED:
-        return [f"{part}: {len(texts[0]):,} lines were recorded, {len(texts[1]):,} are asked; too many to compare"]
-    diff = difflib.unified_diff(texts[0], texts[1], f"recorded {part}", f"asked {part}", n=2, lineterm="")
+        return [
+            (
+                f"{part}: {len(texts[0]):,} lines were recorded, {len(texts[1]):,} are "
+                "asked; too many to compare"
+            )
+        ]
+    diff = difflib.unified_diff(
+        texts[0], texts[1], f"recorded {part}", f"asked {part}", n=2, lineterm=""
+    )
     lines = [line if len(line) <= _WIDTH else f"{line[:_WIDTH]}..." for line in diff]
     if not lines:
         return [f"{part}: the same but for the order of keys or the form of numbers"]
@@ -265,12 +310,13 @@ def _difference(part: str, stored: JSON, wanted: JSON) -> list[str]:
     return [*lines[:_LINES], *more]
 
 
-# -- files -------------------------------------------------------------------------------------------------------
+# -- files -----------------------------------------------------------------------------------------
 
 
 @contextmanager
 def recording(path: Path) -> Generator[Recorded]:
-    """The recording in a file: a store, or JSON of an exported idea or a list of them (`recording_of`).
+    """The recording in a file: a store, or JSON of an exported idea or a list of them
+    (`recording_of`).
 
     Raises:
         StoreAccessError: the file does not exist or cannot be read.
@@ -295,9 +341,11 @@ def recording(path: Path) -> Generator[Recorded]:
         yield Recorded(store, f"the recording {path.name}")
 
 
-def recording_of(store: Store, run_id: str, export: Callable[[str], JSONObject]) -> list[JSONObject]:
-    """The ideas of a run and of its rooms as exported documents, in order, for `recording`. `export` returns the
-    document of an idea, or refuses one with secrets.
+def recording_of(
+    store: Store, run_id: str, export: Callable[[str], JSONObject]
+) -> list[JSONObject]:
+    """The ideas of a run and of its rooms as exported documents, in order, for `recording`.
+    `export` returns the document of an idea, or refuses one with secrets.
     """
     ids = [record.id for record in store.ideas.of_run(run_id)]
     after: str | None = None

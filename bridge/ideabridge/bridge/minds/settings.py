@@ -1,5 +1,5 @@
-"""Settings of minds: the model, its key and its parameters (`ModelConfiguration`, `SamplingSettings`), and the ways to
-ask for JSON (`Form`).
+"""Settings of minds: the model, its key and its parameters (`ModelConfiguration`,
+`SamplingSettings`), and the ways to ask for JSON (`Form`).
 """
 
 from __future__ import annotations
@@ -49,18 +49,23 @@ def setting_problem(name: str) -> str | None:
     if name in _GENERAL or _PROVIDERS_OWN.fullmatch(name):
         return None
     return (
-        f"unknown setting {name[:60]!r}; known: {', '.join(sorted(_GENERAL))}, and those of one provider, which begin"
-        " with its name (openai_reasoning_effort)"
+        f"unknown setting {name[:60]!r}; known: {', '.join(sorted(_GENERAL))}, and those of one "
+        "provider, which begin with its name (openai_reasoning_effort)"
     )
 
 
 class ShownSettings(BaseModel):
-    """How much of the results of calls a mind is shown whole; the rest is shortened, and can be read."""
+    """How much of the results of calls a mind is shown whole; the rest is shortened,
+    and can be read.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     value: int | None = Field(
-        default=None, ge=LEAST, le=MOST, description="Bytes of one result. null: 16 KB, and 4 KB by turns."
+        default=None,
+        ge=LEAST,
+        le=MOST,
+        description="Bytes of one result. null: 16 KB, and 4 KB by turns.",
     )
     request: int | None = Field(
         default=None,
@@ -83,26 +88,45 @@ class ModelConfiguration(BaseModel):
 
     name: str = Field(description="PROVIDER:MODEL, such as openai:gpt-5-mini; see docs/minds.md.")
     base_url: str | None = Field(
-        default=None, description="Where an OpenAI-compatible server (or a proxy) is, such as http://127.0.0.1:8080/v1."
+        default=None,
+        description="Where an OpenAI-compatible server (or a proxy) is, such as http://127.0.0.1:8080/v1.",
     )
     key_env: str | None = Field(
         default=None,
-        description="Name of the environment variable, or of the keyring's entry, that holds the key for base_url.",
+        description=(
+            "Name of the environment variable, or of the keyring's entry, that "
+            "holds the key for base_url."
+        ),
     )
     output: Literal["auto", "native", "prompted"] = Field(
         default="auto",
-        description="native: the endpoint enforces the schema; prompted: it is told; auto: native where it is taken.",
+        description=(
+            "native: the endpoint enforces the schema; prompted: it is told; auto: "
+            "native where it is taken."
+        ),
     )
     settings: Mapping[str, Setting] = Field(
         default_factory=dict[str, Setting], description="temperature, max_tokens, thinking, ..."
     )
-    timeout: float = Field(default=600, gt=0, le=86_400, description="Seconds one answer may take, with retries.")
-    idle_timeout: float = Field(default=120, gt=0, le=86_400, description="Seconds without anything of an answer.")
-    retries: int = Field(default=3, ge=0, le=20, description="Requests sent again after 429, 5xx or a lost connection.")
-    repairs: int = Field(default=2, ge=0, le=10, description="Answers that are no JSON, sent back with the error.")
+    timeout: float = Field(
+        default=600, gt=0, le=86_400, description="Seconds one answer may take, with retries."
+    )
+    idle_timeout: float = Field(
+        default=120, gt=0, le=86_400, description="Seconds without anything of an answer."
+    )
+    retries: int = Field(
+        default=3,
+        ge=0,
+        le=20,
+        description="Requests sent again after 429, 5xx or a lost connection.",
+    )
+    repairs: int = Field(
+        default=2, ge=0, le=10, description="Answers that are no JSON, sent back with the error."
+    )
 
     shown: ShownSettings = Field(
-        default_factory=ShownSettings, description="How much of results this model is shown; replaces `shown`."
+        default_factory=ShownSettings,
+        description="How much of results this model is shown; replaces `shown`.",
     )
 
     @field_validator("name")
@@ -150,7 +174,9 @@ def url_problem(url: str) -> str | None:
     if parts.scheme not in ("http", "https") or not host:
         return "expected an http or https address"
     if "@" in parts.netloc:
-        return "expected an address without credentials; key_env names the variable that holds the key"
+        return (
+            "expected an address without credentials; key_env names the variable that holds the key"
+        )
     return None
 
 
@@ -173,10 +199,31 @@ def extra_of(name: str) -> str:
 
 
 _OTHERS: Final = frozenset(
-    {"anthropic", "azure", "bedrock", "cohere", "deepseek", "google", "google-gla", "google-vertex", "grok", "groq"}
-    | {"huggingface", "mistral", "ollama", "openai", "openai-chat", "openai-responses", "openrouter", "xai"}
+    {
+        "anthropic",
+        "azure",
+        "bedrock",
+        "cohere",
+        "deepseek",
+        "google",
+        "google-gla",
+        "google-vertex",
+        "grok",
+        "groq",
+    }
+    | {
+        "huggingface",
+        "mistral",
+        "ollama",
+        "openai",
+        "openai-chat",
+        "openai-responses",
+        "openrouter",
+        "xai",
+    }
 )
-"""Names that are providers where they stand before a colon; other names with a colon are those of models."""
+"""Names that are providers where they stand before a colon; other names with a colon are
+those of models."""
 
 
 def chosen_model(configured: ModelConfiguration, wanted: str) -> ModelConfiguration:
@@ -189,8 +236,8 @@ def chosen_model(configured: ModelConfiguration, wanted: str) -> ModelConfigurat
     provider, colon, name = wanted.partition(":")
     if colon and provider != own and provider in _OTHERS:
         raise ModelSetupError(
-            f"a message handler asked for the model {wanted[:100]!r}: only models of the configured provider, {own},"
-            " can be chosen"
+            f"a message handler asked for the model {wanted[:100]!r}: only models of the "
+            f"configured provider, {own}, can be chosen"
         )
     named = name if colon and provider == own else wanted
     return configured.model_copy(update={"name": f"{own}:{named}"})
@@ -212,16 +259,30 @@ class SamplingSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
-    max_tokens: int = Field(default=16_384, ge=256, le=1_000_000, description="Tokens one answer may have.")
-    models: tuple[str, ...] = Field(default=(), description="Names, or parts of names, of models; the best first.")
-    temperature: float | None = Field(default=None, ge=0, le=2, description="Temperature; null: the client's.")
-    cost_priority: float | None = Field(default=None, ge=0, le=1, description="How much a low price counts.")
-    speed_priority: float | None = Field(default=None, ge=0, le=1, description="How much speed counts.")
-    intelligence_priority: float | None = Field(default=None, ge=0, le=1, description="How much ability counts.")
+    max_tokens: int = Field(
+        default=16_384, ge=256, le=1_000_000, description="Tokens one answer may have."
+    )
+    models: tuple[str, ...] = Field(
+        default=(), description="Names, or parts of names, of models; the best first."
+    )
+    temperature: float | None = Field(
+        default=None, ge=0, le=2, description="Temperature; null: the client's."
+    )
+    cost_priority: float | None = Field(
+        default=None, ge=0, le=1, description="How much a low price counts."
+    )
+    speed_priority: float | None = Field(
+        default=None, ge=0, le=1, description="How much speed counts."
+    )
+    intelligence_priority: float | None = Field(
+        default=None, ge=0, le=1, description="How much ability counts."
+    )
 
 
 class Form(Enum):
-    """How a Request asks for JSON, the strictest form first. If an endpoint refuses a form, the next is tried."""
+    """How a Request asks for JSON, the strictest form first. If an endpoint refuses a form,
+    the next is tried.
+    """
 
     NATIVE = "native"
     """By the provider's own schema output (`response_format: json_schema` and its like)."""
@@ -231,7 +292,7 @@ class Form(Enum):
     """By the prompt alone."""
 
 
-# -- keys ------------------------------------------------------------------------------------------------------------
+# -- keys ------------------------------------------------------------------------------------------
 
 OPENAI: Final = ("openai", "openai-chat", "openai-responses")
 """The providers that speak OpenAI's protocols."""
@@ -254,7 +315,8 @@ def key_names(provider: str) -> tuple[str, ...]:
 
 
 def find_key(names: Iterable[str], secrets: Secrets) -> str | None:
-    """The first of the named keys that is set in the environment or the keyring. It is masked from now on.
+    """The first of the named keys that is set in the environment or the keyring. It is
+    masked from now on.
 
     Raises:
         ModelSetupError: the keyring cannot be read.
@@ -279,7 +341,9 @@ def mask_keys(configuration: ModelConfiguration, secrets: Secrets) -> None:
 
 
 def no_keyring(name: str) -> str:
-    """What a message about a missing key says, in brackets, if there is no keyring; empty if there is one."""
+    """What a message about a missing key says, in brackets, if there is no keyring; empty
+    if there is one.
+    """
     try:
         Keyring().read(name)
     except NoKeyringError as error:

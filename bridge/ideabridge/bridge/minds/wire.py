@@ -1,9 +1,11 @@
-"""The HTTP answers of model endpoints: limits on their size, and the translation of failures into the errors of minds.
+"""The HTTP answers of model endpoints: limits on their size, and the translation of failures into
+the errors of minds.
 
-The HTTP libraries read the body of an error whole, and a line of a stream until it ends, however long it is. `bind`
-adds hooks to the HTTP client of a provider: they limit every answer, refuse compressed answers and web pages, and
-accept a chat completion that arrives whole although a stream was requested. `translate` turns what pydantic-ai raises
-into the errors of minds, whose classes determine how the exchange continues.
+The HTTP libraries read the body of an error whole, and a line of a stream until it ends, however
+long it is. `bind` adds hooks to the HTTP client of a provider: they limit every answer, refuse
+compressed answers and web pages, and accept a chat completion that arrives whole although a stream
+was requested. `translate` turns what pydantic-ai raises into the errors of minds, whose classes
+determine how the exchange continues.
 """
 
 from __future__ import annotations
@@ -49,7 +51,8 @@ MAX_LINE: Final = 2 * MAX_BYTES
 """Bytes of one line, which may contain a whole answer, escaped."""
 
 MAX_ANSWER: Final = 16 * MAX_BYTES
-"""Bytes of one answer: a stream wraps every few letters of it, and of the reasoning before it, in an object."""
+"""Bytes of one answer: a stream wraps every few letters of it, and of the reasoning before
+it, in an object."""
 
 _CHAT: Final = "/chat/completions"
 _PAGE: Final = ("text/html", "application/xhtml+xml")
@@ -79,18 +82,23 @@ class _Bounded(httpx.AsyncByteStream, httpx2.AsyncByteStream):
         self._length += len(part)
         end = part.rfind(b"\n")
         self._line = self._line + len(part) if end < 0 else len(part) - end - 1
-        for length, most, what in ((self._length, self._most, "one answer"), (self._line, MAX_LINE, "one line")):
+        for length, most, what in (
+            (self._length, self._most, "one answer"),
+            (self._line, MAX_LINE, "one line"),
+        ):
             if length > most:
                 raise ModelRefusalError(
-                    f"the model endpoint sent more than {most:,} bytes in {what}; is base_url right?"
+                    f"the model endpoint sent more than {most:,} bytes in "
+                    f"{what}; is base_url right?"
                 )
 
 
 class _Streamed(_Bounded):
-    """An answer that is declared as JSON although a stream was requested: read whole, then passed on as a stream.
+    """An answer that is declared as JSON although a stream was requested: read whole, then passed
+    on as a stream.
 
-    pydantic-ai offers no way to read a completion that has arrived, and asking again without a stream would cost every
-    answer twice.
+    pydantic-ai offers no way to read a completion that has arrived, and asking again without a
+    stream would cost every answer twice.
     """
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -99,7 +107,9 @@ class _Streamed(_Bounded):
 
 
 def bind(provider: Provider[Any]) -> None:
-    """Limit the answers that a provider's HTTP client accepts. Bedrock, which uses boto3, is not limited."""
+    """Limit the answers that a provider's HTTP client accepts. Bedrock, which uses boto3,
+    is not limited.
+    """
     client: Any = getattr(provider, "_own_http_client", None)
     if not isinstance(client, httpx.AsyncClient | httpx2.AsyncClient):
         return
@@ -130,14 +140,24 @@ async def _ask_plain(request: httpx.Request | httpx2.Request) -> None:
 async def _check(response: Response) -> None:
     packed = response.headers.get("content-encoding", "identity").strip().lower()
     if packed not in ("", "identity"):
-        raise ModelRefusalError(f"the model endpoint answered packed ({packed[:40]!r}), though asked not to")
+        raise ModelRefusalError(
+            f"the model endpoint answered packed ({packed[:40]!r}), though asked not to"
+        )
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     if response.status_code == 200 and kind in _PAGE:
-        raise ModelRefusalError(f"the model endpoint answered with a web page ({kind}); is base_url right?")
-    if response.status_code == 200 and kind == "application/json" and response.request.url.path.endswith(_CHAT):
+        raise ModelRefusalError(
+            f"the model endpoint answered with a web page ({kind}); is base_url right?"
+        )
+    if (
+        response.status_code == 200
+        and kind == "application/json"
+        and response.request.url.path.endswith(_CHAT)
+    ):
         response.stream = _Streamed(response.stream, MAX_LINE)
     else:
-        response.stream = _Bounded(response.stream, MAX_ERROR if response.status_code >= 400 else MAX_ANSWER)
+        response.stream = _Bounded(
+            response.stream, MAX_ERROR if response.status_code >= 400 else MAX_ANSWER
+        )
 
 
 def _as_stream(body: bytes) -> bytes:
@@ -150,15 +170,21 @@ def _as_stream(body: bytes) -> bytes:
     try:
         read: object = json.loads(body)
     except (ValueError, RecursionError):
-        raise ModelUnavailableError("what the model endpoint sent cannot be read: no whole JSON object") from None
+        raise ModelUnavailableError(
+            "what the model endpoint sent cannot be read: no whole JSON object"
+        ) from None
     completion = cast("dict[str, Any]", read)
     try:
         deltas = [{**choice, "delta": dict(choice["message"])} for choice in completion["choices"]]
     except (KeyError, TypeError, ValueError):
         shown = json.dumps(completion, ensure_ascii=False)[:_SHOWN]
         if completion.get("error"):
-            raise ModelUnavailableError(f"the model endpoint answered with an error: {shown}") from None
-        raise ModelRefusalError(f"the model endpoint answered JSON that is not a chat completion: {shown}") from None
+            raise ModelUnavailableError(
+                f"the model endpoint answered with an error: {shown}"
+            ) from None
+        raise ModelRefusalError(
+            f"the model endpoint answered JSON that is not a chat completion: {shown}"
+        ) from None
     chunk = {**completion, "object": "chat.completion.chunk", "choices": deltas}
     return f"data: {json.dumps(chunk)}\n\ndata: [DONE]\n\n".encode()
 
@@ -176,8 +202,8 @@ _OF_SCHEMA: Final = re.compile(
 
 
 def translate(error: Exception, place: str = "") -> IdeabridgeError:
-    """The error of a mind for an error of pydantic-ai or a library below it. `place` is the host and port of the
-    endpoint; "" if they are unknown.
+    """The error of a mind for an error of pydantic-ai or a library below it. `place` is the host
+    and port of the endpoint; "" if they are unknown.
     """
     found = fault_in(error)
     if found is not None:
@@ -187,17 +213,23 @@ def translate(error: Exception, place: str = "") -> IdeabridgeError:
     if isinstance(error, UnexpectedModelBehavior) and _SILENT in str(error):
         # llama-cpp-python streams no error: it answers 200 and sends nothing.
         return SchemaRefusalError(
-            "the model endpoint ended its answer without a word of it: the Request may be too long for the model's"
-            " context, base_url may lead to something else, or the server failed; its log may say which",
+            "the model endpoint ended its answer without a word of it: the Request may be too "
+            "long for the model's context, base_url may lead to something else, or the server "
+            "failed; its log may say which",
             certain=False,
         )
     if not isinstance(error, ModelAPIError):
-        # The libraries do not check what they read: a chunk that is not an object raises an AttributeError.
+        # The libraries do not check what they read: a chunk that is not an object raises an
+        # AttributeError.
         said = _bounded(f"{type(error).__name__}: {error}")
         return ModelUnavailableError(f"what the model endpoint sent cannot be read: {said}")
     said = _said(error)
     status = error.status_code if isinstance(error, ModelHTTPError) else None
-    where = f"the model endpoint answered {status}" if status is not None else "the model endpoint failed"
+    where = (
+        f"the model endpoint answered {status}"
+        if status is not None
+        else "the model endpoint failed"
+    )
     if isinstance(error, ModelAuthenticationError | ModelQuotaExceededError):
         return ModelRefusalError(f"{where}: {said} (is the key right, and may it use this model?)")
     if isinstance(error, ModelNotFoundError):
@@ -207,16 +239,21 @@ def translate(error: Exception, place: str = "") -> IdeabridgeError:
         return ContextTooLargeError(f"{where}: the Request is too long for this model: {said}")
     if isinstance(error, ModelConnectionError):
         at = f" at {place}" if place else ""
-        return ModelUnavailableError(f"the model endpoint cannot be reached{at}: {said}", retry_after=error.retry_after)
+        return ModelUnavailableError(
+            f"the model endpoint cannot be reached{at}: {said}", retry_after=error.retry_after
+        )
     if _OF_SCHEMA.search(said) and not isinstance(error, ModelRateLimitError):
         return SchemaRefusalError(f"{where}: {said}", certain=True)
     passing = isinstance(error, ModelRateLimitError | Overloaded | ModelServerError)
     if passing or (status is not None and (status >= 500 or status in (408, 409, 425, 429))):
-        return ModelUnavailableError(f"{where}: {said}", status=status, retry_after=error.retry_after)
+        return ModelUnavailableError(
+            f"{where}: {said}", status=status, retry_after=error.retry_after
+        )
     sent_elsewhere = getattr(error.__cause__, "status_code", None)
     if status is None and isinstance(sent_elsewhere, int):
         return ModelRefusalError(
-            f"the model endpoint answered {sent_elsewhere}: it sends elsewhere, and is not followed; is base_url right?"
+            f"the model endpoint answered {sent_elsewhere}: it sends elsewhere, and is not "
+            "followed; is base_url right?"
         )
     if status is None:
         return ModelUnavailableError(f"{where}: {said}")
@@ -231,8 +268,14 @@ def _said(error: ModelAPIError) -> str:
     if isinstance(body, dict):
         members = cast("dict[str, object]", body)
         inner = members.get("error", members)
-        message = cast("dict[str, object]", inner).get("message") if isinstance(inner, dict) else inner
-        text = message if isinstance(message, str) and message else json.dumps(body, ensure_ascii=False, default=str)
+        message = (
+            cast("dict[str, object]", inner).get("message") if isinstance(inner, dict) else inner
+        )
+        text = (
+            message
+            if isinstance(message, str) and message
+            else json.dumps(body, ensure_ascii=False, default=str)
+        )
     elif isinstance(body, str) and body.strip():
         text = body
     else:
@@ -250,5 +293,7 @@ def _said(error: ModelAPIError) -> str:
 
 def _bounded(text: str) -> str:
     # Without control characters of terminals and halves of surrogate pairs.
-    flat = " ".join("".join(one if one.isprintable() else " " for one in text[: 4 * _LONGEST]).split())
+    flat = " ".join(
+        "".join(one if one.isprintable() else " " for one in text[: 4 * _LONGEST]).split()
+    )
     return flat if len(flat) <= _LONGEST else f"{flat[:_LONGEST]}..."

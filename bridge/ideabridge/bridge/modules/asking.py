@@ -1,9 +1,9 @@
 """Asking: the questions that a module asks during one call, passed to the caller.
 
-A run is asked forms (MCP elicitation, form mode) with plain values. The client of a direct call is asked whatever it
-declares that it answers: forms, addresses to open, sampling, roots. A question is checked and bounded before anybody
-sees it, and shown as the module's own words; an answer is checked before the module gets it. Both are the same for runs
-and for direct calls.
+A run is asked forms (MCP elicitation, form mode) with plain values. The client of a direct call is
+asked whatever it declares that it answers: forms, addresses to open, sampling, roots. A question is
+checked and bounded before anybody sees it, and shown as the module's own words; an answer is
+checked before the module gets it. Both are the same for runs and for direct calls.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ LINES: Final = 100
 
 _NAME: Final = 100
 _KEPT: Final = "\n\t\u200d\ufe0f"
-"""Characters that are allowed in values: line ends, tabs, and the joiners and selectors of emoji."""
+"""Characters that are allowed in values: line ends, tabs, and the joiners and
+selectors of emoji."""
 
 _VALUE: Final = 1000
 """Characters of a choice or of a default."""
@@ -72,10 +73,14 @@ def read_inquiry(module: str, params: types.ElicitRequestParams) -> Inquiry:
     """Check and read the question of a module.
 
     Raises:
-        FormError: nobody may be asked this; the message contains the reason for the module and the run.
+        FormError: nobody may be asked this; the message contains the reason for the
+            module and the run.
     """
     if not isinstance(params, types.ElicitRequestFormParams):
-        raise FormError("it wants an address to be opened (url mode), which a connected server does not choose here")
+        raise FormError(
+            "it wants an address to be opened (url mode), which a connected "
+            "server does not choose here"
+        )
     message = _read_message(params.message)
     try:
         schema = normalise(params.requested_schema, what="its form")
@@ -95,10 +100,13 @@ def read_inquiry(module: str, params: types.ElicitRequestParams) -> Inquiry:
 
 def _read_message(message: str) -> str:
     if len(message) > MESSAGE_CHARACTERS:
-        raise FormError(f"its message has {len(message):,} characters; at most {MESSAGE_CHARACTERS:,} are shown")
+        raise FormError(
+            f"its message has {len(message):,} characters; at most {MESSAGE_CHARACTERS:,} are shown"
+        )
     if len(visible(message, keep="\n\t")) > MESSAGE_CHARACTERS:
         raise FormError(
-            f"its message holds characters that a person cannot see: more than {MESSAGE_CHARACTERS:,} as escapes"
+            "its message holds characters that a person cannot see: more than "
+            f"{MESSAGE_CHARACTERS:,} as escapes"
         )
     lines = message.count("\n") + 1
     if lines > LINES:
@@ -118,7 +126,9 @@ def _check_address(params: types.ElicitRequestURLParams) -> None:
     _read_message(params.message)
     address = params.url
     if len(address) > _ADDRESS:
-        raise FormError(f"its address has {len(address):,} characters; at most {_ADDRESS:,} are shown")
+        raise FormError(
+            f"its address has {len(address):,} characters; at most {_ADDRESS:,} are shown"
+        )
     if not address.isascii() or not address.isprintable() or " " in address or "\\" in address:
         raise FormError("its address holds characters that no address has")
     try:
@@ -140,9 +150,14 @@ def _check_sampling(params: types.CreateMessageRequestParams) -> None:
     """
     prompt = params.system_prompt or ""
     if len(prompt) > _SYSTEM_PROMPT:
-        raise FormError(f"its system prompt has {len(prompt):,} characters; at most {_SYSTEM_PROMPT:,} are passed on")
+        raise FormError(
+            f"its system prompt has {len(prompt):,} characters; at most "
+            f"{_SYSTEM_PROMPT:,} are passed on"
+        )
     if len(params.messages) > _MESSAGES:
-        raise FormError(f"it has {len(params.messages):,} messages; at most {_MESSAGES} are passed on")
+        raise FormError(
+            f"it has {len(params.messages):,} messages; at most {_MESSAGES} are passed on"
+        )
 
 
 def read_response(
@@ -155,7 +170,8 @@ def read_response(
     """
     for place, name in secrets.places(normalise(wire(response), what="the answer")):
         raise AnswerError(
-            f"{place}: holds the secret {name} of the configuration, which no module gets; answer without it"
+            f"{place}: holds the secret {name} of the configuration, which no "
+            "module gets; answer without it"
         )
     if not isinstance(question, types.ElicitRequest):
         return response
@@ -176,11 +192,15 @@ def _check(schema: JSONObject) -> None:
     if len(fields) > FIELDS:
         raise FormError(f"its form has {len(fields)} fields; at most {FIELDS} are shown")
     if any(name not in fields for name in _list(schema.get("required")) if isinstance(name, str)):
-        raise FormError("its form requires a field that it does not have, so nobody could fill it in")
+        raise FormError(
+            "its form requires a field that it does not have, so nobody could fill it in"
+        )
     for name, field in fields.items():
         where = f"field {name[:60]!r} of its form"
         if not name or len(name) > _NAME or visible(name) != name:
-            raise FormError(f"{where}: expected a name of 1 to {_NAME} characters that a person can see")
+            raise FormError(
+                f"{where}: expected a name of 1 to {_NAME} characters that a person can see"
+            )
         if not isinstance(field, dict):
             raise FormError(f"{where} is not a schema")
         _check_field(where, field)
@@ -200,12 +220,18 @@ def _check_field(where: str, field: JSONObject) -> None:
     if "items" in field:
         raise FormError(f"{where} has items and is not a list")
     if not _is_plain(kind) and not any(key in field for key in ("enum", "const", *_CHOICES)):
-        raise FormError(f"{where}: expected a text, a number, an integer, a boolean or a choice, found type {kind!r}")
+        raise FormError(
+            f"{where}: expected a text, a number, an integer, a boolean or a "
+            f"choice, found type {kind!r}"
+        )
     _check_choices(where, field)
 
 
 def _check_choices(where: str, field: JSONObject) -> None:
-    values: list[JSON] = [*_list(field.get("enum")), *([field["const"]] if "const" in field else [])]
+    values: list[JSON] = [
+        *_list(field.get("enum")),
+        *([field["const"]] if "const" in field else []),
+    ]
     for key in _CHOICES:
         for one in _list(field.get(key)):
             if not isinstance(one, dict):
@@ -218,7 +244,9 @@ def _check_choices(where: str, field: JSONObject) -> None:
     if any(isinstance(value, dict | list) for value in values):
         raise FormError(f"a choice of {where} is not a plain value")
     if any(isinstance(value, str) and not _is_seen(value) for value in values):
-        raise FormError(f"a choice of {where} is too long, or holds characters that a person cannot see")
+        raise FormError(
+            f"a choice of {where} is too long, or holds characters that a person cannot see"
+        )
 
 
 def _check_words(where: str, field: JSONObject) -> None:
@@ -232,7 +260,9 @@ def _check_words(where: str, field: JSONObject) -> None:
     default = field.get("default")
     for one in default if isinstance(default, list) else [default]:
         if isinstance(one, str) and not _is_seen(one):
-            raise FormError(f"the default of {where} is too long, or holds characters that a person cannot see")
+            raise FormError(
+                f"the default of {where} is too long, or holds characters that a person cannot see"
+            )
 
 
 def _is_seen(value: str) -> bool:
@@ -255,10 +285,11 @@ def _list(value: JSON) -> list[JSON]:
     return value if isinstance(value, list) else []
 
 
-# -- asking ----------------------------------------------------------------------------------------------------------
+# -- asking ----------------------------------------------------------------------------------------
 
 TRIES: Final = 3
-"""The most times that a form is shown if its answers are not accepted, each time with the reason."""
+"""The most times that a form is shown if its answers are not accepted, each time
+with the reason."""
 
 MAX_QUESTION_ROUNDS: Final = 10
 """The most times that one call may be answered with questions (2026)."""
@@ -271,8 +302,8 @@ _MESSAGE: Final = 300
 LONGEST: Final = 10
 """The time-outs that a call may take if its module reports progress."""
 QUESTION_BYTES: Final = 256 * 1024
-"""Bytes of JSON of a question that the client of a direct call is asked; of all questions in place of one result, with
-the module's state; and of one log message."""
+"""Bytes of JSON of a question that the client of a direct call is asked; of all questions in place
+of one result, with the module's state; and of one log message."""
 
 FORMS: Final[JSONObject] = {"elicitation": {"form": {}}}
 """What a call within a run declares that it answers, in wire form."""
@@ -312,7 +343,9 @@ class DirectClient(Protocol):
 
     @property
     def takes_rounds(self) -> bool:
-        """Whether it takes questions in place of a result, and comes again with the answers (2026-07-28)."""
+        """Whether it takes questions in place of a result, and comes again with the
+        answers (2026-07-28).
+        """
         ...
 
     @property
@@ -340,8 +373,11 @@ class DirectClient(Protocol):
         """The lowest level of log messages that it wants; None: it wants none."""
         ...
 
-    def marked(self, module: str, question: types.InputRequest, fault: str | None) -> types.InputRequest:
-        """Return a question as a person or a model sees it: what the module wrote is marked as its own words.
+    def marked(
+        self, module: str, question: types.InputRequest, fault: str | None
+    ) -> types.InputRequest:
+        """Return a question as a person or a model sees it: what the module wrote is marked
+        as its own words.
 
         Args:
             module: the module that asks.
@@ -435,7 +471,9 @@ class Asking:
         return FORMS if self.client is None else self.client.capabilities
 
     def extend(self) -> None:
-        """Start the time-out anew, because the module reports progress. In all it may take `LONGEST` time-outs."""
+        """Start the time-out anew, because the module reports progress. In all it may take
+        `LONGEST` time-outs.
+        """
         left = self._left if self._waiting else self.scope.deadline - anyio.current_time()
         more = min(self._seconds - left, LONGEST * self._seconds - self.allowed)
         if more <= 0:
@@ -472,11 +510,18 @@ class Asking:
                 message = normalise({"data": None, **parts}, what="a log message")
                 size = len(encode(message))
                 if size > QUESTION_BYTES:
-                    why = f"(a log message of {size:,} bytes is left out; at most {QUESTION_BYTES:,} are passed on)"
+                    why = (
+                        f"(a log message of {size:,} bytes is left out; at most "
+                        f"{QUESTION_BYTES:,} are passed on)"
+                    )
                     message = {"level": told["level"], "data": why}
                 await self.client.log(_LOG_MESSAGE.validate_python(message, by_name=False))
         except Exception as error:  # noqa: BLE001 - a client that is gone must not end the connection of the module
-            logger.warning("a log message of module %r was not passed on: %s", self._module, type(error).__name__)
+            logger.warning(
+                "a log message of module %r was not passed on: %s",
+                self._module,
+                type(error).__name__,
+            )
             self._logs.clear()
         finally:
             self._passing.set()
@@ -495,7 +540,9 @@ class Asking:
                 self._told = anyio.Event()
 
     async def all_passed_on(self) -> None:
-        """Wait until the log messages and the progress so far have reached the client, for a second at most."""
+        """Wait until the log messages and the progress so far have reached the client, for a
+        second at most.
+        """
         with anyio.move_on_after(_LOG_SECONDS):
             if self._passing is not None:
                 await self._passing.wait()
@@ -520,7 +567,9 @@ class Asking:
                 self._open.discard(scope)
         raise MCPError(types.INVALID_REQUEST, f"{NOBODY}: the call has ended")
 
-    async def _answered(self, client: DirectClient, question: types.InputRequest) -> types.InputResponse:
+    async def _answered(
+        self, client: DirectClient, question: types.InputRequest
+    ) -> types.InputResponse:
         """Ask until the answer fits the question, `TRIES` times at most."""
         fault: str | None = None
         for _ in range(TRIES if isinstance(question, types.ElicitRequest) else 1):
@@ -538,7 +587,9 @@ class Asking:
         mode = "url" if isinstance(question.params, types.ElicitRequestURLParams) else "form"
         self._asked += 1
         if not isinstance(declared, dict):
-            instead = "; within a run (run_plan) it waits for a person" if kind == "elicitation" else ""
+            instead = (
+                "; within a run (run_plan) it waits for a person" if kind == "elicitation" else ""
+            )
             raise self._nobody(question, f"the client does not declare {kind}{instead}")
         if kind == "elicitation" and mode not in declared and (mode == "url" or "url" in declared):
             raise self._nobody(question, f"the client does not declare {kind} of {mode}s")
@@ -546,12 +597,16 @@ class Asking:
         if not takes_tools and getattr(question.params, "tools", None) is not None:
             raise self._nobody(question, "the client does not declare sampling with tools")
         if self._asked > QUESTIONS:
-            raise self._nobody(question, f"one call may ask {QUESTIONS} questions, and this is one more")
+            raise self._nobody(
+                question, f"one call may ask {QUESTIONS} questions, and this is one more"
+            )
         try:
             told = normalise(wire(question), what="the question")
             size = len(encode(told))
             if size > QUESTION_BYTES:
-                raise FormError(f"the question has {size:,} bytes; at most {QUESTION_BYTES:,} are passed on")
+                raise FormError(
+                    f"the question has {size:,} bytes; at most {QUESTION_BYTES:,} are passed on"
+                )
             return self._checked(question)
         except IdeabridgeError as error:
             raise self._nobody(question, str(error)[:500]) from None
@@ -561,14 +616,18 @@ class Asking:
         params = question.params
         if isinstance(params, types.ElicitRequestFormParams):
             inquiry = self._masked(read_inquiry(self._module, params))
-            form = types.ElicitRequestFormParams(message=inquiry.message, requested_schema={**inquiry.schema})
+            form = types.ElicitRequestFormParams(
+                message=inquiry.message, requested_schema={**inquiry.schema}
+            )
             return types.ElicitRequest(params=form)
         if isinstance(params, types.ElicitRequestURLParams):
             return types.ElicitRequest(params=self._address(params))
         if isinstance(params, types.CreateMessageRequestParams):
             _check_sampling(params)
             # A module must not see the client's conversation with other servers.
-            question = types.CreateMessageRequest(params=params.model_copy(update={"include_context": "none"}))
+            question = types.CreateMessageRequest(
+                params=params.model_copy(update={"include_context": "none"})
+            )
         told = normalise(wire(question), what="the question")
         masked = self._secrets.redact(told)
         return question if masked is told else _QUESTION.validate_python(masked, by_name=False)
@@ -577,7 +636,8 @@ class Asking:
         _check_address(params)
         if self._secrets.mask(params.url) != params.url:
             raise FormError("its address holds a secret of the configuration")
-        # Clients of 2025-11-25 want an id, and 2026-07-28 has none. That of the module may say anything.
+        # Clients of 2025-11-25 want an id, and 2026-07-28 has none. That of the module
+        # may say anything.
         own_id = token_hex(8)
         if params.elicitation_id is not None:
             own_id = self.own_ids.setdefault(params.elicitation_id, own_id)
@@ -586,8 +646,8 @@ class Asking:
         )
 
     def addresses(self, client: DirectClient, error: MCPError) -> MCPError:
-        """An error that asks the client to open addresses (2025-11-25), with them checked and marked; any other error
-        as it is.
+        """An error that asks the client to open addresses (2025-11-25), with them checked and
+        marked; any other error as it is.
         """
         if error.code != types.URL_ELICITATION_REQUIRED:
             return error
@@ -596,7 +656,9 @@ class Asking:
             checked = [types.ElicitRequest(params=self._address(one)) for one in asked]
         except (FormError, ValidationError) as fault:
             why = str(fault) if isinstance(fault, FormError) else "its data are no addresses"
-            return MCPError(types.INVALID_REQUEST, f"{error.message} ({NOBODY} to open an address: {why})")
+            return MCPError(
+                types.INVALID_REQUEST, f"{error.message} ({NOBODY} to open an address: {why})"
+            )
         marked = [wire(client.marked(self._module, one, None))["params"] for one in checked]
         return MCPError(error.code, error.message, {"elicitations": marked})
 
@@ -617,41 +679,56 @@ class Asking:
         assert client is not None
         try:
             questions = {
-                name: cast("JSONObject", normalise(wire(self._askable(client, question)), what="the question"))
+                name: cast(
+                    "JSONObject",
+                    normalise(wire(self._askable(client, question)), what="the question"),
+                )
                 for name, question in (required.input_requests or {}).items()
             }
         except MCPError as error:
-            raise ModuleInputRequiredError(self._module, f"{self._tool} asks the client: {error.message}") from None
+            raise ModuleInputRequiredError(
+                self._module, f"{self._tool} asks the client: {error.message}"
+            ) from None
         for _, name in self._secrets.places({**questions}):
             # The module gets its answers by these names, so they cannot be masked.
             raise ModuleInputRequiredError(
-                self._module, f"{self._tool} asks questions whose names hold the secret {name} of the configuration"
+                self._module,
+                f"{self._tool} asks questions whose names hold the secret "
+                f"{name} of the configuration",
             )
         size = len(encode({**questions})) + len(required.request_state or "")
         if size > QUESTION_BYTES:
             raise ModuleInputRequiredError(
                 self._module,
-                f"{self._tool} asks {len(questions)} questions in {size:,} bytes with its state; at most"
-                f" {QUESTION_BYTES:,} are passed on",
+                f"{self._tool} asks {len(questions)} questions in {size:,} bytes with its state; "
+                f"at most {QUESTION_BYTES:,} are passed on",
             )
         return ModuleAsks({**questions}, required.request_state)
 
-    async def put(self, params: types.ElicitRequestParams, *, apart: bool = False) -> types.ElicitResult:
-        """Ask a question and wait for the answer. A question that cannot be asked is declined and reported to the run.
+    async def put(
+        self, params: types.ElicitRequestParams, *, apart: bool = False
+    ) -> types.ElicitResult:
+        """Ask a question and wait for the answer. A question that cannot be asked is declined and
+        reported to the run.
 
         Args:
             params: the question.
-            apart: True if this task answers only the question: it is cancelled if the module withdraws the question.
+            apart: True if this task answers only the question: it is cancelled if the module
+                withdraws the question.
         """
         try:
             inquiry = self._masked(read_inquiry(self._module, params))
         except FormError as error:
             return self.refuse(params.message, str(error))
         if self._asker is None:
-            return self.refuse(params.message, "nobody can be asked by this call; call the tool within a run")
+            return self.refuse(
+                params.message, "nobody can be asked by this call; call the tool within a run"
+            )
         self._asked += 1
         if self._asked > QUESTIONS:
-            return self.refuse(params.message, f"one call may ask {QUESTIONS} questions, and this is one more")
+            return self.refuse(
+                params.message, f"one call may ask {QUESTIONS} questions, and this is one more"
+            )
         with self._stopped_clock(), anyio.CancelScope() as scope:
             self._open.add(scope)
             try:
@@ -711,12 +788,21 @@ class Asking:
                 return {name: await self.relay(question) for name, question in wanted.items()}
             except MCPError as error:
                 said = shown(error.message, self._secrets, _MESSAGE)
-                raise ModuleInputRequiredError(self._module, f"{self._tool} asks the client: {said}") from None
-        other = next((one for one in wanted.values() if not isinstance(one, types.ElicitRequest)), None)
+                raise ModuleInputRequiredError(
+                    self._module, f"{self._tool} asks the client: {said}"
+                ) from None
+        other = next(
+            (one for one in wanted.values() if not isinstance(one, types.ElicitRequest)), None
+        )
         if other is not None:
-            raise ModuleInputRequiredError(self._module, f"{self._tool} asks for {refusal_of(other)}")
+            raise ModuleInputRequiredError(
+                self._module, f"{self._tool} asks for {refusal_of(other)}"
+            )
         if self._asker is None:
-            why = f"{self._tool} asks the user for input, and nobody can be asked by this call; call it within a run"
+            why = (
+                f"{self._tool} asks the user for input, and nobody can be asked by this "
+                "call; call it within a run"
+            )
             raise ModuleInputRequiredError(self._module, why)
         found: dict[str, types.InputResponse] = {}
         for name, request in wanted.items():
@@ -742,7 +828,10 @@ class Asking:
 def refusal_of(request: types.InputRequest) -> str:
     """Name the request of a module that is always refused, with the reason."""
     if isinstance(request, types.CreateMessageRequest):
-        return "an answer of a model (sampling), which is refused: a connected server would spend the user's model"
+        return (
+            "an answer of a model (sampling), which is refused: a connected server "
+            "would spend the user's model"
+        )
     return "the folders of its client (roots), which are not told to connected servers"
 
 

@@ -1,4 +1,5 @@
-"""Authorization: puts access tokens into the requests to a module, and gets them (OAuth 2.1 with the MCP SDK).
+"""Authorization: puts access tokens into the requests to a module, and gets them (OAuth 2.1
+with the MCP SDK).
 
     Authorization       one for each module over HTTP; an `httpx2.Auth`
       OAuthClientProvider   the SDK's flow: discovery, registration, PKCE, exchange, refresh
@@ -6,10 +7,10 @@
       Person                opens an address and returns where the browser came back to; None in a server
       DevicePerson          in its place: enters a code in a browser on another device
 
-The SDK's provider would hold one lock from a request to its answer, and calls would wait for each other. So it is
-driven only while there is something to do: a token has expired, or the module has answered 401 or `insufficient_scope`.
-Without a person it renews tokens, and gets those that need no person; for anything else, the error says which command
-signs in.
+The SDK's provider would hold one lock from a request to its answer, and calls would wait for each
+other. So it is driven only while there is something to do: a token has expired, or the module has
+answered 401 or `insufficient_scope`. Without a person it renews tokens, and gets those that need no
+person; for anything else, the error says which command signs in.
 """
 
 from __future__ import annotations
@@ -33,7 +34,12 @@ from mcp.client.auth import (
     OAuthRegistrationError,
 )
 from mcp.client.auth.utils import extract_field_from_www_auth, issuers_match, union_scopes
-from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthMetadata, OAuthToken
+from mcp.shared.auth import (
+    OAuthClientInformationFull,
+    OAuthClientMetadata,
+    OAuthMetadata,
+    OAuthToken,
+)
 from pydantic import AnyUrl, ValidationError
 
 from ideabridge.bridge.modules.device import DEVICE_GRANT, DevicePerson, TemporaryError, endpoint_of
@@ -42,8 +48,19 @@ from ideabridge.bridge.modules.http import certificates
 from ideabridge.bridge.modules.oddities import Oddities
 from ideabridge.bridge.modules.sdk import waiting_on_a_person
 from ideabridge.bridge.modules.settings import AuthorizationSettings
-from ideabridge.bridge.modules.sign_in_answers import fault_of_server, repair_resource, repair_server, repair_tokens
-from ideabridge.bridge.modules.sign_ins import SignIn, SignInError, SignInFile, login_command, needed
+from ideabridge.bridge.modules.sign_in_answers import (
+    fault_of_server,
+    repair_resource,
+    repair_server,
+    repair_tokens,
+)
+from ideabridge.bridge.modules.sign_ins import (
+    SignIn,
+    SignInError,
+    SignInFile,
+    login_command,
+    needed,
+)
 from ideabridge.bridge.secrets import Secrets
 
 _TOKEN: Final = re.compile(r"[!-~]+")
@@ -54,7 +71,10 @@ _FORBIDDEN: Final = 403
 _REFUSALS: Final = (400, 401)
 """The statuses with which an authorization server refuses to renew a token for good."""
 _SUCCESSES: Final = (200, 201)
-_SERVER_METADATA: Final = ("/.well-known/oauth-authorization-server", "/.well-known/openid-configuration")
+_SERVER_METADATA: Final = (
+    "/.well-known/oauth-authorization-server",
+    "/.well-known/openid-configuration",
+)
 """Parts of the paths at which the SDK looks for the metadata of an authorization server."""
 _MOST_TRIES: Final = 3
 """The most times that a request is sent again with another token."""
@@ -77,7 +97,9 @@ _SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 _Method = Literal["client_secret_basic", "client_secret_post"]
 
 # What the SDK warns of is raised, too, and reported with the name of the module.
-logging.getLogger("mcp.client.auth.oauth2").addFilter(lambda record: record.levelno < logging.WARNING)
+logging.getLogger("mcp.client.auth.oauth2").addFilter(
+    lambda record: record.levelno < logging.WARNING
+)
 
 
 class Person(Protocol):
@@ -106,9 +128,10 @@ class Authorization(httpx2.Auth):
         settings: `auth` of its entry, with the values of variables.
         secrets: hides every token.
         file: the file with the sign-in of the person. None: requests have no token.
-        has_headers: headers are configured, so a refusal that does not speak of tokens may be about them.
-        person: signs in when the module asks for it, with a browser here or on another device; earlier tokens are then
-            not used. None: nobody can.
+        has_headers: headers are configured, so a refusal that does not speak of tokens
+            may be about them.
+        person: signs in when the module asks for it, with a browser here or on another device;
+            earlier tokens are then not used. None: nobody can.
         at_once: sign in before the module asks for it.
 
     Attributes:
@@ -172,9 +195,17 @@ class Authorization(httpx2.Auth):
                     signing_algorithm=settings.algorithm,
                 )
                 sign = self._signing(signed.create_assertion_provider())
-                return PrivateKeyJWTOAuthProvider(self._url, self, client, sign, settings.scope, settings.issuer)
+                return PrivateKeyJWTOAuthProvider(
+                    self._url, self, client, sign, settings.scope, settings.issuer
+                )
             return ClientCredentialsOAuthProvider(
-                self._url, self, client, settings.client_secret or "", self._method, settings.scope, settings.issuer
+                self._url,
+                self,
+                client,
+                settings.client_secret or "",
+                self._method,
+                settings.scope,
+                settings.issuer,
             )
         metadata = OAuthClientMetadata(redirect_uris=self._redirect_uris, client_name="ideabridge")
         if isinstance(self._person, DevicePerson):
@@ -191,7 +222,13 @@ class Authorization(httpx2.Auth):
                 settings.client_metadata_url,
             )
         return _PersonalProvider(
-            settings.issuer, self._url, metadata, self, self._open, self._returned, settings.client_metadata_url
+            settings.issuer,
+            self._url,
+            metadata,
+            self,
+            self._open,
+            self._returned,
+            settings.client_metadata_url,
         )
 
     def _signing(self, sign: Callable[[str], Awaitable[str]]) -> Callable[[str], Awaitable[str]]:
@@ -202,7 +239,10 @@ class Authorization(httpx2.Auth):
                 # The server may compare the text with its own name.
                 return await sign(self._written_issuer or audience)
             except (PyJWTError, ValueError, TypeError):
-                what = f"{self._place}.auth.private_key is not a key in PEM for {self._settings.algorithm}"
+                what = (
+                    f"{self._place}.auth.private_key is not a key in PEM for "
+                    f"{self._settings.algorithm}"
+                )
                 raise OAuthFlowError(what) from None
 
         return signed
@@ -210,7 +250,11 @@ class Authorization(httpx2.Auth):
     @property
     def _redirect_uris(self) -> list[AnyUrl] | None:
         person = self._person
-        return None if person is None or isinstance(person, DevicePerson) else [AnyUrl(person.redirect_uri)]
+        return (
+            None
+            if person is None or isinstance(person, DevicePerson)
+            else [AnyUrl(person.redirect_uri)]
+        )
 
     @property
     def _method(self) -> _Method:
@@ -230,13 +274,17 @@ class Authorization(httpx2.Auth):
         """True if requests have a token."""
         return self._provider.context.current_tokens is not None
 
-    # -- requests to the module ------------------------------------------------------------------------------------
+    # -- requests to the module --------------------------------------------------------------------
 
-    async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        """Send a request with a token; if the module refuses it, get another token and send it again.
+    async def async_auth_flow(
+        self, request: httpx2.Request
+    ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        """Send a request with a token; if the module refuses it, get another token
+        and send it again.
 
         Raises:
-            ModuleSignInError: the request was not sent, or was refused, and there is no other token.
+            ModuleSignInError: the request was not sent, or was refused, and there is
+                no other token.
         """
         if _origin(request.url) != self._origin:
             yield request
@@ -269,8 +317,14 @@ class Authorization(httpx2.Auth):
         """True if another token may help."""
         if response.status_code == _UNAUTHORIZED:
             # The module may mean the key in a configured header.
-            return not self._has_headers or "bearer" in response.headers.get("www-authenticate", "").lower()
-        if response.status_code != _FORBIDDEN or extract_field_from_www_auth(response, "error") != "insufficient_scope":
+            return (
+                not self._has_headers
+                or "bearer" in response.headers.get("www-authenticate", "").lower()
+            )
+        if (
+            response.status_code != _FORBIDDEN
+            or extract_field_from_www_auth(response, "error") != "insufficient_scope"
+        ):
             return False
         # Some modules name no scope.
         scopes = set(self._demanded(response, self._asked) or [""])
@@ -294,14 +348,15 @@ class Authorization(httpx2.Auth):
         if longest > LONGEST_SCOPE:
             raise ModuleSignInError(
                 self._module,
-                f"module {self._module!r} demands a scope of {longest:,} characters; at most {LONGEST_SCOPE} are asked "
-                "for",
+                f"module {self._module!r} demands a scope of {longest:,} characters; at most "
+                f"{LONGEST_SCOPE} are asked for",
             )
         count = len({*before, *scopes})
         if count > MOST_SCOPES:
             raise ModuleSignInError(
                 self._module,
-                f"module {self._module!r} demands {count:,} scopes by now; at most {MOST_SCOPES} are asked for",
+                f"module {self._module!r} demands {count:,} scopes by now; at most "
+                f"{MOST_SCOPES} are asked for",
             )
         return scopes
 
@@ -313,10 +368,15 @@ class Authorization(httpx2.Auth):
             return False
         return time.time() > ends - min(_EARLY, (tokens.expires_in or 0) / 2)
 
-    # -- getting tokens --------------------------------------------------------------------------------------------
+    # -- getting tokens ----------------------------------------------------------------------------
 
     async def _renew(
-        self, request: httpx2.Request, challenge: httpx2.Response | None, refused: str | None, *, may_refresh: bool
+        self,
+        request: httpx2.Request,
+        challenge: httpx2.Response | None,
+        refused: str | None,
+        *,
+        may_refresh: bool,
     ) -> None:
         """Get a token that the module may accept.
 
@@ -324,7 +384,8 @@ class Authorization(httpx2.Auth):
             request: the request to the module.
             challenge: the module's refusal of it; None: the token has expired.
             refused: the token that was refused; None: the request had none.
-            may_refresh: whether the token may be renewed; false if a renewed token was refused, too.
+            may_refresh: whether the token may be renewed; false if a renewed token
+                was refused, too.
 
         Raises:
             ModuleSignInError: there is none.
@@ -351,7 +412,9 @@ class Authorization(httpx2.Auth):
                     await self._want(challenge)
                     raise self._needed(challenge)
                 if refused is not None and refused == self._fresh:
-                    raise OAuthFlowError("it refuses the token that its authorization server has just issued")
+                    raise OAuthFlowError(
+                        "it refuses the token that its authorization server has just issued"
+                    )
                 self._at_once = False
                 self._server_fault = None
                 if not steps_up:
@@ -377,7 +440,9 @@ class Authorization(httpx2.Auth):
         challenge: httpx2.Response | None,
         refused: str | None,
     ) -> None:
-        """Renew the access token, unless another process has done so. Without success there is no token afterwards."""
+        """Renew the access token, unless another process has done so. Without success there is no
+        token afterwards.
+        """
         context = self._provider.context
         if self._person is None:
             await self._load(again=True)
@@ -394,21 +459,30 @@ class Authorization(httpx2.Auth):
                     response = await self._send(client, outgoing)
                     status = response.status_code
                     if status in _SUCCESSES:
-                        response = _with_content(response, repair_tokens(response.content, self.oddities.note))
+                        response = _with_content(
+                            response, repair_tokens(response.content, self.oddities.note)
+                        )
                     outgoing = await flow.asend(response)
             if context.current_tokens is None and self._is_personal:
-                # Perhaps a person has signed in again, so that the server has withdrawn the tokens before.
+                # Perhaps a person has signed in again, so that the server has withdrawn
+                # the tokens before.
                 await self._load(again=True)
                 if status not in _REFUSALS:
-                    raise TemporaryError(f"its authorization server answers HTTP {status}; its sign-in is kept")
+                    raise TemporaryError(
+                        f"its authorization server answers HTTP {status}; its sign-in is kept"
+                    )
                 if self._found.tokens == tried:
                     context.clear_tokens()
-                    await self._keep(self._found.model_copy(update={"tokens": None, "expires_at": None}))
+                    await self._keep(
+                        self._found.model_copy(update={"tokens": None, "expires_at": None})
+                    )
 
     async def _answer(
         self, client: httpx2.AsyncClient, request: httpx2.Request, before: httpx2.Response
     ) -> httpx2.Response:
-        """The answer to a request of the SDK for a sign-in; `before` is the last that it has had."""
+        """The answer to a request of the SDK for a sign-in; `before` is the last
+        that it has had.
+        """
         if request.method == "POST" and isinstance(self._provider, _DeviceProvider):
             response = await self._provider.answer(request, before, partial(self._send, client))
         else:
@@ -426,11 +500,12 @@ class Authorization(httpx2.Auth):
         return _with_content(response, content)
 
     async def _send(self, client: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.Response:
-        """Send a request to an authorization server, or for the module's metadata, and read the answer.
+        """Send a request to an authorization server, or for the module's metadata, and
+        read the answer.
 
         Raises:
-            OAuthFlowError: its address may not be used, it does not belong to the configured issuer, or the answer is
-                too long.
+            OAuthFlowError: its address may not be used, it does not belong to the configured
+                issuer, or the answer is too long.
             TemporaryError: the server cannot be reached or does not answer in time.
         """
         self.check_address(str(request.url))
@@ -449,11 +524,15 @@ class Authorization(httpx2.Auth):
         except TimeoutError:
             raise TemporaryError(f"{host} does not answer within {_SECONDS:g} s") from None
         except httpx2.RequestError as error:
-            raise TemporaryError(f"{host} cannot be reached: {error or type(error).__name__}") from None
+            raise TemporaryError(
+                f"{host} cannot be reached: {error or type(error).__name__}"
+            ) from None
         return response
 
     def _has_newer(self, refused: str | None, challenge: httpx2.Response | None) -> bool:
-        """True if there is a valid token that was not refused, because another request has got it meanwhile."""
+        """True if there is a valid token that was not refused, because another request has
+        got it meanwhile.
+        """
         context = self._provider.context
         tokens = context.current_tokens
         if tokens is None or not context.is_token_valid() or self._is_due():
@@ -461,8 +540,8 @@ class Authorization(httpx2.Auth):
         return challenge is None or tokens.access_token != refused
 
     def check_address(self, url: str) -> None:
-        """Refuse an address to which neither requests nor people are sent: it needs https, or http on this machine or
-        that of the module.
+        """Refuse an address to which neither requests nor people are sent: it needs https, or http
+        on this machine or that of the module.
 
         Raises:
             OAuthFlowError: it has neither.
@@ -472,11 +551,14 @@ class Authorization(httpx2.Auth):
         if parts.scheme != "https" and not (
             parts.scheme == "http" and (host in _LOOPBACK or host == urlsplit(self._url).hostname)
         ):
-            raise OAuthFlowError(f"the module sends us to {url[:200]}: expected an address with https")
+            raise OAuthFlowError(
+                f"the module sends us to {url[:200]}: expected an address with https"
+            )
 
     def _check_issuer(self) -> None:
-        """Refuse to send credentials, or a person, to another server than the configured one, or than the one whose
-        metadata cannot be read: the SDK would take addresses of the module in its place.
+        """Refuse to send credentials, or a person, to another server than the configured one,
+        or than the one whose metadata cannot be read: the SDK would take addresses of the
+        module in its place.
         """
         issuer, metadata = self._settings.issuer, self._provider.context.oauth_metadata
         if metadata is None and self._server_fault is not None:
@@ -487,7 +569,8 @@ class Authorization(httpx2.Auth):
         raise OAuthFlowError(f"the module names {found}, and {self._place}.auth.issuer is {issuer}")
 
     def _scoped(self, challenge: httpx2.Response) -> httpx2.Response:
-        """The challenge, with the configured scopes, and with those that were granted or asked for before.
+        """The challenge, with the configured scopes, and with those that were granted or
+        asked for before.
 
         Raises:
             ModuleSignInError: the module demands too much.
@@ -505,7 +588,7 @@ class Authorization(httpx2.Auth):
         headers = {"WWW-Authenticate": f"Bearer {', '.join(parts)}"}
         return httpx2.Response(challenge.status_code, headers=headers, request=challenge.request)
 
-    # -- the person ------------------------------------------------------------------------------------------------
+    # -- the person --------------------------------------------------------------------------------
 
     async def _open(self, url: str) -> None:
         assert self._person is not None
@@ -526,8 +609,9 @@ class Authorization(httpx2.Auth):
         issuer = one("iss")
         metadata = self._provider.context.oauth_metadata
         if issuer is not None and metadata is not None and issuer == self._written_issuer:
-            # The SDK compares it with the issuer in the spelling of the module. The protocol forbids
-            # to compare it with anything but a spelling that was seen, so a slash more is a mismatch.
+            # The SDK compares it with the issuer in the spelling of the module. The protocol
+            # forbids to compare it with anything but a spelling that was seen, so a slash
+            # more is a mismatch.
             issuer = str(metadata.issuer)
         return AuthorizationCodeResult(code=one("code") or "", state=one("state"), iss=issuer)
 
@@ -541,7 +625,7 @@ class Authorization(httpx2.Auth):
         """The command with which this person signs in."""
         return login_command(self._module, self._user)
 
-    # -- errors ----------------------------------------------------------------------------------------------------
+    # -- errors ------------------------------------------------------------------------------------
 
     def _needed(self, challenge: httpx2.Response) -> ModuleSignInError:
         more = " again" if self._found.client is not None else ""
@@ -556,28 +640,36 @@ class Authorization(httpx2.Auth):
         if isinstance(error, OverflowError):
             why = "an answer has a number that is too large"
         elif isinstance(error, ValidationError) or isinstance(origin, ValidationError):
-            why = "an answer does not follow OAuth"  # pydantic quotes the answer, which may contain tokens
+            # pydantic quotes the answer, which may contain tokens
+            why = "an answer does not follow OAuth"
         elif isinstance(error, ValueError | httpx2.InvalidURL):
             why = f"an address is malformed: {why}"
         if isinstance(error, OAuthRegistrationError):
             if self._provider.context.oauth_metadata is None:
-                why = f"it names no authorization server. If it wants a token, write it into {self._place}.headers"
+                why = (
+                    "it names no authorization server. If it wants a token, write it "
+                    f"into {self._place}.headers"
+                )
             else:
                 why += (
-                    ". If it does not register clients by itself, write the id of a registered client into "
-                    f"{self._place}.auth"
+                    ". If it does not register clients by itself, write the id of a registered "
+                    f"client into {self._place}.auth"
                 )
-        text = f"module {self._module!r} cannot be signed in to: {shown(why, self._secrets, _SHOWN)}"
+        text = (
+            f"module {self._module!r} cannot be signed in to: {shown(why, self._secrets, _SHOWN)}"
+        )
         return ModuleSignInError(self._module, text, lasting=not isinstance(error, TemporaryError))
 
-    # -- what is kept ----------------------------------------------------------------------------------------------
+    # -- what is kept ------------------------------------------------------------------------------
 
     async def _load(self, *, again: bool = False) -> None:
         """Read the sign-in of this module, once."""
         if (self._loaded and not again) or not self._is_personal or self._file is None:
             return
         try:
-            found = await anyio.to_thread.run_sync(self._file.read, abandon_on_cancel=True) or SignIn()
+            found = (
+                await anyio.to_thread.run_sync(self._file.read, abandon_on_cancel=True) or SignIn()
+            )
         except SignInError as error:
             raise self._failed(error) from None
         self._loaded = True
@@ -643,7 +735,9 @@ class Authorization(httpx2.Auth):
         """
         if not _TOKEN.fullmatch(tokens.access_token):
             self._provider.context.clear_tokens()
-            raise OAuthFlowError("its authorization server sends a token that cannot be sent in a header")
+            raise OAuthFlowError(
+                "its authorization server sends a token that cannot be sent in a header"
+            )
         context = self._provider.context
         client = context.client_info
         if client is not None and self._settings.client_id is not None:
@@ -661,13 +755,15 @@ class Authorization(httpx2.Auth):
             self._found = found
             found.learn(self._module, self._secrets)
             return
-        # Another process that renews the tokens of an earlier sign-in must not write them over these.
+        # Another process that renews the tokens of an earlier sign-in must not write
+        # them over these.
         async with self._locked():
             try:
                 place = await self._keep(found)
             except SignInError:
                 if self._person is not None:
-                    # The person would be told that they are signed in, and only this process would know it.
+                    # The person would be told that they are signed in, and only this
+                    # process would know it.
                     context.clear_tokens()
                 raise
         if self._person is not None:
@@ -697,7 +793,9 @@ class Authorization(httpx2.Auth):
 
 
 class _PersonalProvider(OAuthClientProvider):
-    """The SDK's provider; of several authorization servers of a module it uses the configured one."""
+    """The SDK's provider; of several authorization servers of a module it uses the
+    configured one.
+    """
 
     def __init__(self, issuer: str | None, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -705,11 +803,15 @@ class _PersonalProvider(OAuthClientProvider):
 
     def _select_authorization_server(self, advertised: list[str]) -> str:
         issuer = self._issuer
-        return next((one for one in advertised if issuer is not None and issuers_match(one, issuer)), advertised[0])
+        return next(
+            (one for one in advertised if issuer is not None and issuers_match(one, issuer)),
+            advertised[0],
+        )
 
 
 class _DeviceProvider(_PersonalProvider):
-    """The SDK's provider, which gets the tokens with a code that a person enters on another device (RFC 8628).
+    """The SDK's provider, which gets the tokens with a code that a person enters on another
+    device (RFC 8628).
 
     Args:
         authorization: sends the requests, and has checks and secrets.
@@ -736,7 +838,8 @@ class _DeviceProvider(_PersonalProvider):
         before: httpx2.Response,
         send: Callable[[httpx2.Request], Awaitable[httpx2.Response]],
     ) -> httpx2.Response:
-        """The answer to a POST of the SDK: the registration of a client, or the tokens of the person.
+        """The answer to a POST of the SDK: the registration of a client, or the
+        tokens of the person.
 
         Args:
             request: the POST.
@@ -756,24 +859,32 @@ class _DeviceProvider(_PersonalProvider):
 
         async def ask(code: str) -> httpx2.Response:
             self._authorization.hide(code)
-            return await send(self._form(str(request.url), {"grant_type": DEVICE_GRANT, "device_code": code}))
+            return await send(
+                self._form(str(request.url), {"grant_type": DEVICE_GRANT, "device_code": code})
+            )
 
-        # Not the host of the endpoint, which the server may choose so that it looks like that of the page.
+        # Not the host of the endpoint, which the server may choose so that it looks like
+        # that of the page.
         server = "" if metadata is None else urlsplit(str(metadata.issuer)).hostname or ""
         with waiting_on_a_person():
-            return await self._person.sign_in(lambda: send(begin), ask, self._authorization.check_address, server)
+            return await self._person.sign_in(
+                lambda: send(begin), ask, self._authorization.check_address, server
+            )
 
     def _read_endpoint(self, response: httpx2.Response) -> str:
         metadata = self.context.oauth_metadata
         if metadata is None:
             raise OAuthRegistrationError("it names no authorization server")
-        # The SDK sends nothing between this document, of which it keeps the fields that it knows, and its first POST.
+        # The SDK sends nothing between this document, of which it keeps the fields that it knows,
+        # and its first POST.
         if OAuthMetadata.model_validate_json(response.content) != metadata:
             raise OAuthFlowError("its authorization server has sent other metadata than before")
         endpoint = endpoint_of(response.content)
         if endpoint is None:
             command = self._authorization.command
-            raise OAuthFlowError(f"its authorization server offers no sign-in by device. Without --device: {command}")
+            raise OAuthFlowError(
+                f"its authorization server offers no sign-in by device. Without --device: {command}"
+            )
         return endpoint
 
     def _form(self, url: str, fields: dict[str, str]) -> httpx2.Request:
@@ -810,7 +921,9 @@ def _with_content(response: httpx2.Response, content: bytes) -> httpx2.Response:
     if content == response.content:
         return response
     headers = {"content-type": "application/json"}
-    return httpx2.Response(response.status_code, headers=headers, content=content, request=response.request)
+    return httpx2.Response(
+        response.status_code, headers=headers, content=content, request=response.request
+    )
 
 
 def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:

@@ -1,4 +1,6 @@
-"""Backchannel: finds the call that a question or a log message of a module belongs to, and declares who is asked."""
+"""Backchannel: finds the call that a question or a log message of a module belongs to, and
+declares who is asked.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,8 @@ _EVERYTHING: Final[JSONObject] = {
     "sampling": {"tools": {}},
     "roots": {},
 }
-"""What is declared to an exposed module whose calls do not say what they answer: questions of direct calls go to
-clients, which may answer any of these."""
+"""What is declared to an exposed module whose calls do not say what they answer: questions of
+direct calls go to clients, which may answer any of these."""
 
 _MAY_ASK: Final = frozenset({"tools/call", "prompts/get", "resources/read", "completion/complete"})
 _MOST_ADDRESSES: Final = 1000
@@ -37,12 +39,14 @@ _QUESTIONS: Final = frozenset({"elicitation/create", "sampling/createMessage", "
 class Backchannel:
     """The unanswered calls of one connection, and the questions that the module asks during them.
 
-    Up to protocol version 2025-11-25, a question does not say which call it belongs to, and it must never reach a
-    person other than the one whose call it belongs to. So a question is passed on only if exactly one call is
-    unanswered. Otherwise it is cancelled, and every call in flight gets an error.
+    Up to protocol version 2025-11-25, a question does not say which call it belongs to, and it
+    must never reach a person other than the one whose call it belongs to. So a question is
+    passed on only if exactly one call is unanswered. Otherwise it is cancelled, and every call
+    in flight gets an error.
 
     Args:
-        on_ask: called for each question; after the first, the calls of the module run one at a time.
+        on_ask: called for each question; after the first, the calls of the module
+            run one at a time.
         exposed: whether the module may ask the clients of direct calls.
 
     Attributes:
@@ -64,7 +68,9 @@ class Backchannel:
 
     @contextmanager
     def calling(self, asking: Asking) -> Generator[None]:
-        """Attribute the requests that this task sends to a call. If the call is cancelled, the module may still ask."""
+        """Attribute the requests that this task sends to a call. If the call is cancelled, the
+        module may still ask.
+        """
         self._live.append(asking)
         token = _CALLING.set(asking)
         given_up = False
@@ -90,34 +96,51 @@ class Backchannel:
             self._unanswered[message.id] = asking
         _declare(message, self._declared if asking is None else asking.capabilities)
         client = None if asking is None else asking.client
-        if client is not None and client.log_level is not None and types.CLIENT_CAPABILITIES_META_KEY in _meta(message):
+        if (
+            client is not None
+            and client.log_level is not None
+            and types.CLIENT_CAPABILITIES_META_KEY in _meta(message)
+        ):
             # From 2026-07-28 on each request says which log messages it wants.
             _meta(message)[types.LOG_LEVEL_META_KEY] = client.log_level
 
     def answered(self, request: str | int) -> None:
-        """Note that the module has answered a request, so that no further question belongs to it."""
+        """Note that the module has answered a request, so that no further question belongs to
+        it.
+        """
         self._unanswered.pop(request, None)
 
     def asked(self, request: JSONRPCRequest) -> None:
-        """Note a question of the module. The unanswered calls are noted here, where messages arrive in order, because
-        `elicit` runs in another task, and the call may have been answered before it starts.
+        """Note a question of the module. The unanswered calls are noted here, where messages
+        arrive in order, because `elicit` runs in another task, and the call may have been answered
+        before it starts.
         """
         if request.method in _QUESTIONS:
             self._asking[str(request.id)] = list(self._unanswered.values())
 
     def logged(self, params: dict[str, Any]) -> None:
-        """Pass a log message on, which does not say which call it belongs to: to the client whose calls are the only
-        unanswered ones.
+        """Pass a log message on, which does not say which call it belongs to: to the client whose
+        calls are the only unanswered ones.
         """
         unanswered = list(self._unanswered.values())
-        clients = [asking.client for asking in unanswered if asking is not None and asking.client is not None]
-        if clients and len(clients) == len(unanswered) and len({client.session for client in clients}) == 1:
+        clients = [
+            asking.client
+            for asking in unanswered
+            if asking is not None and asking.client is not None
+        ]
+        if (
+            clients
+            and len(clients) == len(unanswered)
+            and len({client.session for client in clients}) == 1
+        ):
             last = unanswered[-1]
             if last is not None and self.start is not None:
                 last.logged(params, self.start)
 
     def addressed(self, name: str | None, asking: Asking) -> None:
-        """Note that the client of a call is asked to open an address, which the module calls by this name."""
+        """Note that the client of a call is asked to open an address, which the module
+        calls by this name.
+        """
         if name is None:
             return
         self._addresses[name] = asking
@@ -133,7 +156,8 @@ class Backchannel:
             return
 
         async def tell() -> None:
-            # A client that is gone, or does not read, must not delay or end the connection of the module.
+            # A client that is gone, or does not read, must not delay or end the
+            # connection of the module.
             with suppress(Exception), anyio.move_on_after(_TOLD_SECONDS):
                 await client.tell_completed(own_id)
 
@@ -148,21 +172,33 @@ class Backchannel:
     ) -> types.ElicitResult | types.ErrorData:
         """Answer a question of the module: pass it to the call it belongs to, or cancel it."""
         answer = await self._answer(context, types.ElicitRequest(params=params))
-        return answer if isinstance(answer, types.ElicitResult | types.ErrorData) else _wrong(answer)
+        return (
+            answer if isinstance(answer, types.ElicitResult | types.ErrorData) else _wrong(answer)
+        )
 
     async def sample(
         self, context: ClientRequestContext, params: types.CreateMessageRequestParams
     ) -> types.CreateMessageResult | types.CreateMessageResultWithTools | types.ErrorData:
-        """Pass the module's question to a model on to the client of the direct call it belongs to, or refuse it."""
+        """Pass the module's question to a model on to the client of the direct call it belongs
+        to, or refuse it.
+        """
         answer = await self._answer(context, types.CreateMessageRequest(params=params))
         if isinstance(answer, types.ElicitResult | types.ListRootsResult):
             return _wrong(answer)
         return answer
 
-    async def list_roots(self, context: ClientRequestContext) -> types.ListRootsResult | types.ErrorData:
-        """Pass the module's question for folders on to the client of the direct call it belongs to, or refuse it."""
+    async def list_roots(
+        self, context: ClientRequestContext
+    ) -> types.ListRootsResult | types.ErrorData:
+        """Pass the module's question for folders on to the client of the direct call it belongs
+        to, or refuse it.
+        """
         answer = await self._answer(context, types.ListRootsRequest())
-        return answer if isinstance(answer, types.ListRootsResult | types.ErrorData) else _wrong(answer)
+        return (
+            answer
+            if isinstance(answer, types.ListRootsResult | types.ErrorData)
+            else _wrong(answer)
+        )
 
     async def _answer(
         self, context: ClientRequestContext, question: types.InputRequest
@@ -190,8 +226,14 @@ class Backchannel:
         if mixed:
             why = "an earlier call of it was given up, and may be the one that asks"
         for asking in live:
-            message = question.params.message if isinstance(question, types.ElicitRequest) else question.method
-            asking.refuse(message, f"{why}. Its calls go one at a time from now on: run the call again")
+            message = (
+                question.params.message
+                if isinstance(question, types.ElicitRequest)
+                else question.method
+            )
+            asking.refuse(
+                message, f"{why}. Its calls go one at a time from now on: run the call again"
+            )
         if isinstance(question, types.ElicitRequest) and not any(asking.client for asking in live):
             return types.ElicitResult(action="cancel")
         return _refusal(why)
@@ -203,7 +245,9 @@ class Backchannel:
 
     @property
     def is_spent(self) -> bool:
-        """True if a question of a cancelled call could be mistaken for one of a later call, and no call is running."""
+        """True if a question of a cancelled call could be mistaken for one of a later call, and no
+        call is running.
+        """
         return self._asked and not self._live and bool(self._unanswered)
 
 
@@ -226,4 +270,6 @@ def _refusal(why: str) -> types.ErrorData:
 
 
 def _wrong(answer: types.InputResponse | types.ErrorData) -> types.ErrorData:
-    return types.ErrorData(code=types.INVALID_REQUEST, message=f"the client answered with {type(answer).__name__}")
+    return types.ErrorData(
+        code=types.INVALID_REQUEST, message=f"the client answered with {type(answer).__name__}"
+    )

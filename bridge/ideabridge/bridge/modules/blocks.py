@@ -1,14 +1,17 @@
-"""Blocks: the images, sounds and resources within values, which answers give as content blocks of their own.
+"""Blocks: the images, sounds and resources within values, which answers give as content
+blocks of their own.
 
-A tool answers with content blocks, and a call keeps them in its value as JSON. A model reads an image only where it
-stands as a block in the content of an answer; within text it is a few thousand characters of base64. So an answer takes
-the blocks out of the values that it shows, puts a placeholder in the place of each, and has them after its text:
+A tool answers with content blocks, and a call keeps them in its value as JSON. A model reads an
+image only where it stands as a block in the content of an answer; within text it is a few thousand
+characters of base64. So an answer takes the blocks out of the values that it shows, puts a
+placeholder in the place of each, and has them after its text:
 
     {"chart": {"type": "image", "mimeType": "image/png", "data": "content[1] of this answer"}, "n": 3}
 
-An object is a block only if the protocol defines every member of it. So nothing is lost with the place that it had, and
-an object of somebody's data that only looks like a block stays data. A view (a page that hosts run, see `views`) stays
-JSON, too, because nobody knows here whose it is; HTML that is no view becomes plain text, as in direct calls.
+An object is a block only if the protocol defines every member of it. So nothing is lost with the
+place that it had, and an object of somebody's data that only looks like a block stays data. A view
+(a page that hosts run, see `views`) stays JSON, too, because nobody knows here whose it is; HTML
+that is no view becomes plain text, as in direct calls.
 """
 
 from __future__ import annotations
@@ -42,7 +45,8 @@ _MOST_VALUES: Final = 100_000
 """Values that are looked at for blocks. Blocks behind these stay in their place."""
 
 _CHECKED: Final = 64 * 1024
-"""Characters of base64 that are checked. A whole image of megabytes is too much for the event loop."""
+"""Characters of base64 that are checked. A whole image of megabytes is too much for
+the event loop."""
 
 
 def native(value: JSONObject) -> JSONObject | None:
@@ -102,7 +106,8 @@ def _without_views(part: JSONObject) -> JSONObject:
 class Blocks:
     """The blocks that are taken out of the values of one answer.
 
-    Call `take` with each value, shorten what it returns, and then call `place` with all that is shown.
+    Call `take` with each value, shorten what it returns, and then call `place` with
+    all that is shown.
     """
 
     def __init__(self) -> None:
@@ -116,7 +121,9 @@ class Blocks:
         return [placeholder for placeholder, _ in self._taken.values()]
 
     def take(self, value: JSON) -> JSON:
-        """The value with a placeholder in the place of each block; the same object if it has no block."""
+        """The value with a placeholder in the place of each block; the same object if
+        it has no block.
+        """
         if not isinstance(value, dict | list):
             return value
         data = encode(value)
@@ -146,7 +153,8 @@ class Blocks:
         return placeholder
 
     def place(self, shown: JSON, *, first: int, room: int, otherwise: str) -> list[JSONObject]:
-        """The blocks whose placeholders are shown, in their order. Each placeholder says which of them it stands for.
+        """The blocks whose placeholders are shown, in their order. Each placeholder says which of
+        them it stands for.
 
         Args:
             shown: what the answer shows of the values.

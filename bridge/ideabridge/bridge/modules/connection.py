@@ -6,8 +6,9 @@
           StdioTransport or HTTPTransport
       Backchannel       finds the call that a question of the module belongs to
 
-An `mcp.Client` must be entered and left by the same task and cannot be used again: `hold` is that task, and every
-attempt to connect makes a new Connection. Meanwhile any number of other tasks call through `client`.
+An `mcp.Client` must be entered and left by the same task and cannot be used again: `hold` is that
+task, and every attempt to connect makes a new Connection. Meanwhile any number of other tasks call
+through `client`.
 """
 
 from __future__ import annotations
@@ -74,8 +75,8 @@ from ideabridge.tools.turns import asked_by
 logger = logging.getLogger(__name__)
 
 MOST_NOTIFICATIONS: Final = 1000
-"""Notifications of a module that are passed on in one burst. Those beyond `NOTIFICATIONS_RATE` are dropped: each costs
-as much as a small call, and none is an answer."""
+"""Notifications of a module that are passed on in one burst. Those beyond `NOTIFICATIONS_RATE` are
+dropped: each costs as much as a small call, and none is an answer."""
 
 NOTIFICATIONS_RATE: Final = 200.0
 """Notifications per second that are passed on in the long run."""
@@ -111,8 +112,9 @@ class _TokenBucket:
 class Tap:
     """A transport around another one, which sees and limits the messages.
 
-    It notices the end of the transport, which the SDK reports only to calls in flight. It repairs messages, which the
-    SDK would refuse as a whole. It limits the notifications and requests of a module.
+    It notices the end of the transport, which the SDK reports only to calls in flight. It
+    repairs messages, which the SDK would refuse as a whole. It limits the notifications and
+    requests of a module.
 
     Args:
         transport: the other transport.
@@ -157,7 +159,10 @@ class Tap:
         return _Reading(read, write, self), _Writing(write, self)
 
     async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
     ) -> bool | None:
         self.ended.set()
         return await self._transport.__aexit__(exc_type, exc_val, exc_tb)
@@ -183,7 +188,9 @@ class Tap:
         """
         message = item.message if isinstance(item, SessionMessage) else None
         if isinstance(message, JSONRPCNotification):
-            if message.method == "notifications/cancelled" and self._settle((message.params or {}).get("requestId")):
+            if message.method == "notifications/cancelled" and self._settle(
+                (message.params or {}).get("requestId")
+            ):
                 # The module cancels a question: the SDK does not answer it any more.
                 return True
             if not self._notifications.missing():
@@ -195,11 +202,15 @@ class Tap:
         if isinstance(message, JSONRPCRequest):
             if len(self._unanswered) >= MOST_QUESTIONS:
                 found = len(self._unanswered)
-                self.fault = f"had {found} requests unanswered at a time; at most {MOST_QUESTIONS} are taken"
+                self.fault = (
+                    f"had {found} requests unanswered at a time; at most {MOST_QUESTIONS} are taken"
+                )
                 raise anyio.EndOfStream
             request = str(message.id)
             if request in self._unanswered:
-                self.fault = f"sent a second request with id {request[:100]!r} before the first was answered"
+                self.fault = (
+                    f"sent a second request with id {request[:100]!r} before the first was answered"
+                )
                 raise anyio.EndOfStream
             self._unanswered.add(request)
             self._backchannel.asked(message)
@@ -209,7 +220,9 @@ class Tap:
         return True
 
     def _settle(self, request: object) -> bool:
-        """Note that a request of the module is answered or cancelled; return False if it is unknown."""
+        """Note that a request of the module is answered or cancelled; return False
+        if it is unknown.
+        """
         # Like the SDK, this takes 7 and "7" for the same id.
         known = str(request) in self._unanswered
         self._unanswered.discard(str(request))
@@ -217,7 +230,9 @@ class Tap:
         return known
 
     async def incoming(self, item: SessionMessage | Exception) -> SessionMessage | Exception | None:
-        """The item with its message repaired; None if it is to be skipped. Notes answers and log messages."""
+        """The item with its message repaired; None if it is to be skipped. Notes answers
+        and log messages.
+        """
         if isinstance(item, Exception):
             return item
         if self._repairs.is_heavy(item.message):
@@ -248,7 +263,10 @@ def _size(result: dict[str, Any]) -> int:
 
 class _Reading(ObjectReceiveStream[SessionMessage | Exception]):
     def __init__(
-        self, stream: ReadStream[SessionMessage | Exception], write: WriteStream[SessionMessage], tap: Tap
+        self,
+        stream: ReadStream[SessionMessage | Exception],
+        write: WriteStream[SessionMessage],
+        tap: Tap,
     ) -> None:
         self._stream = stream
         self._write = write
@@ -282,11 +300,16 @@ class _Reading(ObjectReceiveStream[SessionMessage | Exception]):
                 return handshake.refusal()
         else:
             item = await self._stream.receive()
-        if isinstance(item, Exception) or not isinstance(item.message, JSONRPCResponse | JSONRPCError):
+        if isinstance(item, Exception) or not isinstance(
+            item.message, JSONRPCResponse | JSONRPCError
+        ):
             return item
         if handshake.is_late(item.message):
             return None
-        if isinstance(item.message, JSONRPCError) and (again := handshake.again(item.message)) is not None:
+        if (
+            isinstance(item.message, JSONRPCError)
+            and (again := handshake.again(item.message)) is not None
+        ):
             await self._write.send(again)
             return None
         return item
@@ -309,12 +332,14 @@ class _Writing(ObjectSendStream[SessionMessage]):
 
 
 _FIRST_LIST: Final = Patience(page=5.0, whole=10.0)
-"""How long the pages after the first may take before the module is up, at most. What arrives later is listed later."""
+"""How long the pages after the first may take before the module is up, at most. What arrives later
+is listed later."""
 
 _LATER_LIST: Final = Patience(page=60.0, whole=300.0)
 _LIST_AGAIN_SECONDS: Final = 1.0
 _LIST_AGAIN_MOST: Final = 60.0
-"""Seconds of the first and of the longest pause before a list that did not arrive, or not as a whole, is read again."""
+"""Seconds of the first and of the longest pause before a list that did not arrive, or not as a
+whole, is read again."""
 
 _REFRESH_SECONDS: Final = 0.25
 _REFRESH_MOST: Final = 2.0
@@ -322,7 +347,10 @@ _LISTEN_AGAIN_SECONDS: Final = 1.0
 _LISTEN_AGAIN_MOST: Final = 60.0
 _WORDS: Final = 600
 _NAME: Final = 200
-_OFFERED: Final[Mapping[Kind, ServerEvent]] = {"prompts": PromptsListChanged(), "resources": ResourcesListChanged()}
+_OFFERED: Final[Mapping[Kind, ServerEvent]] = {
+    "prompts": PromptsListChanged(),
+    "resources": ResourcesListChanged(),
+}
 
 
 class _Begun(Protocol):
@@ -355,9 +383,11 @@ class Connection:
         done: set when the connection has ended and everything is closed.
         timed_out: True if connecting took too long.
         legacy: whether `initialize` is sent first.
-        may_be_era: the attempt failed with the first messages, so that it may succeed in the other era.
+        may_be_era: the attempt failed with the first messages, so that it may succeed
+            in the other era.
         listing: the tools, refreshed when they change; None until the module has listed them.
-        list_fault: why the tools, or some of them, could not be listed the last time; None if they could.
+        list_fault: why the tools, or some of them, could not be listed the last time;
+            None if they could.
         offering: the resources, templates and prompts.
         backchannel: finds the call that a question belongs to.
         oddities: what the module sent that was skipped or repaired.
@@ -455,22 +485,30 @@ class Connection:
 
     @property
     def kind_used(self) -> ModuleKind:
-        """The way in which the module is reached, which it decides if the configuration does not."""
+        """The way in which the module is reached, which it decides if the
+        configuration does not.
+        """
         return "stdio" if self._http is None else self._http.kind_used
 
     @property
     def is_silent_first(self) -> bool:
-        """True if the module has left `server/discover` unanswered, which costs time at each start."""
+        """True if the module has left `server/discover` unanswered, which costs time at each
+        start.
+        """
         return self._tap.handshake.is_silent
 
     @property
     def protocol_fault(self) -> bool:
         """True if the connection was ended because the module violated the protocol."""
-        return self._tap.fault is not None or (self._stdio is not None and self._stdio.protocol_fault)
+        return self._tap.fault is not None or (
+            self._stdio is not None and self._stdio.protocol_fault
+        )
 
     @property
     def notes(self) -> list[str]:
-        """Notes for people on its tools, on output that is not a message, and on dropped notifications."""
+        """Notes for people on its tools, on output that is not a message, and on
+        dropped notifications.
+        """
         notes = [*(self.listing.notes if self.listing is not None else ()), *self.oddities.lines]
         if self.list_fault is not None:
             notes.append(self.list_fault)
@@ -492,7 +530,9 @@ class Connection:
         return self._stdio is not None and self._stdio.reason not in (None, "was closed")
 
     def end(self, during: str = "") -> str:
-        """Describe the end: "ended with exit code 3 while ...; its last words: ...", "was closed"."""
+        """Describe the end: "ended with exit code 3 while ...; its last words: ...", "was
+        closed".
+        """
         if self._tap.fault is not None:
             return self._tap.fault + during
         if self._stdio is None or self._stdio.reason is None:
@@ -500,8 +540,8 @@ class Connection:
         return self._stdio.reason + during + self._words()
 
     async def hold(self, on_up: Callable[[], None], on_down: Callable[[], None]) -> None:
-        """Connect, list the tools, call `on_up`, and hold the connection until it ends. `on_down` is called before
-        everything is closed.
+        """Connect, list the tools, call `on_up`, and hold the connection until it ends. `on_down`
+        is called before everything is closed.
 
         Raises:
             ModuleError: the module could not be reached.
@@ -569,7 +609,9 @@ class Connection:
         scope.cancel()
 
     async def _list_first(self) -> None:
-        """List the tools before the module is up. A module that refuses is up without tools, and is asked again."""
+        """List the tools before the module is up. A module that refuses is up without tools, and
+        is asked again.
+        """
         left = self._scope.deadline - anyio.current_time()
         patience = Patience(min(_FIRST_LIST.page, left / 4), min(_FIRST_LIST.whole, left / 2))
         try:
@@ -577,7 +619,9 @@ class Connection:
         except (MCPError, ValidationError) as error:
             if self._tap.ended.is_set() or _is_sign_in(error):
                 raise
-            self.list_fault = f"its tools could not be listed: {_text(error, self._secrets)}; it is asked again"
+            self.list_fault = (
+                f"its tools could not be listed: {_text(error, self._secrets)}; it is asked again"
+            )
 
     async def _list(self, patience: Patience) -> Listing:
         """The tools of the pages that arrive.
@@ -595,7 +639,9 @@ class Connection:
         self.oddities.forget("tools/list: ")
         self._tap.listed = 0
         try:
-            pages = await read_pages(read, "tools", patience, lambda error: _text(error, self._secrets))
+            pages = await read_pages(
+                read, "tools", patience, lambda error: _text(error, self._secrets)
+            )
         except MCPError as error:
             # A server that has only resources or prompts does not list tools.
             if error.code != types.METHOD_NOT_FOUND:
@@ -605,7 +651,9 @@ class Connection:
 
         def listing() -> Listing:
             began = time.thread_time()
-            listing = make_listing(self._module, pages.entries, self._configuration, notes, unfinished=pages.unfinished)
+            listing = make_listing(
+                self._module, pages.entries, self._configuration, notes, unfinished=pages.unfinished
+            )
             listing = without_secrets(listing, self._secrets)
             self._listing_seconds = time.thread_time() - began
             return listing
@@ -627,12 +675,14 @@ class Connection:
             self._on_event(event)
 
     async def _refresh(self) -> None:
-        """List the tools when the module reports a change, at most four times per second, and those that did not arrive
-        again after a growing pause.
+        """List the tools when the module reports a change, at most four times per second, and those
+        that did not arrive again after a growing pause.
         """
         pause = _LIST_AGAIN_SECONDS
         while True:
-            incomplete = self.listing is None or self.listing.unfinished or self.list_fault is not None
+            incomplete = (
+                self.listing is None or self.listing.unfinished or self.list_fault is not None
+            )
             with anyio.move_on_after(pause if incomplete else None):
                 await self._changed.wait()
             pause = min(2 * pause, _LIST_AGAIN_MOST) if incomplete else _LIST_AGAIN_SECONDS
@@ -642,13 +692,18 @@ class Connection:
                 listing = await self._list(_LATER_LIST)
             except (MCPError, ValidationError) as error:
                 which = "changed tools" if self.listing is not None else "tools"
-                self.list_fault = f"its {which} could not be listed: {_text(error, self._secrets)}; it is asked again"
+                self.list_fault = (
+                    f"its {which} could not be listed: "
+                    f"{_text(error, self._secrets)}; it is asked again"
+                )
             else:
                 self.list_fault = None
                 self._take(listing)
             # A long list that changes constantly may use a tenth of the time, and of the processor.
             took = anyio.current_time() - began
-            pause_after = max(_REFRESH_SECONDS, min(_REFRESH_MOST, 9 * took), 9 * self._listing_seconds)
+            pause_after = max(
+                _REFRESH_SECONDS, min(_REFRESH_MOST, 9 * took), 9 * self._listing_seconds
+            )
             await anyio.sleep(pause_after)
 
     def _take(self, listing: Listing) -> None:
@@ -674,7 +729,10 @@ class Connection:
         if not (tools or prompts or resources):
             return
 
-        events = [*([PromptsListChanged()] if prompts else []), *([ResourcesListChanged()] if resources else [])]
+        events = [
+            *([PromptsListChanged()] if prompts else []),
+            *([ResourcesListChanged()] if resources else []),
+        ]
 
         def begun(*, again: bool) -> None:
             # Changes before the subscription were not reported.
@@ -685,13 +743,19 @@ class Connection:
 
         await self._hold(
             lambda: self.client.listen(
-                tools_list_changed=tools, prompts_list_changed=prompts, resources_list_changed=resources
+                tools_list_changed=tools,
+                prompts_list_changed=prompts,
+                resources_list_changed=resources,
             ),
             begun,
         )
 
-    async def _hold(self, listen: Callable[[], AbstractAsyncContextManager[Subscription]], begun: _Begun) -> None:
-        """Hold a subscription, whose events arrive as messages. A lost one is renewed after a growing pause."""
+    async def _hold(
+        self, listen: Callable[[], AbstractAsyncContextManager[Subscription]], begun: _Begun
+    ) -> None:
+        """Hold a subscription, whose events arrive as messages. A lost one is renewed after
+        a growing pause.
+        """
         pause = _LISTEN_AGAIN_SECONDS
         again = False
         while True:
@@ -716,11 +780,15 @@ class Connection:
         Raises:
             MCPError: the module refuses.
         """
-        if self.peer is not None and self.peer.era == "legacy" and self.client.server_capabilities.logging is not None:
+        if (
+            self.peer is not None
+            and self.peer.era == "legacy"
+            and self.client.server_capabilities.logging is not None
+        ):
             request = types.SetLevelRequest(params=types.SetLevelRequestParams(level=level))
             await self.client.session.send_request(request, types.EmptyResult)
 
-    # -- resources that are watched --------------------------------------------------------------------------------
+    # -- resources that are watched ----------------------------------------------------------------
 
     async def watch(self, uri: str) -> None:
         """Hear of changes of a resource, which the owner has put into the set of watched ones.
@@ -752,8 +820,8 @@ class Connection:
         await self.client.session.send_request(request, types.EmptyResult)
 
     async def _tell_again(self) -> None:
-        """Tell the module what it was told over an earlier connection (up to version 2025-11-25): the level of log
-        messages, and the resources that are watched.
+        """Tell the module what it was told over an earlier connection (up to version 2025-11-25):
+        the level of log messages, and the resources that are watched.
         """
         if self._log_level is not None:
             with suppress(MCPError):
@@ -762,11 +830,16 @@ class Connection:
             try:
                 await self._subscribe(uri)
             except MCPError as error:
-                self.oddities.note(f"does not tell of changes of {uri[:100]!r} any more: {_text(error, self._secrets)}")
+                self.oddities.note(
+                    f"does not tell of changes of {uri[:100]!r} any more: "
+                    f"{_text(error, self._secrets)}"
+                )
             self._heard(ResourceUpdated(uri))
 
     async def _watch(self, group: TaskGroup) -> None:
-        """Subscribe to the watched resources (version 2026-07-28). A new subscription begins before the last ends."""
+        """Subscribe to the watched resources (version 2026-07-28). A new subscription begins
+        before the last ends.
+        """
         current: anyio.CancelScope | None = None
         known: frozenset[str] = frozenset()
         while True:
@@ -784,7 +857,10 @@ class Connection:
             self._watched_changed = anyio.Event()
 
     async def _hold_watched(
-        self, uris: frozenset[str], *, task_status: TaskStatus[anyio.CancelScope] = anyio.TASK_STATUS_IGNORED
+        self,
+        uris: frozenset[str],
+        *,
+        task_status: TaskStatus[anyio.CancelScope] = anyio.TASK_STATUS_IGNORED,
     ) -> None:
         begun_once = anyio.Event()
 
@@ -795,7 +871,9 @@ class Connection:
                     self._heard(ResourceUpdated(uri))
 
         async def hold() -> None:
-            await self._hold(partial(self.client.listen, resource_subscriptions=sorted(uris)), begun)
+            await self._hold(
+                partial(self.client.listen, resource_subscriptions=sorted(uris)), begun
+            )
             # The module takes no subscriptions.
             begun_once.set()
 
@@ -817,8 +895,8 @@ class Connection:
         return f"; its last words: {words[-1]}" if words else ""
 
     def _may_be_era(self, failure: ModuleError) -> bool:
-        """Return whether an attempt that failed may succeed with another first message: the server was reached, and
-        ended or refused the handshake.
+        """Return whether an attempt that failed may succeed with another first message: the server
+        was reached, and ended or refused the handshake.
         """
         if self._negotiated or not self._tap.handshake.begun:
             return False
@@ -842,7 +920,9 @@ class Connection:
             return ModuleSignInError(self._module, what, lasting=chosen.data is Mark.SIGN_IN)
         data = chosen.data if isinstance(chosen, MCPError) else None
         what = f"{name} did not come up: {_text(chosen, self._secrets)}{self._words()}"
-        return ModuleConnectError(self._module, what, lasting=data is Mark.REFUSED, unreachable=data is Mark.UNSENT)
+        return ModuleConnectError(
+            self._module, what, lasting=data is Mark.REFUSED, unreachable=data is Mark.UNSENT
+        )
 
 
 def _is_sign_in(error: Exception) -> bool:

@@ -1,8 +1,9 @@
-"""DevicePerson: signing in with a browser on another device (RFC 8628). A person enters a code there, and this process
-asks the authorization server for the tokens until the person has done so.
+"""DevicePerson: signing in with a browser on another device (RFC 8628). A person enters a code
+there, and this process asks the authorization server for the tokens until the person has done so.
 
-What the authorization server sends is not trusted: addresses and codes are shown only if a terminal shows them as they
-are, and no answer makes this process ask more often than once in a second or for longer than the person has.
+What the authorization server sends is not trusted: addresses and codes are shown only if a terminal
+shows them as they are, and no answer makes this process ask more often than once in a second or for
+longer than the person has.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ _MOST_SECONDS: Final = 600.0
 """The most seconds that a person has."""
 
 _INTERVAL: Final = 5.0
-"""Seconds between two questions for the tokens if the server names no interval, and what `slow_down` adds."""
+"""Seconds between two questions for the tokens if the server names no interval, and what
+`slow_down` adds."""
 _LEAST_INTERVAL: Final = 1.0
 _MOST_INTERVAL: Final = 60.0
 _WAITING: Final = ("authorization_pending", "slow_down")
@@ -56,7 +58,8 @@ class DeviceCode:
         code: the code, of at most 40 characters.
         complete: an address that contains the code; None if the server gives none.
         seconds: how long the code is valid, and at most the time that the person has.
-        stranger: the host of the module's authorization server, if the address has another host; else None.
+        stranger: the host of the module's authorization server, if the address has another
+            host; else None.
     """
 
     address: str
@@ -84,7 +87,8 @@ class _Endpoint(BaseModel):
 
 
 def endpoint_of(metadata: bytes) -> str | None:
-    """The address for device authorization requests in the metadata of an authorization server; None without one.
+    """The address for device authorization requests in the metadata of an authorization server;
+    None without one.
 
     Raises:
         OAuthFlowError: it is not an address.
@@ -129,16 +133,21 @@ class DevicePerson:
         Args:
             begin: sends the device authorization request.
             ask: asks for the tokens, given the device code.
-            check_address: raises an `OAuthFlowError` for an address that a person must not be sent to.
+            check_address: raises an `OAuthFlowError` for an address that a person must
+                not be sent to.
             server: the host of the authorization server.
 
         Raises:
-            OAuthFlowError: the server does not begin, the person refuses or is too late, or an answer is malformed.
+            OAuthFlowError: the server does not begin, the person refuses or is too late, or an
+                answer is malformed.
         """
         response = await begin()
         began = self._clock()
         if response.status_code != _OK:
-            raise OAuthFlowError(f"its authorization server refuses to begin a sign-in by device: {_refusal(response)}")
+            raise OAuthFlowError(
+                "its authorization server refuses to begin a sign-in by "
+                f"device: {_refusal(response)}"
+            )
         answer = _read(response)
         for address in (answer.verification_uri, answer.verification_uri_complete):
             if address is not None:
@@ -146,7 +155,8 @@ class DevicePerson:
                 if "@" in urlsplit(address).netloc:
                     # https://login.example@evil.example/ looks like an address of login.example.
                     raise OAuthFlowError(
-                        f"the module sends us to {address[:_SHOWN]}: expected an address without a user name"
+                        f"the module sends us to {address[:_SHOWN]}: expected an "
+                        "address without a user name"
                     )
         seconds = min(answer.expires_in, _MOST_SECONDS)
         address, complete = answer.verification_uri, answer.verification_uri_complete
@@ -179,7 +189,9 @@ class DevicePerson:
                     interval += _INTERVAL if error == "slow_down" else 0
                     continue
                 if response.status_code != _TOO_MANY and response.status_code < _SERVER_FAULT:
-                    raise OAuthFlowError(f"its authorization server refuses to send tokens: {_refusal(response)}")
+                    raise OAuthFlowError(
+                        f"its authorization server refuses to send tokens: {_refusal(response)}"
+                    )
                 trouble = f"its authorization server answers HTTP {response.status_code}"
             # It is asked less often, as it may have too much to do.
             interval = max(interval, min(2 * interval, _MOST_INTERVAL))
@@ -192,8 +204,12 @@ def _read(response: httpx2.Response) -> _Answer:
         return _Answer.model_validate_json(response.content)
     except ValidationError as error:
         fields = ".".join(str(part) for part in error.errors()[0]["loc"])
-        why = f"the field {fields!r} is missing or malformed" if fields else "it is not a JSON object"
-        raise OAuthFlowError(f"its answer to a device authorization request does not follow RFC 8628: {why}") from None
+        why = (
+            f"the field {fields!r} is missing or malformed" if fields else "it is not a JSON object"
+        )
+        raise OAuthFlowError(
+            f"its answer to a device authorization request does not follow RFC 8628: {why}"
+        ) from None
 
 
 def _field(response: httpx2.Response, name: str) -> str | None:

@@ -1,7 +1,8 @@
 """Errors of modules, one class for each cause.
 
-Messages are bounded and masked (see `secrets`), because minds and people see them. Each contains the module's name. The
-`outcome` of an error says whether the failed call was sent, and whether it may have taken effect.
+Messages are bounded and masked (see `secrets`), because minds and people see them. Each contains
+the module's name. The `outcome` of an error says whether the failed call was sent, and whether it
+may have taken effect.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ class ModuleError(IdeabridgeError):
         outcome: the outcome of the call; None means that of the class.
 
     Attributes:
-        sent: what the tool sent, as far as the message does not have it: `{"structuredContent"?, "content"?}`, without
-            secrets. Nobody has checked it, so it is no value of the call.
+        sent: what the tool sent, as far as the message does not have it:
+            `{"structuredContent"?, "content"?}`, without secrets. Nobody has checked it, so it is
+            no value of the call.
     """
 
     sent: JSONObject | None = None
@@ -83,21 +85,24 @@ class ModuleConfigurationError(ModuleError):
 
 
 class ModuleConnectError(ModuleError):
-    """The module cannot be reached: the command does not exist, the process ended, the server refused or did not answer
-    in time. `lasting` means that another attempt soon is useless, `unreachable` that nothing was sent to it.
+    """The module cannot be reached: the command does not exist, the process ended, the server
+    refused or did not answer in time. `lasting` means that another attempt soon is useless,
+    `unreachable` that nothing was sent to it.
     """
 
     outcome = "not_run"
 
-    def __init__(self, module: str, message: str, *, lasting: bool = False, unreachable: bool = False) -> None:
+    def __init__(
+        self, module: str, message: str, *, lasting: bool = False, unreachable: bool = False
+    ) -> None:
         super().__init__(module, message)
         self.lasting = lasting
         self.unreachable = unreachable
 
 
 class ModuleSignInError(ModuleConnectError):
-    """The module wants a person to sign in, or to sign in for more (`lasting`), or its authorization server cannot be
-    reached or refuses. The message contains what to do.
+    """The module wants a person to sign in, or to sign in for more (`lasting`), or its
+    authorization server cannot be reached or refuses. The message contains what to do.
     """
 
     def __init__(self, module: str, message: str, *, lasting: bool = True) -> None:
@@ -118,7 +123,12 @@ class ModuleToolError(ModuleError):
     """
 
     def __init__(
-        self, module: str, message: str, result: JSONObject | None = None, *, sent: JSONObject | None = None
+        self,
+        module: str,
+        message: str,
+        result: JSONObject | None = None,
+        *,
+        sent: JSONObject | None = None,
     ) -> None:
         super().__init__(module, message)
         self.result = result
@@ -135,7 +145,12 @@ class ModuleOutputError(ModuleError):
     outcome = "ran"
 
     def __init__(
-        self, module: str, message: str, result: JSONObject | None = None, *, sent: JSONObject | None = None
+        self,
+        module: str,
+        message: str,
+        result: JSONObject | None = None,
+        *,
+        sent: JSONObject | None = None,
     ) -> None:
         super().__init__(module, message)
         self.result = result
@@ -143,7 +158,8 @@ class ModuleOutputError(ModuleError):
 
 
 class ModuleProtocolError(ModuleError):
-    """The module answered with a JSON-RPC error (`failed`), or with something other than MCP (`unknown`).
+    """The module answered with a JSON-RPC error (`failed`), or with something other than
+    MCP (`unknown`).
 
     Attributes:
         code: the JSON-RPC error code; None without one.
@@ -168,7 +184,8 @@ class ModuleProtocolError(ModuleError):
 
 
 class LegacyQuestionError(ModuleError):
-    """The tool asks in the way of 2025-11-25 and before, and was called in 2026-07-28, where it cannot.
+    """The tool asks in the way of 2025-11-25 and before, and was called in 2026-07-28,
+    where it cannot.
 
     Attributes:
         repeatable: whether the call may be sent again, in the other protocol version.
@@ -186,6 +203,6 @@ class ModuleTimeoutError(ModuleError):
 
 
 class ModuleInputRequiredError(ModuleError):
-    """The module asks for something it cannot get: the user's model (sampling), folders, a form if nobody can be asked,
-    or too many answers.
+    """The module asks for something it cannot get: the user's model (sampling), folders, a form if
+    nobody can be asked, or too many answers.
     """

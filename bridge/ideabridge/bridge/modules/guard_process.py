@@ -1,8 +1,8 @@
 """The guard: ends the registered process groups when its parent has ended (see `stdio.Guard`).
 
-Runs as `python -I -S guard_process.py` and imports nothing of ideabridge, so that it starts fast and stays small.
-Standard input contains lines `+PGID` and `-PGID`, and between them one byte with the number of each signal that the
-parent received. Its end means that the parent has ended.
+Runs as `python -I -S guard_process.py` and imports nothing of ideabridge, so that it starts fast
+and stays small. Standard input contains lines `+PGID` and `-PGID`, and between them one byte with
+the number of each signal that the parent received. Its end means that the parent has ended.
 """
 
 import os

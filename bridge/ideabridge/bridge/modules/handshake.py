@@ -1,8 +1,9 @@
-"""Handshake: the first messages of a connection, and how servers that are a little odd get through them.
+"""Handshake: the first messages of a connection, and how servers that are a little odd
+get through them.
 
-The SDK's client asks `server/discover` first, and sends `initialize` where that is refused. A `Handshake` sees these
-messages before the SDK does. It refuses in place of a server that does not answer `server/discover`, and offers a
-version that the server names.
+The SDK's client asks `server/discover` first, and sends `initialize` where that is refused. A
+`Handshake` sees these messages before the SDK does. It refuses in place of a server that does not
+answer `server/discover`, and offers a version that the server names.
 """
 
 from __future__ import annotations
@@ -12,11 +13,19 @@ from typing import Final, cast
 
 import anyio
 from mcp.shared.message import SessionMessage
-from mcp_types import METHOD_NOT_FOUND, ErrorData, JSONRPCError, JSONRPCRequest, JSONRPCResponse, RequestId
+from mcp_types import (
+    METHOD_NOT_FOUND,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    RequestId,
+)
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION
 
 DISCOVER_SECONDS: Final = 5.0
-"""Seconds that a server has for `server/discover`, but at most a third of the time for connecting."""
+"""Seconds that a server has for `server/discover`, but at most a third of the time
+for connecting."""
 
 _VERSION: Final = re.compile(r"\b20\d\d-\d\d-\d\d\b")
 
@@ -43,7 +52,9 @@ class Handshake:
         self.may_be_silent = True
 
     def waiting(self) -> anyio.CancelScope:
-        """The scope of waiting for a message. It is cancelled when the server has not answered `server/discover`."""
+        """The scope of waiting for a message. It is cancelled when the server has not answered
+        `server/discover`.
+        """
         self._waiting = anyio.CancelScope()
         return self._waiting
 
@@ -63,7 +74,9 @@ class Handshake:
             self._initialize = item
 
     def refusal(self) -> SessionMessage:
-        """The answer to `server/discover` in place of the server, which has not sent one by the deadline."""
+        """The answer to `server/discover` in place of the server, which has not sent one
+        by the deadline.
+        """
         assert self._discover is not None
         self.is_silent = True
         self.may_be_silent = False
@@ -71,7 +84,9 @@ class Handshake:
         return SessionMessage(JSONRPCError(jsonrpc="2.0", id=self._discover, error=error))
 
     def is_late(self, message: JSONRPCResponse | JSONRPCError) -> bool:
-        """Note an answer; return True if it comes after its `refusal`, so that nobody waits for it."""
+        """Note an answer; return True if it comes after its `refusal`, so that
+        nobody waits for it.
+        """
         if message.id is None or message.id != self._discover:
             return False
         late = self.is_silent
@@ -82,12 +97,22 @@ class Handshake:
         return late
 
     def again(self, message: JSONRPCError) -> SessionMessage | None:
-        """The second `initialize`, if the answer to the first one names another version that is known here."""
+        """The second `initialize`, if the answer to the first one names another version
+        that is known here.
+        """
         first = self._initialize
-        if first is None or not isinstance(first.message, JSONRPCRequest) or message.id != first.message.id:
+        if (
+            first is None
+            or not isinstance(first.message, JSONRPCRequest)
+            or message.id != first.message.id
+        ):
             return None
         self._initialize = None
-        named = [version for version in _named_versions(message.error) if version in HANDSHAKE_PROTOCOL_VERSIONS]
+        named = [
+            version
+            for version in _named_versions(message.error)
+            if version in HANDSHAKE_PROTOCOL_VERSIONS
+        ]
         others = [version for version in named if version != LATEST_HANDSHAKE_VERSION]
         if not others:
             return None
@@ -101,5 +126,7 @@ def _named_versions(error: ErrorData) -> list[str]:
     if isinstance(data, dict):
         supported: object = cast("dict[str, object]", data).get("supported")
         if isinstance(supported, list):
-            return [version for version in cast("list[object]", supported) if isinstance(version, str)]
+            return [
+                version for version in cast("list[object]", supported) if isinstance(version, str)
+            ]
     return _VERSION.findall(error.message)

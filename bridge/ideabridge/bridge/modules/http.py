@@ -1,9 +1,9 @@
 """HTTP: the requests to a module at an address, and why they fail.
 
 A `ModuleHTTPClient` sends the requests of one module, follows redirects within the origin of its
-address, and raises an `UnansweredError` for everything that is not an answer: a status with its reason,
-an unreachable host, a redirect elsewhere, a missing sign-in. The transports make of it the error of
-the call, whose `data` is a `Mark`.
+address, and raises an `UnansweredError` for everything that is not an answer: a status with its
+reason, an unreachable host, a redirect elsewhere, a missing sign-in. The transports make of it the
+error of the call, whose `data` is a `Mark`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ from ideabridge.bridge.modules.messages import MessageReader
 
 
 class Mark(Enum):
-    """What the `data` of an error says that a transport made. No module can send one: it is no JSON.
+    """What the `data` of an error says that a transport made. No module can send
+    one: it is no JSON.
 
     Attributes:
         UNSENT: the request was never sent.
@@ -69,19 +70,37 @@ _GONE: Final = 410
 _SERVER_FAULT: Final = 500
 _NOT_IMPLEMENTED: Final = (501, 505)
 _NO_ANSWER: Final = (408, 502, 503, 504)
-"""Statuses of a server that did not receive the whole request, and of a gateway that got no answer."""
+"""Statuses of a server that did not receive the whole request, and of a gateway that got no
+answer."""
 _KEEP_METHOD: Final = (307, 308)
 
 _LOST: Final = (
     *("session not found", "session terminated", "session has been terminated", "session expired"),
-    *("session has expired", "session does not exist", "session closed", "session is not initialized"),
-    *("session not initialized", "session required", "session is required", "session id ", "no session"),
+    *(
+        "session has expired",
+        "session does not exist",
+        "session closed",
+        "session is not initialized",
+    ),
+    *(
+        "session not initialized",
+        "session required",
+        "session is required",
+        "session id ",
+        "no session",
+    ),
     *("no valid session", "no active session", "invalid session", "invalid or missing session"),
-    *("invalid or expired session", "missing session", "missing or invalid session", "missing required session"),
+    *(
+        "invalid or expired session",
+        "missing session",
+        "missing or invalid session",
+        "missing required session",
+    ),
     *("unknown session", "expired session", "could not find session", "server not initialized"),
     *("server is not initialized", "received request before initialization"),
 )
-"""The beginning of what servers say that do not know a session, in lower case, with "session id" for its header."""
+"""The beginning of what servers say that do not know a session, in lower case, with "session id"
+for its header."""
 
 _CONNECTING: Final = (
     httpx2.ConnectError,
@@ -102,7 +121,9 @@ class UnansweredError(Exception):
         is_own: the error is one of JSON-RPC that the server wrote.
     """
 
-    def __init__(self, code: int, message: str, data: Any, *, status: int | None = None, is_own: bool = False) -> None:
+    def __init__(
+        self, code: int, message: str, data: Any, *, status: int | None = None, is_own: bool = False
+    ) -> None:
         super().__init__(message)
         self.error = ErrorData(code=code, message=message, data=data)
         self.status = status
@@ -110,16 +131,18 @@ class UnansweredError(Exception):
 
 
 class OlderServerError(UnansweredError):
-    """The server speaks the older transport: it answered a POST as it answers the GET of that transport, or named an
-    address for POSTs that cannot be used.
+    """The server speaks the older transport: it answered a POST as it answers the GET of that
+    transport, or named an address for POSTs that cannot be used.
     """
 
 
 @cache
 def certificates() -> ssl.SSLContext:
-    """Return the certificates that connections to modules trust: those of the system, as of the first connection.
+    """Return the certificates that connections to modules trust: those of the system, as of the
+    first connection.
 
-    Each client would read them again otherwise, and keep the event loop from all else for 25 ms or more.
+    Each client would read them again otherwise, and keep the event loop from all else
+    for 25 ms or more.
     """
     return httpx2.create_ssl_context()
 
@@ -146,9 +169,12 @@ class ModuleHTTPClient:
     ) -> None:
         self.url = httpx2.URL(url)
         self._reader = reader
-        # Without a time-out for reading: a stream may be silent for long, and every call has its own time-out.
+        # Without a time-out for reading: a stream may be silent for long, and every call has
+        # its own time-out.
         timeout = httpx2.Timeout(min(30.0, connect_timeout), read=None)
-        self._client = httpx2.AsyncClient(headers=dict(headers), timeout=timeout, auth=auth, verify=certificates())
+        self._client = httpx2.AsyncClient(
+            headers=dict(headers), timeout=timeout, auth=auth, verify=certificates()
+        )
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -158,7 +184,8 @@ class ModuleHTTPClient:
     async def open(
         self, method: str, url: httpx2.URL, headers: Mapping[str, str], content: bytes | None = None
     ) -> AsyncGenerator[httpx2.Response]:
-        """Send a request, and give the answer, whose body the caller reads. Its `url` is where redirects led to.
+        """Send a request, and give the answer, whose body the caller reads. Its `url` is where
+        redirects led to.
 
         Raises:
             UnansweredError: there is no answer, it is a refusal, or its body breaks off.
@@ -176,7 +203,9 @@ class ModuleHTTPClient:
             message = str(error).removeprefix(f"module {error.module!r} ")
             raise UnansweredError(INTERNAL_ERROR, message, data, status=_UNAUTHORIZED) from None
         except _CONNECTING as error:
-            raise UnansweredError(CONNECTION_CLOSED, f"cannot be reached: {_why(error)}", Mark.UNSENT) from None
+            raise UnansweredError(
+                CONNECTION_CLOSED, f"cannot be reached: {_why(error)}", Mark.UNSENT
+            ) from None
         except httpx2.RequestError as error:
             message = f"cannot be reached any more: {_why(error)},"
             raise UnansweredError(CONNECTION_CLOSED, message, Mark.UNANSWERED) from None
@@ -197,9 +226,15 @@ class ModuleHTTPClient:
             url = _redirected(response)
             # A server may set a cookie and lead to the same address once.
             if visited.count(url) > 1 or len(visited) > MAX_REDIRECTS:
-                what = "redirects in a loop" if url in visited else f"redirects more than {MAX_REDIRECTS} times"
+                what = (
+                    "redirects in a loop"
+                    if url in visited
+                    else f"redirects more than {MAX_REDIRECTS} times"
+                )
                 message = f"{what}, the last time to {shown_address(url)}"
-                raise UnansweredError(INVALID_REQUEST, message, Mark.REFUSED, status=response.status_code)
+                raise UnansweredError(
+                    INVALID_REQUEST, message, Mark.REFUSED, status=response.status_code
+                )
 
     async def _refusal(self, response: httpx2.Response) -> UnansweredError:
         """The failure for an answer with another status than 2xx."""
@@ -208,12 +243,19 @@ class ModuleHTTPClient:
         kind = response.headers.get("content-type", "").lower()
         error = self._error_in(body, kind)
         if error is not None:
-            return UnansweredError(error.code, error.message, error.data, status=status, is_own=True)
+            return UnansweredError(
+                error.code, error.message, error.data, status=status, is_own=True
+            )
 
         code = METHOD_NOT_FOUND if status == _NOT_FOUND else INTERNAL_ERROR
-        # With `Retry-After`, the server has not begun. After another failure of the server, the call may have run.
-        has_begun = status in _NO_ANSWER or (status >= _SERVER_FAULT and status not in _NOT_IMPLEMENTED)
-        data = Mark.UNANSWERED if has_begun and "retry-after" not in response.headers else Mark.REFUSED
+        # With `Retry-After`, the server has not begun. After another failure of the server, the
+        # call may have run.
+        has_begun = status in _NO_ANSWER or (
+            status >= _SERVER_FAULT and status not in _NOT_IMPLEMENTED
+        )
+        data = (
+            Mark.UNANSWERED if has_begun and "retry-after" not in response.headers else Mark.REFUSED
+        )
         text = ""
         if not kind.startswith("text/html") and not body.lstrip().startswith(b"<"):
             text = " ".join(body.decode("utf-8", "replace").split())[:_SHOWN]
@@ -227,7 +269,11 @@ class ModuleHTTPClient:
         texts = [body]
         if kind.startswith("text/event-stream"):
             events = EventReader(_ERROR_BYTES)
-            texts = [event.data for event in [*events.feed(body), *events.end()] if isinstance(event, Event)]
+            texts = [
+                event.data
+                for event in [*events.feed(body), *events.end()]
+                if isinstance(event, Event)
+            ]
         for text in texts:
             for message in self._reader.read(text):
                 if isinstance(message, JSONRPCError):
@@ -266,14 +312,15 @@ def _redirected(response: httpx2.Response) -> httpx2.URL:
 
     if not is_within_origin(request.url, target):
         message = (
-            f"redirects to {shown_address(target)}, which is not on the origin of {shown_address(request.url)}: "
-            "not followed. If it is the intended server, write that address into 'url'"
+            f"redirects to {shown_address(target)}, which is not on the origin of "
+            f"{shown_address(request.url)}: not followed. If it is the intended server, "
+            "write that address into 'url'"
         )
         raise UnansweredError(INVALID_REQUEST, message, Mark.REFUSED, status=status)
     if request.method != "GET" and status not in _KEEP_METHOD:
         message = (
-            f"answered HTTP {status} with a redirect to {shown_address(target)}, which drops the content of requests. "
-            "Write that address into 'url'"
+            f"answered HTTP {status} with a redirect to {shown_address(target)}, which drops the "
+            "content of requests. Write that address into 'url'"
         )
         raise UnansweredError(INVALID_REQUEST, message, Mark.REFUSED, status=status)
     # The name and password of the configured address stay; a server does not choose them.
@@ -281,7 +328,9 @@ def _redirected(response: httpx2.Response) -> httpx2.URL:
 
 
 def is_within_origin(url: httpx2.URL, target: httpx2.URL) -> bool:
-    """True if an address is on the origin of another, or differs from it by https in place of http."""
+    """True if an address is on the origin of another, or differs from it by https in place of
+    http.
+    """
     if (url.scheme, url.host, url.port) == (target.scheme, target.host, target.port):
         return True
     is_secured = url.scheme == "http" and target.scheme == "https"
@@ -314,7 +363,11 @@ def is_session_lost(failure: UnansweredError, *, in_session: bool) -> bool:
 def says_session_lost(text: str) -> bool:
     """True if a server says that it does not know the session."""
     text = text.lower().removeprefix("bad request").removeprefix("error").lstrip(": ")
-    text = text.replace("mcp-session-id", "session id").replace("mcp session", "session").replace("'", "")
+    text = (
+        text.replace("mcp-session-id", "session id")
+        .replace("mcp session", "session")
+        .replace("'", "")
+    )
     return text.startswith(_LOST)
 
 

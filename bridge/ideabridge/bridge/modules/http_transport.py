@@ -43,14 +43,16 @@ ENDPOINT_SECONDS: Final = 5.0
 """How long a server that may speak the older transport has to name its address for POSTs."""
 
 CANCEL_SECONDS: Final = 5.0
-"""How long the stream of a call is read on after the server was told to stop (up to version 2025-11-25)."""
+"""How long the stream of a call is read on after the server was told to stop (up to
+version 2025-11-25)."""
 
 _MAY_BE_OLDER: Final = (400, 404, 405, 406, 410, 415, 422, 501)
 """Statuses of servers that take no POST at the address, or not of this kind."""
 
 
 class HTTPTransport:
-    """A server at an address as an MCP `Transport`: enter it for the streams, exit it to end the session.
+    """A server at an address as an MCP `Transport`: enter it for the streams, exit it to
+    end the session.
 
     Args:
         launch: the address and the headers.
@@ -87,7 +89,9 @@ class HTTPTransport:
             auth=auth,
             reader=reader,
         )
-        incoming, self._to_session = anyio.create_memory_object_stream[SessionMessage | Exception](64)
+        incoming, self._to_session = anyio.create_memory_object_stream[SessionMessage | Exception](
+            64
+        )
         self._mailbox = Mailbox(incoming, reader, oddities, max_bytes)
         self._streamable = StreamableHTTP(self._client, self._mailbox)
         self._way: StreamableHTTP | OlderSSE = self._streamable
@@ -102,12 +106,17 @@ class HTTPTransport:
             except BaseException as error:
                 await self.__aexit__(type(error), error, None)
                 if isinstance(error, UnansweredError):
-                    raise MCPError(error.error.code, error.error.message, error.error.data) from None
+                    raise MCPError(
+                        error.error.code, error.error.message, error.error.data
+                    ) from None
                 raise
         return self._to_session, _Outgoing(self)
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         group, self._group = self._group, None
         if group is None:
@@ -167,8 +176,8 @@ class HTTPTransport:
         return self._streamable.version in MODERN_PROTOCOL_VERSIONS
 
     def _is_sent(self, cancellation: JSONRPCNotification) -> bool:
-        """Give a call up, and return whether the server is told so: from 2026-07-28 on, the end of the stream of the
-        call says it.
+        """Give a call up, and return whether the server is told so: from 2026-07-28 on, the end of
+        the stream of the call says it.
         """
         request = cancelled_request_id_from_params(cancellation.params)
         call = self._mailbox.get(str(request))
@@ -201,16 +210,25 @@ class HTTPTransport:
             await self._mailbox.fail(call, failure)
         except Exception as error:  # noqa: BLE001 - a fault of one request must not end the others
             message = f"could not be asked: {type(error).__name__}: {error},"
-            await self._mailbox.fail(call, UnansweredError(INTERNAL_ERROR, message, Mark.UNANSWERED))
+            await self._mailbox.fail(
+                call, UnansweredError(INTERNAL_ERROR, message, Mark.UNANSWERED)
+            )
 
     async def _becomes_older(self, call: PendingCall, failure: UnansweredError) -> bool:
-        """True if the server refuses `initialize` because it speaks the older transport, which is open now.
+        """True if the server refuses `initialize` because it speaks the older transport,
+        which is open now.
 
         Raises:
-            OlderServerError: it speaks the older transport, and names an address that cannot be used.
+            OlderServerError: it speaks the older transport, and names an address that
+                cannot be used.
         """
         is_sign = isinstance(failure, OlderServerError) or failure.status in _MAY_BE_OLDER
-        if call.message.method != "initialize" or not is_sign or not self._may_choose or self._group is None:
+        if (
+            call.message.method != "initialize"
+            or not is_sign
+            or not self._may_choose
+            or self._group is None
+        ):
             return False
         self._may_choose = False
         try:
@@ -223,13 +241,17 @@ class HTTPTransport:
         return True
 
     async def _post(self, content: bytes, headers: dict[str, str], what: str) -> None:
-        """Send a notification, or an answer of ours. The session does not wait for what the server says to it."""
+        """Send a notification, or an answer of ours. The session does not wait for what the
+        server says to it.
+        """
         try:
             with anyio.fail_after(NOTIFICATION_SECONDS):
                 await self._way.post(content, headers)
         except UnansweredError as failure:
             if failure.status is not None:
-                self._oddities.note(f"did not take {what}: HTTP {failure.status}", failure.error.message)
+                self._oddities.note(
+                    f"did not take {what}: HTTP {failure.status}", failure.error.message
+                )
         except TimeoutError:
             self._oddities.note(f"did not take {what} within {NOTIFICATION_SECONDS:g} s")
         except Exception as error:  # noqa: BLE001 - a fault of one message must not end the others

@@ -1,4 +1,6 @@
-"""Listing: converts `tools/list` of a module into `Tool`s, within limits, with a note for each tool that is omitted."""
+"""Listing: converts `tools/list` of a module into `Tool`s, within limits, with a note for each tool
+that is omitted.
+"""
 
 from __future__ import annotations
 
@@ -33,9 +35,20 @@ _NAME_LENGTH: Final = 256
 _WIRE: Final = {"title", "annotations", "icons", "execution", "meta"}
 _MARK: Final = "x-fastmcp-wrap-result"
 _OF_WRAPPER: Final = frozenset(
-    {"type", "properties", "required", "title", "description", "additionalProperties", "$schema", *DEFINITIONS, _MARK}
+    {
+        "type",
+        "properties",
+        "required",
+        "title",
+        "description",
+        "additionalProperties",
+        "$schema",
+        *DEFINITIONS,
+        _MARK,
+    }
 )
-# The title of a wrapper: the name of a Python function, which begins with a small letter, and "Output".
+# The title of a wrapper: the name of a Python function, which begins with a small
+# letter, and "Output".
 _MADE: Final = re.compile(r"[a-z_]\w*Output|_WrappedResult")
 
 
@@ -66,8 +79,8 @@ def make_listing(
     *,
     unfinished: bool = False,
 ) -> Listing:
-    """The allowed tools of those in `found`, with checked schemas and `notes` about them. Parameters with the names of
-    meta-properties are renamed. For `unfinished` see `Listing`.
+    """The allowed tools of those in `found`, with checked schemas and `notes` about them.
+    Parameters with the names of meta-properties are renamed. For `unfinished` see `Listing`.
     """
     tools: dict[str, Tool] = {}
     omitted: dict[str, str] = {}
@@ -98,12 +111,16 @@ def make_listing(
 
 
 def without_secrets(listing: Listing, secrets: Secrets) -> Listing:
-    """The listing without certain secrets, because definitions are shown and stored. A tool with a secret in its
-    name, or in the name of a parameter, is left out.
+    """The listing without certain secrets, because definitions are shown and stored. A tool with a
+    secret in its name, or in the name of a parameter, is left out.
     """
     tools: dict[str, Tool] = {}
     notes = [secrets.mask(note) for note in listing.notes]
-    left_out = {name: secrets.mask(why) for name, why in listing.left_out.items() if secrets.mask(name) == name}
+    left_out = {
+        name: secrets.mask(why)
+        for name, why in listing.left_out.items()
+        if secrets.mask(name) == name
+    }
     for name, tool in listing.tools.items():
         definition: JSONObject = {**tool.to_json(), "wire": tool.wire}
         redacted = secrets.redact(definition)
@@ -112,8 +129,13 @@ def without_secrets(listing: Listing, secrets: Secrets) -> Listing:
             continue
         made = Tool.from_json(cast("JSONObject", redacted))
         properties, before = made.parameters.get("properties"), tool.parameters.get("properties")
-        if made.name != name or list(cast("JSONObject", properties or {})) != list(cast("JSONObject", before or {})):
-            notes.append("a tool is left out: its name, or that of a parameter, holds a secret of the configuration")
+        if made.name != name or list(cast("JSONObject", properties or {})) != list(
+            cast("JSONObject", before or {})
+        ):
+            notes.append(
+                "a tool is left out: its name, or that of a parameter, holds a "
+                "secret of the configuration"
+            )
         else:
             tools[name] = made
     denied = frozenset(name for name in listing.denied if secrets.mask(name) == name)
@@ -128,33 +150,46 @@ def bounded_notes(notes: list[str]) -> tuple[str, ...]:
 
 
 def is_allowed(module: str, name: str, configuration: ModuleConfiguration) -> bool:
-    """True if the configuration allows a tool: `allow`, if set, matches its exact name, and `deny` matches none of the
-    names by which it can be called (`known_as`).
+    """True if the configuration allows a tool: `allow`, if set, matches its exact name, and `deny`
+    matches none of the names by which it can be called (`known_as`).
     """
     if configuration.deny:
         names = known_as(name, None, module)
         for pattern in configuration.deny:
-            if any(fnmatch.fnmatchcase(one, folded(pattern)) for one in names) or fnmatch.fnmatchcase(name, pattern):
+            if any(
+                fnmatch.fnmatchcase(one, folded(pattern)) for one in names
+            ) or fnmatch.fnmatchcase(name, pattern):
                 return False
-    return configuration.allow is None or any(fnmatch.fnmatchcase(name, pattern) for pattern in configuration.allow)
+    return configuration.allow is None or any(
+        fnmatch.fnmatchcase(name, pattern) for pattern in configuration.allow
+    )
 
 
 def _short(name: str) -> str:
     return repr(name if len(name) <= 60 else name[:60] + "…")
 
 
-def _make_tool(module: str, tool: types.Tool, *, may_repair: bool = True) -> tuple[Tool, str | None]:
+def _make_tool(
+    module: str, tool: types.Tool, *, may_repair: bool = True
+) -> tuple[Tool, str | None]:
     """The tool, and a note on what of its definition is not used as it was sent.
 
     Raises:
         ModuleProtocolError: it has no usable name.
     """
     if not tool.name or len(tool.name) > _NAME_LENGTH or not tool.name.isprintable():
-        raise ModuleProtocolError(module, f"its name is empty, over {_NAME_LENGTH} characters or not printable")
+        raise ModuleProtocolError(
+            module, f"its name is empty, over {_NAME_LENGTH} characters or not printable"
+        )
     remarks: list[str] = []
-    parameters, renamed, sent_parameters = _parameters(schema_as_sent(tool.input_schema), remarks, may_repair)
+    parameters, renamed, sent_parameters = _parameters(
+        schema_as_sent(tool.input_schema), remarks, may_repair
+    )
     if renamed:
-        remarks.append("has parameters named otherwise here: " + ", ".join(f"{b} is {a}" for a, b in renamed.items()))
+        remarks.append(
+            "has parameters named otherwise here: "
+            + ", ".join(f"{b} is {a}" for a, b in renamed.items())
+        )
     wrapper, sent_output = _output(tool.output_schema, remarks, may_repair)
     output = _unwrapped(wrapper, tool.name)
     hints = tool.annotations or types.ToolAnnotations()
@@ -184,10 +219,12 @@ def _make_tool(module: str, tool: types.Tool, *, may_repair: bool = True) -> tup
 def _parameters(
     sent: JSON, remarks: list[str], may_repair: bool
 ) -> tuple[JSONObject, dict[str, str], SentSchema | None]:
-    """(The schema of the parameters, the module's names of those that are named otherwise here, the schema that was
-    sent in place of it).
+    """(The schema of the parameters, the module's names of those that are named otherwise here, the
+    schema that was sent in place of it).
     """
-    usable = usable_schema({} if sent is None else sent, what="input schema", of_object=True, may_repair=may_repair)
+    usable = usable_schema(
+        {} if sent is None else sent, what="input schema", of_object=True, may_repair=may_repair
+    )
     notes = usable.notes
     if sent is None:
         remarks.append("has no input schema, and takes any parameters")
@@ -212,7 +249,9 @@ def _parameters(
 def _output(
     listed: dict[str, Any] | None, remarks: list[str], may_repair: bool
 ) -> tuple[JSONObject | None, SentSchema | None]:
-    """(The schema of the result, None if it says nothing; the schema that was sent in place of it)."""
+    """(The schema of the result, None if it says nothing; the schema that was sent
+    in place of it).
+    """
     sent = schema_as_sent(listed)
     if sent is None:
         return None, None
@@ -232,7 +271,10 @@ def _remark(remarks: list[str], which: str, notes: tuple[str, ...], usable: Usab
     if not notes and not usable.was_valid:
         remarks.append(f"has an {which} schema of an older form, which was converted")
     if notes:
-        remarks.append(f"has an odd {which} schema (its server judges what is ignored here): {'; '.join(notes)}")
+        remarks.append(
+            f"has an odd {which} schema (its server judges what is ignored "
+            f"here): {'; '.join(notes)}"
+        )
 
 
 def _wire(tool: types.Tool, remarks: list[str]) -> JSONObject | None:
@@ -247,7 +289,9 @@ def _wire(tool: types.Tool, remarks: list[str]) -> JSONObject | None:
         remarks.append(f"has icons or _meta that are not shown: {str(error)[:300]}")
         return None
     if len(encode(wire)) > MAX_WIRE_BYTES:
-        remarks.append(f"has icons and _meta of more than {MAX_WIRE_BYTES:,} bytes, which are not shown")
+        remarks.append(
+            f"has icons and _meta of more than {MAX_WIRE_BYTES:,} bytes, which are not shown"
+        )
         return None
     return wire or None
 
@@ -255,8 +299,8 @@ def _wire(tool: types.Tool, remarks: list[str]) -> JSONObject | None:
 def _unwrapped(declared: JSONObject | None, name: str) -> JSONObject | None:
     """The schema of the result inside a wrapper; `declared` itself if it is not a wrapper.
 
-    The protocol requires objects, so SDKs declare `-> str` as `{"result": str}`. An object of exactly this shape is a
-    wrapper, unless its title is the name of a class that the tool returns.
+    The protocol requires objects, so SDKs declare `-> str` as `{"result": str}`. An object of
+    exactly this shape is a wrapper, unless its title is the name of a class that the tool returns.
     """
     if declared is None or declared.keys() - _OF_WRAPPER or declared.get("type") != "object":
         return declared
@@ -266,14 +310,24 @@ def _unwrapped(declared: JSONObject | None, name: str) -> JSONObject | None:
         return declared
     if declared.get("required") != ["result"]:
         return declared
-    made = title in (None, f"{name}Output") or (isinstance(title, str) and _MADE.fullmatch(title) is not None)
+    made = title in (None, f"{name}Output") or (
+        isinstance(title, str) and _MADE.fullmatch(title) is not None
+    )
     inner = properties["result"]
-    if not (made or declared.get(_MARK) is True) or not isinstance(inner, dict) or not _stands_alone(declared):
+    if (
+        not (made or declared.get(_MARK) is True)
+        or not isinstance(inner, dict)
+        or not _stands_alone(declared)
+    ):
         return declared
-    kept: JSONObject = {word: declared[word] for word in ("$schema", *DEFINITIONS) if word in declared}
+    kept: JSONObject = {
+        word: declared[word] for word in ("$schema", *DEFINITIONS) if word in declared
+    }
     return {**{word: value for word, value in inner.items() if word != "title"}, **kept}
 
 
 def _stands_alone(schema: JSONObject) -> bool:
     """True if every reference in a schema leads to its definitions."""
-    return all(target.startswith(("#/$defs/", "#/definitions/")) for target in references_in(schema))
+    return all(
+        target.startswith(("#/$defs/", "#/definitions/")) for target in references_in(schema)
+    )

@@ -205,8 +205,12 @@ class Mailbox:
         self._end_lingering()
 
     def _end_lingering(self) -> None:
-        """If no call waits any more for an answer that may come on another's stream, end these streams soon."""
-        if self._lingering and all(call.message.method == _LISTEN for call in self._waiting.values()):
+        """If no call waits any more for an answer that may come on another's stream, end
+        these streams soon.
+        """
+        if self._lingering and all(
+            call.message.method == _LISTEN for call in self._waiting.values()
+        ):
             for call in self._lingering:
                 if call.reading is not None:
                     call.reading.deadline = anyio.current_time() + LINGER_SECONDS
@@ -214,7 +218,10 @@ class Mailbox:
     # -- messages ----------------------------------------------------------------------------------
 
     async def read(
-        self, response: httpx2.Response, call: PendingCall | None, takes: Callable[[Event], bool] | None = None
+        self,
+        response: httpx2.Response,
+        call: PendingCall | None,
+        takes: Callable[[Event], bool] | None = None,
     ) -> Body:
         """Read a body to its end, and pass on the messages in it.
 
@@ -240,7 +247,11 @@ class Mailbox:
         return body
 
     async def _read(
-        self, response: httpx2.Response, body: Body, call: PendingCall | None, takes: Callable[[Event], bool] | None
+        self,
+        response: httpx2.Response,
+        body: Body,
+        call: PendingCall | None,
+        takes: Callable[[Event], bool] | None,
     ) -> None:
         label = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         start = b""
@@ -258,7 +269,9 @@ class Mailbox:
                     return
                 if body.form is BodyForm.EVENTS:
                     for place in range(0, len(chunk), _FED_BYTES):
-                        await self._take_events(body, chunk[place : place + _FED_BYTES], call, takes)
+                        await self._take_events(
+                            body, chunk[place : place + _FED_BYTES], call, takes
+                        )
                     if body.events.pending > self._max_bytes * _DISCARD_FACTOR:
                         raise self._too_long(self._max_bytes * _DISCARD_FACTOR)
                 elif body.form is BodyForm.JSON:
@@ -267,7 +280,8 @@ class Mailbox:
                     if size > self._max_bytes:
                         raise self._too_long(self._max_bytes)
         except httpx2.RequestError:
-            # The last event may be whole. A call without its answer learns that its stream has ended.
+            # The last event may be whole. A call without its answer learns that its
+            # stream has ended.
             if body.form is not BodyForm.EVENTS:
                 raise
         if body.form is BodyForm.JSON:
@@ -277,7 +291,11 @@ class Mailbox:
                 await self._take_event(body, event, call, takes)
 
     async def _take_events(
-        self, body: Body, chunk: bytes, call: PendingCall | None, takes: Callable[[Event], bool] | None
+        self,
+        body: Body,
+        chunk: bytes,
+        call: PendingCall | None,
+        takes: Callable[[Event], bool] | None,
     ) -> None:
         for number, event in enumerate(body.events.feed(chunk)):
             if number % LINES_AT_ONCE == LINES_AT_ONCE - 1:
@@ -288,7 +306,9 @@ class Mailbox:
             await anyio.lowlevel.checkpoint()
 
     def _too_long(self, size: int) -> UnansweredError:
-        return UnansweredError(PARSE_ERROR, f"its answer has more than {size:,} bytes", Replaced.OVERSIZED)
+        return UnansweredError(
+            PARSE_ERROR, f"its answer has more than {size:,} bytes", Replaced.OVERSIZED
+        )
 
     async def _take_event(
         self,
@@ -346,13 +366,17 @@ class Mailbox:
                 if call is not None and answered is not call:
                     call.brought_another = True
             elif self._given_up.pop(str(message.id), self) is self:
-                self._oddities.note("answered requests that no longer wait, or were never sent; skipped")
+                self._oddities.note(
+                    "answered requests that no longer wait, or were never sent; skipped"
+                )
                 if call is not None:
                     call.brought_stray = True
                 return
         await self._send(message)
 
-    def _call_of(self, message: JSONRPCResponse | JSONRPCError, call: PendingCall | None) -> PendingCall | None:
+    def _call_of(
+        self, message: JSONRPCResponse | JSONRPCError, call: PendingCall | None
+    ) -> PendingCall | None:
         """The waiting call that a message answers."""
         if message.id is not None:
             return self._waiting.get(str(message.id))
@@ -371,7 +395,8 @@ class Mailbox:
 
 
 def _mark_lost_session(error: ErrorData) -> None:
-    """Mark an error without an id that says that the session is lost: the server has not looked at the request.
+    """Mark an error without an id that says that the session is lost: the server has not looked
+    at the request.
 
     One with an id is the answer to it, whatever it says.
     """
@@ -398,11 +423,17 @@ def form_of(start: bytes, label: str) -> BodyForm:
     """
     text = start.removeprefix(_BYTE_ORDER_MARK).lstrip()
     if not text:
-        return BodyForm.UNKNOWN if len(start) <= _SNIFFED_BYTES or label == "application/json" else BodyForm.OTHER
+        return (
+            BodyForm.UNKNOWN
+            if len(start) <= _SNIFFED_BYTES or label == "application/json"
+            else BodyForm.OTHER
+        )
     if text.startswith((b"{", b"[")):
         return BodyForm.JSON
     if label == "text/event-stream" or _FIELD.match(text):
         return BodyForm.EVENTS
-    if len(text) < _FIELD_BYTES and any(name.startswith(text) for name in (b"data:", b"event:", b"id:", b"retry:")):
+    if len(text) < _FIELD_BYTES and any(
+        name.startswith(text) for name in (b"data:", b"event:", b"id:", b"retry:")
+    ):
         return BodyForm.UNKNOWN
     return BodyForm.JSON if label.endswith("json") else BodyForm.OTHER

@@ -73,7 +73,8 @@ _DEFAULTS: Final[Mapping[str, Any]] = {
     "LoggingMessageNotificationParams.level": "info",
     "ElicitRequestFormParams.requestedSchema": {"type": "object", "properties": {}},
 }
-"""What stands for a required member that is missing or wrong, by its name, or its model and name."""
+"""What stands for a required member that is missing or wrong, by its name, or its
+model and name."""
 
 QUESTIONS: Final = frozenset({"inputRequests", "requestState"})
 _PAYLOADS: Final = frozenset({"content", "structuredContent", "contents", "messages"})
@@ -94,8 +95,8 @@ class MessageRepair:
         version: the protocol version.
         params: those of the request that is answered.
         rules: what is done before the members of a model are looked at, by its name.
-        names_items: notes call the items of lists by their names. Those of definitions are no secret; those in a
-            result may be words for one user.
+        names_items: notes call the items of lists by their names. Those of definitions are no
+            secret; those in a result may be words for one user.
         notes: a note for each member that was repaired, with what the module wrote.
     """
 
@@ -128,7 +129,9 @@ class MessageRepair:
         return label_of(item, index) if self.names_items else str(index)
 
     def fix(self, value: Any, shape: Shape, place: str) -> Any:
-        """The value as the models take it, the same object if it is; `Unusable` if it cannot be repaired."""
+        """The value as the models take it, the same object if it is; `Unusable` if it
+        cannot be repaired.
+        """
         if shape.accepts(value):
             return value
         if not self.has_left:
@@ -203,7 +206,10 @@ class MessageRepair:
                 items.append(item)
                 continue
             if not self.has_left:
-                self.note(f"{place}[{index}]", "too much of the message is odd; this and all that follows is left out")
+                self.note(
+                    f"{place}[{index}]",
+                    "too much of the message is odd; this and all that follows is left out",
+                )
                 break
             where = f"{place}[{self.label(item, index)}]"
             fixed = self.fix(item, item_shape, where)
@@ -233,10 +239,16 @@ class MessageRepair:
         return items
 
     def _union(self, value: Any, shape: Shape, place: str) -> Any:
-        """MessageRepair by the model that a value names: by `type`, `method`, `mode` or its members."""
+        """MessageRepair by the model that a value names: by `type`, `method`, `mode`
+        or its members.
+        """
         if isinstance(value, list):
             lists = [arm for arm in shape.arms if arm.kind == "list"]
-            return self.fix(cast("Any", value), lists[0], place) if lists else Unusable(f"expected {shape.expected}")
+            return (
+                self.fix(cast("Any", value), lists[0], place)
+                if lists
+                else Unusable(f"expected {shape.expected}")
+            )
         if not isinstance(value, dict):
             return Unusable(f"expected {shape.expected}, got {got(value)}")
         members = cast("Object", value)
@@ -256,10 +268,11 @@ class MessageRepair:
 
 
 Rule: TypeAlias = "Callable[[MessageRepair, Any, Shape, str], Any]"
-"""Called with a value, its shape and its place; returns the value, a repaired one, or `Unusable`."""
+"""Called with a value, its shape and its place; returns the value, a repaired one, or
+`Unusable`."""
 
 
-# -- the shapes of the models ----------------------------------------------------------------------------
+# -- the shapes of the models ----------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,7 +314,9 @@ class Shape:
         return True
 
     def is_named_by(self, members: Object) -> bool:
-        """True if no member that tells models apart (`type`, `method`, ...) says that a value is another one."""
+        """True if no member that tells models apart (`type`, `method`, ...) says that a value
+        is another one.
+        """
         if "Result" in self.name and asks(members) != (self.name == "InputRequiredResult"):
             return False
         for name, values in _names_of(cast("type[BaseModel]", self.model)).items():
@@ -324,11 +339,15 @@ def shape_of(annotation: Any) -> Shape:
         parts = [part for part in arguments if part is not NONE]
         if len(parts) == 1:
             only = shape_of(parts[0])
-            return Shape(only.kind, only.name, only.expected, adapter, only.model, only.item, only.arms)
+            return Shape(
+                only.kind, only.name, only.expected, adapter, only.model, only.item, only.arms
+            )
         arms = tuple(shape_of(part) for part in parts)
         names = {arm.name for arm in arms}
         if all(arm.kind == "leaf" for arm in arms):
-            return Shape("leaf", "", " or ".join(dict.fromkeys(arm.expected for arm in arms)), adapter)
+            return Shape(
+                "leaf", "", " or ".join(dict.fromkeys(arm.expected for arm in arms)), adapter
+            )
         name = next((union for first, union in _UNIONS.items() if first in names), "")
         return Shape("union", name, "an object of a kind that the protocol has", adapter, arms=arms)
     if origin is list:
@@ -344,7 +363,12 @@ def shape_of(annotation: Any) -> Shape:
 _UNIONS: Final = {"TextContent": "Content", "TextResourceContents": "ResourceContents"}
 """The names of unions, by that of one of their models."""
 
-_WORDS: Final[Mapping[Any, str]] = {str: "a text", int: "an integer", float: "a number", bool: "true or false"}
+_WORDS: Final[Mapping[Any, str]] = {
+    str: "a text",
+    int: "an integer",
+    float: "a number",
+    bool: "true or false",
+}
 
 
 def _expected(annotation: Any) -> str:
@@ -361,7 +385,9 @@ def members_of(model: type[BaseModel]) -> tuple[Member, ...]:
     annotations = get_type_hints(model)
     for name, about in model.model_fields.items():
         alias = about.alias or name
-        annotation = annotations[name] if isinstance(about.annotation, ForwardRef) else about.annotation
+        annotation = (
+            annotations[name] if isinstance(about.annotation, ForwardRef) else about.annotation
+        )
         annotation = Annotated[annotation, *about.metadata] if about.metadata else annotation
         default = _DEFAULTS.get(f"{model.__name__}.{alias}", _DEFAULTS.get(alias, NONE))
         is_required = about.is_required()

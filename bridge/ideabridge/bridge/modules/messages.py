@@ -40,7 +40,8 @@ from ideabridge.tools.encoding import kind_of, nests_deeper
 
 
 class Replaced(Enum):
-    """What the `data` of an error says that replaces an answer. No module can send one: it is no JSON.
+    """What the `data` of an error says that replaces an answer. No module can send
+    one: it is no JSON.
 
     Attributes:
         OVERSIZED: the answer is over the limit.
@@ -107,7 +108,8 @@ class _Error(JSONRPCError):
     result: None = None
 
 
-# No message is of two of these kinds, so the first that fits is taken: answers are the most frequent.
+# No message is of two of these kinds, so the first that fits is taken: answers are
+# the most frequent.
 _MESSAGE: Final[TypeAdapter[JSONRPCMessage]] = TypeAdapter(
     Annotated[_Response | _Notification | _Request | _Error, Field(union_mode="left_to_right")]
 )
@@ -116,8 +118,8 @@ _Object: TypeAlias = "dict[str, Any]"
 
 
 class OddResultError(JSONRPCError):
-    """An answer whose result is no object. It says whether the request failed only for requests whose
-    result is always empty, or a list, so for all others it is an error.
+    """An answer whose result is no object. It says whether the request failed only for requests
+    whose result is always empty, or a list, so for all others it is an error.
 
     Attributes:
         value: what stands in place of the result.
@@ -228,7 +230,11 @@ class MessageReader:
                 after_noise = True
                 continue
             before_noise = index + 1 < len(parts) and parts[index + 1].is_noise
-            read = [] if after_noise and before_noise else self._of_value(part.value, after_noise=after_noise)
+            read = (
+                []
+                if after_noise and before_noise
+                else self._of_value(part.value, after_noise=after_noise)
+            )
             messages += read
             if not read:
                 self._skip(part.text)
@@ -244,7 +250,11 @@ class MessageReader:
         if nests_deeper(cut.encode("utf-8", "replace"), MAX_NESTING):
             self._skip(text)
             return _unreadable(text, f"its answer nests deeper than {MAX_NESTING} levels")
-        return [message for message in self._in_text(cut) if isinstance(message, JSONRPCResponse | JSONRPCError)]
+        return [
+            message
+            for message in self._in_text(cut)
+            if isinstance(message, JSONRPCResponse | JSONRPCError)
+        ]
 
     def _skip(self, text: str) -> None:
         self.oddities.note("wrote something that is not a message, which was skipped", text)
@@ -255,7 +265,9 @@ class MessageReader:
             values = cast("list[object]", value)
             self.oddities.note("sent several messages in one list")
             if len(values) > MAX_PARTS:
-                self.oddities.note(f"sent more than {MAX_PARTS:,} messages in one list; those beyond were skipped")
+                self.oddities.note(
+                    f"sent more than {MAX_PARTS:,} messages in one list; those beyond were skipped"
+                )
                 del values[MAX_PARTS:]
         else:
             values = [value]
@@ -286,7 +298,9 @@ class MessageReader:
         if is_empty and ("jsonrpc" not in members or _request_id(members.get("id")) is None):
             return None
         if members.get("jsonrpc") != "2.0":
-            self.oddities.note('sent messages whose `jsonrpc` is not "2.0"', _shown(members.get("jsonrpc")))
+            self.oddities.note(
+                'sent messages whose `jsonrpc` is not "2.0"', _shown(members.get("jsonrpc"))
+            )
         return self._answer(members) if is_answer or is_empty else self._question(members)
 
     def _question(self, members: _Object) -> JSONRPCMessage | None:
@@ -296,14 +310,19 @@ class MessageReader:
         request = members.get("id")
         if isinstance(request, float) and request.is_integer():
             request = int(request)
-        if request is not None and (isinstance(request, bool) or not isinstance(request, int | str)):
+        if request is not None and (
+            isinstance(request, bool) or not isinstance(request, int | str)
+        ):
             return None
         if not isinstance(method, str):
             self.oddities.note("sent a message whose `method` is not a text", _shown(method))
             # The SDK answers a request with an unknown method.
             method = ""
         if params is not None and not isinstance(params, dict):
-            self.oddities.note(f"sent {_quoted(method)} with `params` that are not an object; left out", _shown(params))
+            self.oddities.note(
+                f"sent {_quoted(method)} with `params` that are not an object; left out",
+                _shown(params),
+            )
             params = None
 
         content = cast("_Object | None", params)
@@ -326,7 +345,9 @@ class MessageReader:
         if isinstance(result, dict):
             return JSONRPCResponse(jsonrpc="2.0", id=request, result=cast("_Object", result))
         kind = kind_of(result)
-        self.oddities.note(f"answered with {kind} in place of an object in `result`", _shown(result))
+        self.oddities.note(
+            f"answered with {kind} in place of an object in `result`", _shown(result)
+        )
         words = f"its result is {kind}, not an object: {_shown(result)}"
         error = ErrorData(code=PARSE_ERROR, message=words, data=Replaced.UNREADABLE)
         return OddResultError(jsonrpc="2.0", id=request, error=error, value=result)
@@ -336,7 +357,9 @@ class MessageReader:
         if "error" not in members:
             self.oddities.note("sent an answer with neither `result` nor `error`")
             return ErrorData(
-                code=PARSE_ERROR, message="its answer has neither a result nor an error", data=Replaced.UNREADABLE
+                code=PARSE_ERROR,
+                message="its answer has neither a result nor an error",
+                data=Replaced.UNREADABLE,
             )
         error: object = members["error"]
         if not isinstance(error, dict):
@@ -347,13 +370,21 @@ class MessageReader:
         parts = cast("_Object", error)
         code, message = _integer(parts.get("code")), parts.get("message")
         if code is None:
-            self.oddities.note("answered with an error whose `code` is not an integer", _shown(parts.get("code")))
+            self.oddities.note(
+                "answered with an error whose `code` is not an integer", _shown(parts.get("code"))
+            )
         if not isinstance(message, str):
-            self.oddities.note("answered with an error whose `message` is not a text", _shown(message))
-            message = _shown({name: part for name, part in parts.items() if name != "data"} or parts)
+            self.oddities.note(
+                "answered with an error whose `message` is not a text", _shown(message)
+            )
+            message = _shown(
+                {name: part for name, part in parts.items() if name != "data"} or parts
+            )
         elif code is None and parts.get("code") is not None:
             message = f"{message} ({_shown(parts['code'])})"
-        return ErrorData(code=INTERNAL_ERROR if code is None else code, message=message, data=parts.get("data"))
+        return ErrorData(
+            code=INTERNAL_ERROR if code is None else code, message=message, data=parts.get("data")
+        )
 
 
 class _BegunMessage:
@@ -382,7 +413,9 @@ class _BegunMessage:
 
     @property
     def goes_on(self) -> bool:
-        """True if the next line belongs to the message: what writes JSON breaks no line within a text."""
+        """True if the next line belongs to the message: what writes JSON breaks no
+        line within a text.
+        """
         return self._depth > 0 and not self._in_string
 
     @property
@@ -409,8 +442,9 @@ def _well_formed(data: bytes | str | _Object) -> JSONRPCMessage | None:
 
 
 def _without_depths(text: str) -> str:
-    """The text with a digest in place of each value that nests deeper than `MAX_NESTING`, so that one
-    schema does not cost a whole list. Results of calls that nest so deep are refused by `Repairs`.
+    """The text with a digest in place of each value that nests deeper than `MAX_NESTING`, so
+    that one schema does not cost a whole list. Results of calls that nest so deep are
+    refused by `Repairs`.
     """
     data = text.encode("utf-8", "replace")
     if len(data) > MAX_CUT_BYTES:
@@ -495,7 +529,9 @@ def _parts(text: str) -> Iterator[_Part]:
         between = text[place : match.start()].strip()
         if between:
             yield _Part(between, is_noise=True)
-        yield _Part(text[match.start() : min(end, match.start() + _ENDS)], is_noise=False, value=value)
+        yield _Part(
+            text[match.start() : min(end, match.start() + _ENDS)], is_noise=False, value=value
+        )
         place = looked = end
     rest = text[place:].strip()
     if rest:
@@ -554,7 +590,11 @@ def _request_id(value: object) -> int | str | None:
 
 
 def _number(request: str) -> int | str:
-    return int(request) if request.isascii() and request.isdecimal() and len(request) <= _DIGITS else request
+    return (
+        int(request)
+        if request.isascii() and request.isdecimal() and len(request) <= _DIGITS
+        else request
+    )
 
 
 def _integer(value: object) -> int | None:
@@ -570,7 +610,9 @@ def _integer(value: object) -> int | None:
 
 
 def _shown(value: object) -> str:
-    """A JSON value as text, cut far behind what of it is shown: half a secret at the end would not be recognised."""
+    """A JSON value as text, cut far behind what of it is shown: half a secret at the end would
+    not be recognised.
+    """
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= _WORDS else text[:_WORDS] + "…"
 

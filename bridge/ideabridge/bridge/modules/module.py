@@ -1,6 +1,7 @@
 """Module: one configured MCP server, connected when needed.
 
-One task (`run`) enters and leaves every connection; any number of tasks `call`. The states are those of `ModuleState`:
+One task (`run`) enters and leaves every connection; any number of tasks `call`. The states are
+those of `ModuleState`:
 
     connecting -> up        the module has listed its tools
     connecting -> failed    it could not be reached; the next try follows after a pause that grows
@@ -86,9 +87,10 @@ if TYPE_CHECKING:
 
 
 class FairLimiter:
-    """Limits how many calls run at once. Callers (`asked_by`) that wait take turns, and so do the runs of one caller,
-    however many calls each has: with one queue for all calls, a run of a thousand calls would delay every other run
-    until its last one, and a caller with a hundred runs every other caller.
+    """Limits how many calls run at once. Callers (`asked_by`) that wait take turns, and so do the
+    runs of one caller, however many calls each has: with one queue for all calls, a run of a
+    thousand calls would delay every other run until its last one, and a caller with a hundred runs
+    every other caller.
     """
 
     def __init__(self, number: int) -> None:
@@ -102,7 +104,9 @@ class FairLimiter:
         self._free -= lost
 
     async def acquire(self, who: Hashable) -> None:
-        """Wait until a call may run. The calls of equal senders (`who`, for example a run) wait in one queue."""
+        """Wait until a call may run. The calls of equal senders (`who`, for example a run)
+        wait in one queue.
+        """
         if self._free > 0:
             self._free -= 1
             return
@@ -132,7 +136,8 @@ class FairLimiter:
         caller, queues = self._waiting.popitem(last=False)
         who, queue = queues.popitem(last=False)
         queue.popleft().set()
-        # The sender moves to the end of the queue of its caller's senders, and the caller to the end of the callers.
+        # The sender moves to the end of the queue of its caller's senders, and the caller to the
+        # end of the callers.
         if queue:
             queues[who] = queue
         if queues:
@@ -146,7 +151,9 @@ Progress = Callable[[float, float | None, str | None], Awaitable[None]]
 
 _LATENCIES: Final = 100
 _NOTES: Final = 100
-_WITHHELD: Final = 'its views in HTML are not passed on to hosts; "views": true in its entry allows them'
+_WITHHELD: Final = (
+    'its views in HTML are not passed on to hosts; "views": true in its entry allows them'
+)
 """Lines that `note` keeps."""
 
 _PATIENCE: Final = 30.0
@@ -157,11 +164,13 @@ _REFUSED_PATIENCE: Final = 3.0
 
 _FIRST_PAUSE: Final = 0.5
 _MOST_PAUSE: Final = 60.0
-"""Seconds of the first and of the longest pause after a failure; each pause is twice as long as the last."""
+"""Seconds of the first and of the longest pause after a failure; each pause is twice as
+long as the last."""
 
 _NEEDED_PAUSE: Final = 2.0
 _REFUSED_PAUSE: Final = 5.0
-"""The longest pause if a call needs the module; the second applies if the module refuses or cannot start."""
+"""The longest pause if a call needs the module; the second applies if the module refuses
+or cannot start."""
 
 _RESEND_PAUSE: Final = 0.25
 """Seconds before a call is sent again over a working connection; doubles up to `_NEEDED_PAUSE`."""
@@ -171,8 +180,8 @@ class Module:
     """One configured server. One task calls `run`; everything else may be used from any task.
 
     Attributes:
-        reserved: the tools that a module of this name had under another configuration. Their names stay its own until
-            `known_tools` has any.
+        reserved: the tools that a module of this name had under another configuration. Their names
+            stay its own until `known_tools` has any.
         authorization: gets tokens; None for a program, or if a header has the token.
         place: the scope of one call, in which it waits for calls of other processes.
     """
@@ -235,7 +244,8 @@ class Module:
         # Both eras were tried since the module was up last, and failed.
         self._tried_both = False
         self._way_before: Way | None = None
-        # Set once a tool asked in the way of the handshake era; the module is connected anew as soon as it is idle.
+        # Set once a tool asked in the way of the handshake era; the module is connected anew as
+        # soon as it is idle.
         self._asks_legacy = False
         self._closed = False
         self._launch: Launch | None = None
@@ -246,8 +256,8 @@ class Module:
             self._settled.set()
 
     def for_another(self, authorize: Callable[[str, Launch], Authorization | None]) -> Module:
-        """The same server over connections of their own, with the tokens that `authorize` gives. `parallel` bounds the
-        calls of both together. Nobody hears of its state and of its changes.
+        """The same server over connections of their own, with the tokens that `authorize` gives.
+        `parallel` bounds the calls of both together. Nobody hears of its state and of its changes.
         """
         other = Module(
             self.name,
@@ -293,7 +303,9 @@ class Module:
         return self._said_before if self._peer is None else self._peer.instructions or ""
 
     def recall(self, tools: list[Tool], instructions: str = "") -> None:
-        """Set the tools and the instructions of an earlier process. They are valid until it lists its tools again."""
+        """Set the tools and the instructions of an earlier process. They are valid until it lists
+        its tools again.
+        """
         self._recalled, self._said_before = tools, instructions
 
     def recall_way(self, way: Way) -> None:
@@ -305,7 +317,9 @@ class Module:
 
     @property
     def way(self) -> Way | None:
-        """The way in which the next process reaches the module sooner; None if it needs to know nothing."""
+        """The way in which the next process reaches the module sooner; None if it needs
+        to know nothing.
+        """
         return self._way_before
 
     def note(self, lines: list[str]) -> None:
@@ -328,7 +342,8 @@ class Module:
             await self.settle()
 
     async def current(self, name: str) -> Tool:
-        """The present definition of a tool; connects if the module has not listed its tools in this process.
+        """The present definition of a tool; connects if the module has not listed its tools
+        in this process.
 
         Raises:
             UnknownModuleToolError: as `tool`.
@@ -355,11 +370,14 @@ class Module:
             raise why
         near = nearest(name, self._tools)
         hint = f"; nearest: {', '.join(near)}" if near else ""
-        raise UnknownModuleToolError(self.name, f"module {self.name!r} has no tool {name[:100]!r}{hint}")
+        raise UnknownModuleToolError(
+            self.name, f"module {self.name!r} has no tool {name[:100]!r}{hint}"
+        )
 
     def why_without(self, name: str) -> ModuleError | None:
-        """Return why there is no tool of this name although the module may have one: it is not allowed, its definition
-        cannot be used, or the module has not listed its tools. None if it is unknown.
+        """Return why there is no tool of this name although the module may have one: it is
+        not allowed, its definition cannot be used, or the module has not listed its tools.
+        None if it is unknown.
         """
         label = f"tool {name[:100]!r}"
         if not is_allowed(self.name, name, self.configuration):
@@ -367,7 +385,10 @@ class Module:
             return ToolNotAllowedError(self.name, why)
         listing = None if self._connection is None else self._connection.listing
         if listing is not None and name in listing.left_out:
-            why = f"module {self.name!r} lists {label}, which cannot be called: {listing.left_out[name]}"
+            why = (
+                f"module {self.name!r} lists {label}, which cannot be called: "
+                f"{listing.left_out[name]}"
+            )
             return ToolLeftOutError(self.name, why)
         if not self._listed and self._state == "up":
             return ModuleListError(self.name, f"module {self.name!r} is up, but {self.list_fault}")
@@ -375,7 +396,9 @@ class Module:
 
     @property
     def refused(self) -> list[str]:
-        """The names of tools that the module lists and that cannot be called; `why_without` says why."""
+        """The names of tools that the module lists and that cannot be called;
+        `why_without` says why.
+        """
         listing = None if self._connection is None else self._connection.listing
         return [] if listing is None else [*sorted(listing.denied), *listing.left_out]
 
@@ -462,12 +485,16 @@ class Module:
             ModuleConfigurationError: a variable is not set, or an address is malformed.
         """
         if self._launch is None:
-            self._launch = expand(self.name, self.configuration, self._folder, self._variables, self._secrets)
+            self._launch = expand(
+                self.name, self.configuration, self._folder, self._variables, self._secrets
+            )
         return self._launch
 
     @property
     def has_token(self) -> bool:
-        """True if its requests have a token that somebody signed in for, or that a client has got."""
+        """True if its requests have a token that somebody signed in for, or that a
+        client has got.
+        """
         return self.authorization is not None and self.authorization.has_token
 
     def stop(self) -> None:
@@ -487,11 +514,19 @@ class Module:
         """Wait until a call needs the module or, after a failure, until a growing pause is over."""
         now = anyio.current_time()
         lasting = self._state == "failed" and not self._passes
-        seconds = _MOST_PAUSE if lasting else min(_MOST_PAUSE, _FIRST_PAUSE * 2.0 ** min(self._failures - 1, 20))
+        seconds = (
+            _MOST_PAUSE
+            if lasting
+            else min(_MOST_PAUSE, _FIRST_PAUSE * 2.0 ** min(self._failures - 1, 20))
+        )
         # Many processes that lost the same module must not reconnect at the same moment.
         seconds = seconds * random.uniform(0.75, 1.25) if self._failures else 0.0  # noqa: S311 - no secret
         # After a first failure, a call that needs the module does not wait.
-        needed = now + (min(seconds, _REFUSED_PAUSE if lasting else _NEEDED_PAUSE) if self._failures > 1 else 0.0)
+        needed = now + (
+            min(seconds, _REFUSED_PAUSE if lasting else _NEEDED_PAUSE)
+            if self._failures > 1
+            else 0.0
+        )
         due = now + seconds if self._state == "failed" else math.inf
         self._next = None if due == math.inf else due
         self._pausing = anyio.CancelScope(deadline=due)
@@ -502,8 +537,8 @@ class Module:
         self._next = anyio.current_time()
 
     async def _connect(self, launch: Launch) -> None:
-        """Connect and hold the connection until it ends. An attempt that fails with the first messages is made once
-        more in the other era.
+        """Connect and hold the connection until it ends. An attempt that fails with the first
+        messages is made once more in the other era.
         """
         if self._state == "down":
             self._state = "connecting"
@@ -515,7 +550,8 @@ class Module:
             self._legacy = not first.legacy
             second = self._new_connection(launch)
             later_error = await self._hold(second, is_second=True)
-            # A program that ended says more about itself in the second attempt, and an answer more in the first.
+            # A program that ended says more about itself in the second attempt, and an answer
+            # more in the first.
             error = None if later_error is None else later_error if first.program_ended else error
         elif error is not None:
             self._legacy = self._legacy_after(first)
@@ -525,8 +561,8 @@ class Module:
             self._set("failed", error)
 
     def _legacy_after(self, failed: Connection) -> bool:
-        """Whether the next attempt is made in the handshake era. Where the era may be the reason for a failure, the
-        other one has its turn.
+        """Whether the next attempt is made in the handshake era. Where the era may be the reason
+        for a failure, the other one has its turn.
         """
         if failed.timed_out and not self._tried_both:
             self._tried_both = True
@@ -573,7 +609,8 @@ class Module:
             if connection.listing is not None:
                 self._tools = connection.listing.tools
                 self._listed = True
-            # Reset by the first answer of a call, because a connection that ends at once is a failure, too.
+            # Reset by the first answer of a call, because a connection that ends at once is
+            # a failure, too.
             self._failures += 1
             self._next = None
             self._set("up", None)
@@ -584,7 +621,9 @@ class Module:
                 self._failures = 0
             if self._state == "up":
                 self._out_since = anyio.current_time()
-                self._set("down", ModuleDownError(self.name, f"module {self.name!r} {connection.end()}"))
+                self._set(
+                    "down", ModuleDownError(self.name, f"module {self.name!r} {connection.end()}")
+                )
 
         try:
             await connection.hold(up, down)
@@ -595,7 +634,9 @@ class Module:
         return None
 
     def _way_of(self, connection: Connection, *, is_second: bool) -> Way | None:
-        """The way to remember, where another one has just cost time; a server that has changed is asked anew."""
+        """The way to remember, where another one has just cost time; a server that has
+        changed is asked anew.
+        """
         peer = connection.peer
         if peer is None or peer.era != "legacy" or self.configuration.kind == "sse":
             return None
@@ -603,7 +644,12 @@ class Module:
         if connection.kind_used == "sse":
             return Way("legacy", "sse", server)
         before = self._way_before
-        was_needed = before is not None and before.era == "legacy" and before.server == server and connection.legacy
+        was_needed = (
+            before is not None
+            and before.era == "legacy"
+            and before.server == server
+            and connection.legacy
+        )
         if connection.is_silent_first or is_second or was_needed:
             return Way("legacy", connection.kind_used, server)
         return None
@@ -627,7 +673,9 @@ class Module:
             await self._settled.wait()
 
     async def follow(self, report: Callable[[ModuleStatus], None]) -> None:
-        """Report the first time that the module is up or failed, and each later change between the two."""
+        """Report the first time that the module is up or failed, and each later change
+        between the two.
+        """
         last: ModuleState | None = None
         while True:
             await self.settle()
@@ -651,25 +699,37 @@ class Module:
             what = f"module {self.name!r} is still connecting after {timeout:g} s"
             raise ModuleTimeoutError(self.name, what, outcome="not_run")
         if self._state == "disabled":
-            raise ModuleDisabledError(self.name, f"module {self.name!r} is disabled in the configuration")
+            raise ModuleDisabledError(
+                self.name, f"module {self.name!r} is disabled in the configuration"
+            )
         if self._state != "up":
             raise self._again()
 
     def _again(self, *, tried: bool = False) -> ModuleError:
-        """Return a copy of the module's error; with `tried`, the copy contains the time of the next attempt."""
+        """Return a copy of the module's error; with `tried`, the copy contains the time of
+        the next attempt.
+        """
         error = self._error
         if error is None or (self._closed and not isinstance(error, ModuleConfigurationError)):
             return ModuleDownError(self.name, f"module {self.name!r} was closed")
         if isinstance(error, ModuleSignInError):
             return ModuleSignInError(self.name, str(error), lasting=error.lasting)
-        kind = type(error) if type(error) in (ModuleConfigurationError, ModuleDownError) else ModuleConnectError
+        kind = (
+            type(error)
+            if type(error) in (ModuleConfigurationError, ModuleDownError)
+            else ModuleConnectError
+        )
         return kind(self.name, self.status().why if tried else str(error))
 
     @property
     def _passes(self) -> bool:
-        """True if the module may soon be up without a change by the user, for example because it is starting."""
+        """True if the module may soon be up without a change by the user, for example because
+        it is starting.
+        """
         error = self._error
-        return isinstance(error, ModuleDownError) or (isinstance(error, ModuleConnectError) and not error.lasting)
+        return isinstance(error, ModuleDownError) or (
+            isinstance(error, ModuleConnectError) and not error.lasting
+        )
 
     @property
     def _is_unreachable(self) -> bool:
@@ -687,14 +747,16 @@ class Module:
         return self._passes and away is not None and away < patience
 
     async def reach(self, patience: float | None = None) -> Connection:
-        """Return a usable connection. Without one, the next attempt to connect follows at once or soon.
+        """Return a usable connection. Without one, the next attempt to connect follows
+        at once or soon.
 
         Args:
-            patience: wait for further attempts until the module has been down for this many seconds. None means 30 s
-                for a module that was up before and 0 for others.
+            patience: wait for further attempts until the module has been down for this many
+                seconds. None means 30 s for a module that was up before and 0 for others.
 
         Raises:
-            ModuleError: an attempt has failed since this was called, and waiting for another is useless.
+            ModuleError: an attempt has failed since this was called, and waiting for
+                another is useless.
         """
         failed = self._tries
         while True:
@@ -723,28 +785,35 @@ class Module:
         patience: float | None = None,
         aside: Callable[[list[JSON]], None] | None = None,
     ) -> JSON:
-        """Call a tool and return its structured content, else its text, else a list of its content blocks.
+        """Call a tool and return its structured content, else its text, else a list of its
+        content blocks.
 
         Args:
             tool_name: the name in `tools`.
             arguments: by the names in the Tool's parameters; not validated here.
-            timeout: seconds for all attempts of the remote call; None means the configured `timeout`. Connecting before
-                the first attempt and waiting for other calls (`parallel`) are not counted.
+            timeout: seconds for all attempts of the remote call; None means the configured
+                `timeout`. Connecting before the first attempt and waiting for other calls
+                (`parallel`) are not counted.
             progress: called with the module's progress notifications.
             run: the caller; see `FairLimiter`.
-            asker: answers the module's questions during the call; this time is not counted. None if nobody can.
+            asker: answers the module's questions during the call; this time is not counted.
+                None if nobody can.
             meant: the definition that was seen and approved; None means the present one.
             patience: see `reach`.
-            aside: called with the content blocks of the result, if these say something else than what is returned.
+            aside: called with the content blocks of the result, if these say something else than
+                what is returned.
 
         Raises:
-            ModuleError: one class for each cause; its `outcome` says whether the call may have taken effect.
+            ModuleError: one class for each cause; its `outcome` says whether the call may
+                have taken effect.
             ToolChangedError: the present definition differs from `meant`; nothing was sent.
             ResultLimitError: the result exceeds `limits.result_bytes`.
             InvalidJSONError: the arguments are not JSON.
             LegacyQuestionError: the tool could not ask; the next call can (`era_of_calls`).
         """
-        answer = await self._call(tool_name, arguments, timeout, progress, run, asker, None, meant, patience)
+        answer = await self._call(
+            tool_name, arguments, timeout, progress, run, asker, None, meant, patience
+        )
         if aside is not None and answer.aside is not None:
             aside(answer.aside)
         return answer.value
@@ -758,7 +827,8 @@ class Module:
         progress: Progress | None = None,
         run: Hashable = None,
     ) -> Answer:
-        """Call a tool for a client; the answer has the whole result. `client` answers the module's questions.
+        """Call a tool for a client; the answer has the whole result. `client` answers the
+        module's questions.
 
         Raises:
             ModuleToolError: the tool failed; it has the whole result.
@@ -791,14 +861,16 @@ class Module:
             async with self.place():
                 begun = anyio.current_time()
                 answer = await self._try(
-                    tool, seconds, lambda left: self._send(tool, theirs, left, progress, asker, client, meant)
+                    tool,
+                    seconds,
+                    lambda left: self._send(tool, theirs, left, progress, asker, client, meant),
                 )
                 self._took.append(anyio.current_time() - begun)
                 return answer
         finally:
             self._limiter.release()
 
-    # -- what it offers besides tools -------------------------------------------------------------------------------
+    # -- what it offers besides tools --------------------------------------------------------------
 
     async def offered(self, kind: Kind) -> list[JSONObject]:
         """The resources, templates or prompts, in wire form; connects if the module is not up.
@@ -808,7 +880,12 @@ class Module:
         """
         try:
             return await self._over(0.0, lambda connection: connection.offering.entries(kind))
-        except (MCPError, ValidationError, anyio.ClosedResourceError, anyio.BrokenResourceError) as error:
+        except (
+            MCPError,
+            ValidationError,
+            anyio.ClosedResourceError,
+            anyio.BrokenResourceError,
+        ) as error:
             told = error.message if isinstance(error, MCPError) else type(error).__name__
             why = f"module {self.name!r} did not list its {kind}: {shown(told, self._secrets)}"
             raise ModuleProtocolError(self.name, why) from None
@@ -819,7 +896,9 @@ class Module:
         connection = self._connection
         return connection is not None and connection.usable and connection.offering.has("resources")
 
-    async def pass_on(self, request: PassedOn, client: DirectClient, *, progress: Progress | None = None) -> JSONObject:
+    async def pass_on(
+        self, request: PassedOn, client: DirectClient, *, progress: Progress | None = None
+    ) -> JSONObject:
         """Send a request of a client as it is; return the result in wire form, without secrets.
 
         Args:
@@ -829,7 +908,8 @@ class Module:
 
         Raises:
             MCPError: the answer of the module is this error.
-            ModuleError: the module cannot be reached or does not answer; the result is not what the protocol says.
+            ModuleError: the module cannot be reached or does not answer; the result is not what
+                the protocol says.
             ResultLimitError: the result exceeds `limits.result_bytes`.
             ModuleAsks: the module asks first, and the client takes questions in place of a result.
         """
@@ -847,8 +927,12 @@ class Module:
             ),
         )
 
-    async def _over(self, patience: float | None, send: Callable[[Connection], Awaitable[SentT]]) -> SentT:
-        """Send a request; if the server has lost the HTTP session, once more over a new connection."""
+    async def _over(
+        self, patience: float | None, send: Callable[[Connection], Awaitable[SentT]]
+    ) -> SentT:
+        """Send a request; if the server has lost the HTTP session, once more over a
+        new connection.
+        """
         for again in (True, False):
             connection = await self.reach(patience)
             try:
@@ -873,7 +957,9 @@ class Module:
         return ModuleDownError(self.name, text) if isinstance(error.data, Mark) else error
 
     async def set_log_level(self, level: types.LoggingLevel) -> None:
-        """Tell the module which log messages are wanted, also after a new connection. In 2026-07-28 each call tells."""
+        """Tell the module which log messages are wanted, also after a new connection. In 2026-07-28
+        each call tells.
+        """
         self._log_level = level
         connection = self._connection
         if connection is not None and connection.usable:
@@ -906,10 +992,18 @@ class Module:
             with suppress(MCPError):
                 await connection.unwatch(uri)
 
-    async def _try(self, tool: Tool, seconds: float, send: Callable[[float], Awaitable[Answer]]) -> Answer:
-        """Send a call. Within its time, repeat a call that was not sent, or was not answered and may run twice."""
+    async def _try(
+        self, tool: Tool, seconds: float, send: Callable[[float], Awaitable[Answer]]
+    ) -> Answer:
+        """Send a call. Within its time, repeat a call that was not sent, or was not answered
+        and may run twice.
+        """
         deadline = anyio.current_time() + seconds
-        most = self.configuration.tries_of(tool.remote_name or tool.name) if tool.annotations.repeatable else 1
+        most = (
+            self.configuration.tries_of(tool.remote_name or tool.name)
+            if tool.annotations.repeatable
+            else 1
+        )
         sent = unsent = 0
         lost: ModuleError | None = None
         while True:
@@ -955,7 +1049,9 @@ class Module:
         client: DirectClient | None,
         meant: Tool | None,
     ) -> Answer:
-        """Send a call once; if the server has lost the HTTP session, once more over a new connection."""
+        """Send a call once; if the server has lost the HTTP session, once more over a
+        new connection.
+        """
         for again in (True, False):
             # Another call may have ended the connection while this one waited.
             connection = await self.reach()
@@ -991,18 +1087,28 @@ class Module:
                 raise
             except LegacyQuestionError as error:
                 self._asks_legacy = True
-                self.note(["asks in the way of 2025-11-25, and is spoken to in that protocol version"])
-                repeatable = again and tool.annotations.repeatable and connection.backchannel.is_idle
+                self.note(
+                    ["asks in the way of 2025-11-25, and is spoken to in that protocol version"]
+                )
+                repeatable = (
+                    again and tool.annotations.repeatable and connection.backchannel.is_idle
+                )
                 if not repeatable or (client is not None and client.takes_rounds):
-                    why = "The module asks in the way of 2025-11-25, and is connected anew in that protocol version"
+                    why = (
+                        "The module asks in the way of 2025-11-25, and is connected anew "
+                        "in that protocol version"
+                    )
                     what = f"{error}\n{why}: call the tool again"
                     raise LegacyQuestionError(self.name, what, repeatable=repeatable) from None
             except SessionLostError as lost:
-                # The server refused the request because it lost the session. Nothing ran, so it is sent again.
+                # The server refused the request because it lost the session. Nothing ran, so
+                # it is sent again.
                 await self._forget(connection)
                 if not again:
                     # Not `ModuleDownError`: a call is not sent again and again.
-                    raise ModuleProtocolError(self.name, f"{lost}, also in a new session", outcome="not_run") from None
+                    raise ModuleProtocolError(
+                        self.name, f"{lost}, also in a new session", outcome="not_run"
+                    ) from None
             else:
                 self._failures = 0
                 if self._state == "down" and self._connection is connection and connection.usable:
@@ -1012,11 +1118,16 @@ class Module:
         raise AssertionError("the second attempt returns or raises")
 
     async def era_of_calls(self) -> Era | None:
-        """The era of the next call. A module whose tools ask in the way of the handshake era is connected anew in that
-        era, once none of its calls is at work.
+        """The era of the next call. A module whose tools ask in the way of the handshake era is
+        connected anew in that era, once none of its calls is at work.
         """
         connection = self._connection
-        if self._asks_legacy and self.era == "modern" and connection is not None and connection.backchannel.is_idle:
+        if (
+            self._asks_legacy
+            and self.era == "modern"
+            and connection is not None
+            and connection.backchannel.is_idle
+        ):
             # Once: a module that cannot be reached in that era is reached in the other one again.
             self._asks_legacy, self._legacy = False, True
             await self._forget(connection)

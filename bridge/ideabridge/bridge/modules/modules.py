@@ -1,7 +1,7 @@
 """Modules: all configured MCP servers, connected concurrently.
 
-Where each person signs in for themselves, the calls of a named user never go over the connection of the person who
-starts this process: see `UserModules`.
+Where each person signs in for themselves, the calls of a named user never go over the connection of
+the person who starts this process: see `UserModules`.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ class ModuleSource(Protocol):
 class Modules:
     """The configured servers. Entering returns at once; they connect in the background.
 
-    Enter and exit this in the same task; everything else may be used from any task. A module that fails, hangs or dies
-    affects only its status and calls to it, and is tried again.
+    Enter and exit this in the same task; everything else may be used from any task. A module that
+    fails, hangs or dies affects only its status and calls to it, and is tried again.
 
     Args:
         configuration: contains the entries of the modules.
@@ -88,10 +88,12 @@ class Modules:
         user: whose sign-ins are used; None: those of the person who starts this process.
 
     Attributes:
-        on_event: called with a module's name when its resources or prompts, or a watched resource, have changed.
-        identify_store: returns what identifies the store whose named users use the modules (`ModuleUser.store`); ""
-            if none of them has ever signed in to a module.
-        quotes: returns whether errors and notes quote what modules wrote to standard error, or in place of messages.
+        on_event: called with a module's name when its resources or prompts, or a watched
+            resource, have changed.
+        identify_store: returns what identifies the store whose named users use the modules
+            (`ModuleUser.store`); "" if none of them has ever signed in to a module.
+        quotes: returns whether errors and notes quote what modules wrote to standard error, or in
+            place of messages.
     """
 
     def __init__(
@@ -113,7 +115,8 @@ class Modules:
         self._on_change = on_change
         self._changed = anyio.Event()
         if configuration.modules:
-            # Importing the SDK takes longer than everything else, and without modules it is not needed.
+            # Importing the SDK takes longer than everything else, and without modules
+            # it is not needed.
             from ideabridge.bridge.modules.module import Module
 
             self._modules = {
@@ -139,17 +142,22 @@ class Modules:
         self._all_ended = anyio.Event()
 
     def share_limits(
-        self, place: Callable[[str, int], AbstractAsyncContextManager[None]], identify: Callable[[str], str]
+        self,
+        place: Callable[[str, int], AbstractAsyncContextManager[None]],
+        identify: Callable[[str], str],
     ) -> None:
         """Let the configured limits hold for several processes.
 
         Args:
-            place: the scope of a call, given the name and identity of its module, with a space between, and the limit.
+            place: the scope of a call, given the name and identity of its module, with a space
+                between, and the limit.
             identify: the identity of a module, which tells it from others of its name.
         """
         for name, module in self._modules.items():
             if "parallel" in module.configuration.model_fields_set:
-                module.place = partial(place, f"{name} {identify(name)[:16]}", module.configuration.parallel)
+                module.place = partial(
+                    place, f"{name} {identify(name)[:16]}", module.configuration.parallel
+                )
 
     def _note_change(self, name: str) -> None:
         if self._on_change is not None:
@@ -165,7 +173,9 @@ class Modules:
 
         return self._authorize_with(SignInFile(module, launch.url, self._user), module, launch)
 
-    def _authorize_with(self, file: SignInFile | None, module: str, launch: Launch) -> Authorization | None:
+    def _authorize_with(
+        self, file: SignInFile | None, module: str, launch: Launch
+    ) -> Authorization | None:
         headers = launch.headers or {}
         if not launch.url or any(name.lower() == "authorization" for name in headers):
             return None
@@ -205,8 +215,8 @@ class Modules:
 
     @asynccontextmanager
     async def using(self, name: str, user: str | None) -> AsyncGenerator[Module]:
-        """The module for the calls of one person, as long as the block runs: with their own sign-in and connection
-        where each person signs in for themselves, and else the module of this name.
+        """The module for the calls of one person, as long as the block runs: with their own sign-in
+        and connection where each person signs in for themselves, and else the module of this name.
 
         Args:
             name: the module's name.
@@ -231,7 +241,10 @@ class Modules:
             yield own
 
     async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
     ) -> None:
         group = self._group
         assert group is not None
@@ -264,26 +277,35 @@ class Modules:
         if found is not None:
             return found
         near = nearest(name, self._modules)
-        hint = f"nearest: {', '.join(near)}" if near else f"known: {', '.join(self._modules) or 'none'}"
+        hint = (
+            f"nearest: {', '.join(near)}"
+            if near
+            else f"known: {', '.join(self._modules) or 'none'}"
+        )
         raise UnknownModuleError(name, f"no module {name[:100]!r} is configured; {hint[:500]}")
 
     def tools(self) -> list[Tool]:
-        """The tools of every module that is or was up, by module in the order of the configuration."""
+        """The tools of every module that is or was up, by module in the order of the
+        configuration.
+        """
         return [tool for module in self._modules.values() for tool in module.tools]
 
     def reserved(self) -> dict[str, list[str]]:
         """The names of tools that belong to each module although they are not in `known_tools`."""
-        return {name: [] if module.known_tools else module.reserved for name, module in self._modules.items()}
+        return {
+            name: [] if module.known_tools else module.reserved
+            for name, module in self._modules.items()
+        }
 
     def known_tools(self) -> list[Tool]:
-        """The tools in the last list of every module, by module in the order of the configuration. A list may come from
-        an earlier process, so a call needs `Module.current`.
+        """The tools in the last list of every module, by module in the order of the configuration.
+        A list may come from an earlier process, so a call needs `Module.current`.
         """
         return [tool for module in self._modules.values() for tool in module.known_tools]
 
     async def known(self, timeout: float | None = None, name: str | None = None) -> bool:
-        """Wait until the tools of every module, or of one, are known, or it is failed or disabled; False after
-        `timeout` seconds.
+        """Wait until the tools of every module, or of one, are known, or it is failed or disabled;
+        False after `timeout` seconds.
         """
         with anyio.move_on_after(timeout):
             for module in self._modules.values() if name is None else [self[name]]:
@@ -291,9 +313,11 @@ class Modules:
             return True
         return False
 
-    async def until(self, enough: Callable[[], bool], timeout: float, *, recalled: bool = False) -> None:
-        """Wait until `enough` is true, or no module is connecting, at most `timeout` seconds. So a slow module holds
-        nobody up who needs another one.
+    async def until(
+        self, enough: Callable[[], bool], timeout: float, *, recalled: bool = False
+    ) -> None:
+        """Wait until `enough` is true, or no module is connecting, at most `timeout` seconds. So a
+        slow module holds nobody up who needs another one.
 
         Args:
             enough: looked at after each change of a module.
@@ -313,9 +337,15 @@ class Modules:
         return [module.status() for module in self._modules.values()]
 
     def away(self) -> list[ModuleStatus]:
-        """The modules that have failed or have not listed their tools in this process, without disabled ones."""
+        """The modules that have failed or have not listed their tools in this process,
+        without disabled ones.
+        """
         found = [(module.listed, module.status()) for module in self._modules.values()]
-        return [one for listed, one in found if one.state == "failed" or (not listed and one.state != "disabled")]
+        return [
+            one
+            for listed, one in found
+            if one.state == "failed" or (not listed and one.state != "disabled")
+        ]
 
     async def settled(
         self,
@@ -343,16 +373,17 @@ class Modules:
         return await _all_within(timeout, settle, waited)
 
     async def follow(self, told: Callable[[ModuleStatus], None]) -> None:
-        """Report the status of each module once it is up, failed or disabled, and after each change, until this is
-        cancelled or no module can change any more. `down` is not reported, because the next call reconnects.
+        """Report the status of each module once it is up, failed or disabled, and after each
+        change, until this is cancelled or no module can change any more. `down` is not reported,
+        because the next call reconnects.
         """
         async with anyio.create_task_group() as group:
             for module in self._modules.values():
                 group.start_soon(module.follow, told)
 
     async def reach(self, names: Iterable[str], timeout: float | None = None) -> bool:
-        """Connect modules that are not up; see `Module.reach`. False if one is not up after that or after `timeout`
-        seconds; its status contains the reason.
+        """Connect modules that are not up; see `Module.reach`. False if one is not up after that or
+        after `timeout` seconds; its status contains the reason.
 
         Raises:
             UnknownModuleError: a module is not configured.
@@ -370,7 +401,9 @@ class Modules:
 
 
 async def _all_within(
-    timeout: float | None, wait: Callable[[Module], Coroutine[object, object, None]], modules: Iterable[Module]
+    timeout: float | None,
+    wait: Callable[[Module], Coroutine[object, object, None]],
+    modules: Iterable[Module],
 ) -> bool:
     """Wait for all modules at once; return False after `timeout` seconds."""
     with anyio.move_on_after(timeout):

@@ -1,8 +1,8 @@
 """Oddities: what a module sends that is not what the protocol says, and what was done with it.
 
 A module that is a little odd still works: the reader of its messages skips or repairs the odd
-member and notes that here. People see the notes in `ideabridge modules list`, in `doctor` and on the
-page; models never do.
+member and notes that here. People see the notes in `ideabridge modules list`, in `doctor` and on
+the page; models never do.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ MAX_ODDITIES: Final = 40
 
 _CHARACTERS: Final = 300
 _STORED: Final = 2000
-"""Characters that are kept of what is shown cut: a secret that the end would cut is still recognised."""
+"""Characters that are kept of what is shown cut: a secret that the end would cut is
+still recognised."""
 _EXAMPLE_CHARACTERS: Final = 120
 
 
@@ -39,7 +40,9 @@ class Oddities:
         quotes: whether the notes may quote what the module wrote; see `Modules.quotes`.
     """
 
-    def __init__(self, secrets: Secrets | None = None, quotes: Callable[[], bool] = lambda: True) -> None:
+    def __init__(
+        self, secrets: Secrets | None = None, quotes: Callable[[], bool] = lambda: True
+    ) -> None:
         self._secrets = secrets
         self._quotes = quotes
         self._oddities: dict[str, _Oddity] = {}
@@ -64,11 +67,15 @@ class Oddities:
 
     def forget(self, beginning: str) -> None:
         """Forget the notes that begin so, because what they are about is sent again."""
-        self._oddities = {text: known for text, known in self._oddities.items() if not text.startswith(beginning)}
+        self._oddities = {
+            text: known for text, known in self._oddities.items() if not text.startswith(beginning)
+        }
 
     @property
     def lines(self) -> list[str]:
-        """The notes for people, in the order in which they first occurred; a repeated one has its count."""
+        """The notes for people, in the order in which they first occurred; a repeated
+        one has its count.
+        """
         quotes = self._quotes()
         lines: list[str] = []
         for text, oddity in list(self._oddities.items()):

@@ -1,7 +1,8 @@
 """Offering: what a module offers besides tools: resources, templates of resources, and prompts.
 
-A list is read when somebody asks for it, and kept until the module reports a change. The list of a module that reports
-no changes is read each time. What a page too late holds is read in the background (`read_again`).
+A list is read when somebody asks for it, and kept until the module reports a change. The list of a
+module that reports no changes is read each time. What a page too late holds is read in the
+background (`read_again`).
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ _ASKED: Final = Patience(page=3.0, whole=6.0)
 _BACKGROUND: Final = Patience(page=60.0, whole=300.0)
 _AGAIN_SECONDS: Final = 1.0
 _AGAIN_MOST: Final = 60.0
-"""Seconds of the first and of the longest pause before a list that did not arrive as a whole is read again."""
+"""Seconds of the first and of the longest pause before a list that did not arrive as a
+whole is read again."""
 
 EVENTS: Final[Mapping[type[Any], ServerEvent]] = {
     types.ToolListChangedNotification: ToolsListChanged(),
@@ -60,7 +62,9 @@ class Offering:
         describe: the text of an error of a page.
     """
 
-    def __init__(self, client: Client, secrets: Secrets, describe: Callable[[Exception], str]) -> None:
+    def __init__(
+        self, client: Client, secrets: Secrets, describe: Callable[[Exception], str]
+    ) -> None:
         self._client = client
         self._secrets = secrets
         self._describe = describe
@@ -68,7 +72,9 @@ class Offering:
         self._known: dict[Kind, list[JSONObject]] = {}
         self._unfinished: set[Kind] = set()
         self._cut_off = anyio.Event()
-        self._reading: dict[Kind, anyio.Lock] = {kind: anyio.Lock() for kind in ("resources", "templates", "prompts")}
+        self._reading: dict[Kind, anyio.Lock] = {
+            kind: anyio.Lock() for kind in ("resources", "templates", "prompts")
+        }
         # Counts the changes: a list that has changed while it was read is not kept.
         self._changes = 0
 
@@ -119,8 +125,8 @@ class Offering:
             return await self._read(kind, _ASKED)
 
     async def read_again(self, changed: Callable[[ServerEvent], None]) -> None:
-        """Read the lists that did not arrive as a whole again, after growing pauses, and report what has become of
-        them; until this is cancelled.
+        """Read the lists that did not arrive as a whole again, after growing pauses, and report
+        what has become of them; until this is cancelled.
         """
         pause = _AGAIN_SECONDS
         while True:
@@ -169,7 +175,9 @@ class Offering:
         entries: list[JSONObject] = []
         size = 0
         for model in listed:
-            entry = cast("JSONObject", self._secrets.redact(normalise(wire(model), what="an entry")))
+            entry = cast(
+                "JSONObject", self._secrets.redact(normalise(wire(model), what="an entry"))
+            )
             size += len(encode(entry))
             entries.append(entry)
         return ListPage(entries, next_cursor, size)

@@ -46,7 +46,9 @@ class OlderSSE:
         self._post_url: httpx2.URL | None = None
         self._has_ended = False
 
-    async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+    async def run(
+        self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED
+    ) -> None:
         """Hold the stream. It has started when the server has named the address for POSTs.
 
         Raises:
@@ -70,7 +72,9 @@ class OlderSSE:
             if self._post_url is None:
                 raise
         if self._post_url is None:
-            raise UnansweredError(INVALID_REQUEST, "offers no stream of events that names an address", Mark.REFUSED)
+            raise UnansweredError(
+                INVALID_REQUEST, "offers no stream of events that names an address", Mark.REFUSED
+            )
         self._has_ended = True
         self._mailbox.wake_all()
         self._mailbox.close()

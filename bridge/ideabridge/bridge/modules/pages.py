@@ -1,7 +1,8 @@
 """Pages: reads the lists of a module, of tools, resources, templates or prompts, page by page.
 
-A list that is odd is read as far as it goes. A page that fails or hangs, a cursor that comes again, or a list without
-an end costs nothing that arrived before it; a note says where the list was cut off.
+A list that is odd is read as far as it goes. A page that fails or hangs, a cursor that comes
+again, or a list without an end costs nothing that arrived before it; a note says where the
+list was cut off.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ class PagedList(Generic[EntryT]):
     Attributes:
         entries: the entries, in the order of the module.
         note: why there may be more; None for a whole list.
-        unfinished: a page failed or did not arrive in time, so that reading the list again may give more.
+        unfinished: a page failed or did not arrive in time, so that reading the list
+            again may give more.
     """
 
     entries: list[EntryT]
@@ -130,4 +132,8 @@ async def read_pages(
 
     if len(entries) > MAX_ENTRIES:
         del entries[MAX_ENTRIES:]
-    return PagedList(entries) if cursor is None else ended(f"lists its {what} on more than {MAX_PAGES:,} pages")
+    return (
+        PagedList(entries)
+        if cursor is None
+        else ended(f"lists its {what} on more than {MAX_PAGES:,} pages")
+    )

@@ -1,6 +1,7 @@
 """Requests to a module, with the error for each failure.
 
-They are `tools/call`, with its time-out, progress, questions and result, and requests of clients that are passed on.
+They are `tools/call`, with its time-out, progress, questions and result, and requests of clients
+that are passed on.
 """
 
 from __future__ import annotations
@@ -39,7 +40,12 @@ from ideabridge.bridge.modules.offering import wire
 from ideabridge.bridge.modules.repairs import restore_structured
 from ideabridge.bridge.secrets import Secrets
 from ideabridge.tools.encoding import JSON, JSONObject, decode, encode, encode_text, normalise
-from ideabridge.tools.errors import IdeabridgeError, InvalidJSONError, LimitExceededError, ResultLimitError
+from ideabridge.tools.errors import (
+    IdeabridgeError,
+    InvalidJSONError,
+    LimitExceededError,
+    ResultLimitError,
+)
 from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import Tool
 
@@ -51,14 +57,15 @@ _RESULT: Final[TypeAdapter[types.CallToolResult | types.InputRequiredResult]] = 
     types.CallToolResult | types.InputRequiredResult
 )
 MAX_ERROR_DATA: Final = 64 * 1024
-"""Bytes of JSON of the data of an error, and characters of its message. Data that has more is left out, and the message
-says so.
+"""Bytes of JSON of the data of an error, and characters of its message. Data that has more is left
+out, and the message says so.
 """
 _NO_CHANNEL: Final = (
     "no back-channel for server-initiated requests",
     "server-to-client requests are not available on protocol revision",
 )
-"""In the errors of the Python and the TypeScript SDK: the tool asks by a request, which 2026-07-28 does not have."""
+"""In the errors of the Python and the TypeScript SDK: the tool asks by a request, which
+2026-07-28 does not have."""
 _DATA: Final = 1000
 """Characters of the data of an error in its message."""
 
@@ -75,7 +82,8 @@ class Answer(NamedTuple):
     Attributes:
         value: the value of the call in a run, see `_result_value`.
         result: the whole result of a direct call, in wire form; None in a run.
-        aside: the content blocks of the result, if these say something else than the value, in a run.
+        aside: the content blocks of the result, if these say something else than the
+            value, in a run.
     """
 
     value: JSON
@@ -103,17 +111,20 @@ async def remote_call(
     max_bytes: int,
     validator: Validator | None,
 ) -> Answer:
-    """Call a tool over a usable connection. Cancelling this cancels the remote call, as does the time-out.
+    """Call a tool over a usable connection. Cancelling this cancels the remote call, as
+    does the time-out.
 
-    `arguments` have the module's own parameter names. `seconds` bounds the answer, without the time in which a person
-    is asked; each progress notification of the module starts it anew, `LONGEST` times that at most. Without an `asker`
-    or a `client`, nobody can be asked. The result may have `max_bytes` bytes of JSON, and
-    `validator` checks it if the tool has an output schema. With a `client` the answer has the whole result.
+    `arguments` have the module's own parameter names. `seconds` bounds the answer, without the time
+    in which a person is asked; each progress notification of the module starts it anew, `LONGEST`
+    times that at most. Without an `asker` or a `client`, nobody can be asked. The result may have
+    `max_bytes` bytes of JSON, and `validator` checks it if the tool has an output schema. With a
+    `client` the answer has the whole result.
 
     Raises:
         SessionLostError: the call must be sent again over a new connection.
         LegacyQuestionError: the tool asks in the way of another era than the connection's.
-        ModuleError: one class for each cause; its `outcome` says whether the call may have taken effect.
+        ModuleError: one class for each cause; its `outcome` says whether the call may
+            have taken effect.
         ResultLimitError: the result is too large.
         ModuleAsks: the module asks first, and `client` takes questions in place of a result.
     """
@@ -121,7 +132,9 @@ async def remote_call(
     asking = Asking(module, name, seconds, asker, secrets, client)
     # Not `client.call_tool`: it may list all tools again, and answers questions by itself.
     params = types.CallToolRequestParams(
-        name=tool.remote_name or tool.name, arguments=arguments, _meta=None if client is None else client.meta
+        name=tool.remote_name or tool.name,
+        arguments=arguments,
+        _meta=None if client is None else client.meta,
     )
     modern = connection.peer is not None and connection.peer.era == "modern"
     answered: types.CallToolResult | None = None
@@ -144,7 +157,9 @@ async def remote_call(
         if asking.refused and isinstance(failure, ModuleProtocolError):
             # Not the module's own error: nobody was asked what it needs.
             failure = ModuleProtocolError(module, str(failure))
-        raise _legacy_question(failure) if modern and isinstance(failure, ModuleError) else failure from None
+        raise (
+            _legacy_question(failure) if modern and isinstance(failure, ModuleError) else failure
+        ) from None
     except ValidationError:
         what = f"{name} answered with something that is not the result of a tool call"
         raise ModuleProtocolError(module, what, outcome="unknown") from None
@@ -156,13 +171,24 @@ async def remote_call(
             module, f"module {module!r} {connection.end(f' before tool {tool.name!r} was called')}"
         ) from None
     if answered is None:
-        raise ModuleTimeoutError(module, f"{name} did not answer within {asking.allowed:g} s and was told to stop")
-    whole = None if client is None else _whole(module, answered, asking.refused, secrets=secrets, max_bytes=max_bytes)
+        raise ModuleTimeoutError(
+            module, f"{name} did not answer within {asking.allowed:g} s and was told to stop"
+        )
+    whole = (
+        None
+        if client is None
+        else _whole(module, answered, asking.refused, secrets=secrets, max_bytes=max_bytes)
+    )
     try:
-        # Outside of the time-out: validating a result may take long, which is not the module's fault.
-        value = await _result_value(module, tool, answered, secrets=secrets, max_bytes=max_bytes, validator=validator)
+        # Outside of the time-out: validating a result may take long, which is not the
+        # module's fault.
+        value = await _result_value(
+            module, tool, answered, secrets=secrets, max_bytes=max_bytes, validator=validator
+        )
     except ModuleToolError as error:
-        failure = ModuleToolError(module, "\n".join([str(error), *asking.refused]), whole, sent=error.sent)
+        failure = ModuleToolError(
+            module, "\n".join([str(error), *asking.refused]), whole, sent=error.sent
+        )
         raise _legacy_question(failure) if modern else failure from None
     except ModuleOutputError as error:
         if whole is not None:
@@ -178,7 +204,9 @@ async def remote_call(
 
 
 def _report(
-    asking: Asking, on_progress: Callable[[float, float | None, str | None], Awaitable[None]] | None, secrets: Secrets
+    asking: Asking,
+    on_progress: Callable[[float, float | None, str | None], Awaitable[None]] | None,
+    secrets: Secrets,
 ) -> ProgressFnT:
     """A function that extends the time-out of a request, and passes progress on without secrets."""
 
@@ -186,7 +214,9 @@ def _report(
         asking.extend()
         if on_progress is not None:
             with asking.telling():
-                await on_progress(progress, total, None if message is None else shown(message, secrets))
+                await on_progress(
+                    progress, total, None if message is None else shown(message, secrets)
+                )
 
     return report
 
@@ -206,7 +236,9 @@ async def _in_rounds(
     adapter: TypeAdapter[ResultT | types.InputRequiredResult],
     on_progress: ProgressFnT | None = None,
 ) -> ResultT:
-    """Send a request, and again with the answers as often as the module asks in place of a result (2026-07-28)."""
+    """Send a request, and again with the answers as often as the module asks in place of a
+    result (2026-07-28).
+    """
     client = asking.client
     if client is not None and connection.peer is not None and connection.peer.era == "modern":
         request = _again(request, client.responses, client.state)
@@ -233,7 +265,9 @@ async def _in_rounds(
 
 
 def _again(
-    request: types.CallToolRequest | PassedOn, responses: Mapping[str, types.InputResponse] | None, state: str | None
+    request: types.CallToolRequest | PassedOn,
+    responses: Mapping[str, types.InputResponse] | None,
+    state: str | None,
 ) -> types.CallToolRequest | PassedOn:
     if isinstance(request, types.CompleteRequest) or (responses is None and state is None):
         return request
@@ -259,7 +293,8 @@ async def pass_on(
     secrets: Secrets,
     max_bytes: int,
 ) -> JSONObject:
-    """Send a request for a resource, a prompt or a completion; return the result in wire form, without secrets.
+    """Send a request for a resource, a prompt or a completion; return the result in wire form,
+    without secrets.
 
     Progress is passed on and extends the time-out, as in `remote_call`.
 
@@ -284,37 +319,47 @@ async def pass_on(
             raise failure from None
         raise MCPError(failure.code, failure.said, failure.data) from None
     except ValidationError:
-        raise ModuleProtocolError(module, f"{name} answered {method} with something that is not its result") from None
+        raise ModuleProtocolError(
+            module, f"{name} answered {method} with something that is not its result"
+        ) from None
     except (RuntimeError, anyio.ClosedResourceError, anyio.BrokenResourceError):
         # The connection was closed after it was found usable.
         if connection.usable:
             raise
-        raise ModuleDownError(module, f"{name} {connection.end(f' before {method} was sent')}") from None
+        raise ModuleDownError(
+            module, f"{name} {connection.end(f' before {method} was sent')}"
+        ) from None
     if result is None:
         within = f"{asking.allowed:g} s"
-        raise ModuleTimeoutError(module, f"{name} did not answer {method} within {within} and was told to stop")
+        raise ModuleTimeoutError(
+            module, f"{name} did not answer {method} within {within} and was told to stop"
+        )
     value = secrets.redact(normalise(wire(result), what="the result"))
     size = len(encode(value))
     if size > max_bytes:
         raise ResultLimitError(
-            f"{name} answered {method} with {size:,} bytes; at most {max_bytes:,} are taken (limits.result_bytes)"
+            f"{name} answered {method} with {size:,} bytes; at most {max_bytes:,} are "
+            "taken (limits.result_bytes)"
         )
     return cast("JSONObject", value)
 
 
 def meta_to_pass_on(meta: types.RequestParamsMeta | None) -> types.RequestParamsMeta | None:
-    """The `_meta` of a client's request without what it says about the client's connection, such as its version."""
+    """The `_meta` of a client's request without what it says about the client's connection, such
+    as its version.
+    """
     kept = {
         key: value
         for key, value in (meta or {}).items()
-        if key not in ("progress_token", "progressToken") and not key.startswith("io.modelcontextprotocol/")
+        if key not in ("progress_token", "progressToken")
+        and not key.startswith("io.modelcontextprotocol/")
     }
     return cast("types.RequestParamsMeta", kept) if kept else None
 
 
 def _without_envelope(request: PassedOn) -> PassedOn:
-    """The request without what its `_meta` says about the connection of the client, such as its protocol version, and
-    without answers and state, which belong to the rounds with the client.
+    """The request without what its `_meta` says about the connection of the client, such as its
+    protocol version, and without answers and state, which belong to the rounds with the client.
     """
     update: dict[str, Any] = {"meta": meta_to_pass_on(request.params.meta)}
     if not isinstance(request, types.CompleteRequest):
@@ -339,7 +384,9 @@ def _failure(
     if error.data is Mark.UNSENT:
         return ModuleDownError(module, f"{name} {text}")
     if error.data is Mark.UNANSWERED:
-        return ModuleDownError(module, f"{name} {text} while tool {tool!r} was running", outcome="unknown")
+        return ModuleDownError(
+            module, f"{name} {text} while tool {tool!r} was running", outcome="unknown"
+        )
     if error.code == types.CONNECTION_CLOSED and not connection.usable:
         what = f"{name} {connection.end(f' while tool {tool!r} was running')}"
         if connection.protocol_fault:
@@ -358,14 +405,19 @@ def _failure(
     try:
         data = normalise(error.data, what="the data of an error")
         if (size := len(encode(data))) > MAX_ERROR_DATA:
-            message = f"{message} (its data of {size:,} bytes is left out; at most {MAX_ERROR_DATA:,} are passed on)"
+            message = (
+                f"{message} (its data of {size:,} bytes is left out; at most "
+                f"{MAX_ERROR_DATA:,} are passed on)"
+            )
             data = None
     except IdeabridgeError:
         message = f"{message} (its data is left out, because it is no JSON)"
     what = f"{name} answered with error {error.code}: {text or 'it does not say why'}"
     if data is not None:
         what = f"{what} (data: {shown(encode_text(data), secrets, _DATA)})"
-    return ModuleProtocolError(module, what, code=error.code, said=message, data=secrets.redact(data))
+    return ModuleProtocolError(
+        module, what, code=error.code, said=message, data=secrets.redact(data)
+    )
 
 
 async def _result_value(
@@ -377,8 +429,8 @@ async def _result_value(
     max_bytes: int,
     validator: Validator | None,
 ) -> JSON:
-    """The value of a call: its structured content; else its text (several blocks joined by line ends); else the list of
-    its content blocks; null without any content.
+    """The value of a call: its structured content; else its text (several blocks joined by line
+    ends); else the list of its content blocks; null without any content.
 
     Raises:
         ModuleToolError: the tool failed.
@@ -399,7 +451,8 @@ async def _result_value(
         ) from None
     if size > max_bytes:
         raise ResultLimitError(
-            f"{name} answered with {size:,} bytes; at most {max_bytes:,} are taken (limits.result_bytes)"
+            f"{name} answered with {size:,} bytes; at most {max_bytes:,} are "
+            "taken (limits.result_bytes)"
         )
     if validator is None:
         return secrets.redact(value)
@@ -418,14 +471,16 @@ async def _result_value(
     except IdeabridgeError as error:
         what = f"{name} answered against its own schema: {shown(str(error), secrets, _FAULTS)}"
         if not has_structure:
-            what = f"{name} has an output schema but sent no structured content; {_described(result)}"
+            what = (
+                f"{name} has an output schema but sent no structured content; {_described(result)}"
+            )
         sent = _sent(result, secrets=secrets, max_bytes=max_bytes)
         raise ModuleOutputError(module, what, sent=sent) from None
 
 
 async def _in_text(value: JSON, validator: Validator) -> JSON:
-    """The value of a tool with an output schema that sent text alone, as older servers do: what the text has as JSON,
-    or else the text itself, whichever satisfies the schema.
+    """The value of a tool with an output schema that sent text alone, as older servers do: what the
+    text has as JSON, or else the text itself, whichever satisfies the schema.
 
     Raises:
         IdeabridgeError: neither does, or the value is no text.
@@ -453,7 +508,9 @@ def _texts(result: types.CallToolResult) -> list[str]:
 
 def _blocks(result: types.CallToolResult) -> list[JSON]:
     """The content blocks in wire form."""
-    return [block.model_dump(mode="json", by_alias=True, exclude_none=True) for block in result.content]
+    return [
+        block.model_dump(mode="json", by_alias=True, exclude_none=True) for block in result.content
+    ]
 
 
 def _described(result: types.CallToolResult) -> str:
@@ -462,34 +519,43 @@ def _described(result: types.CallToolResult) -> str:
     return f"its content is {' and '.join(kinds)}" if kinds else "no content"
 
 
-# -- what a failed call sent -----------------------------------------------------------------------------------------
+# -- what a failed call sent -----------------------------------------------------------------------
 
 
 def _tool_error(
     module: str, tool: Tool, result: types.CallToolResult, *, secrets: Secrets, max_bytes: int
 ) -> ModuleToolError:
-    """The error of a tool that says that it failed: its text, or else its structured content as text."""
+    """The error of a tool that says that it failed: its text, or else its structured
+    content as text.
+    """
     text = "\n".join(_texts(result))
     sent = _sent(result, secrets=secrets, max_bytes=max_bytes)
     if not text and sent is not None and "structuredContent" in sent:
         text = encode_text(sent["structuredContent"])
         if len(text) <= MAX_ERROR:
             del sent["structuredContent"]
-    if text and len(text) <= MAX_ERROR and sent is not None and len(_texts(result)) == len(result.content):
+    if (
+        text
+        and len(text) <= MAX_ERROR
+        and sent is not None
+        and len(_texts(result)) == len(result.content)
+    ):
         # The message has all of it.
         sent.pop("content", None)
         if "structuredContent" in sent and _decoded(text) == sent["structuredContent"]:
             del sent["structuredContent"]
     # The prefix of the Python SDK; the message of the run contains the name anyway.
-    said = shown(text, secrets).removeprefix(f"Error executing tool {tool.remote_name or tool.name}: ")
+    said = shown(text, secrets).removeprefix(
+        f"Error executing tool {tool.remote_name or tool.name}: "
+    )
     if not said.strip():
         said = f"module {module!r} failed without saying why; {_described(result)}"
     return ModuleToolError(module, said, sent=sent or None)
 
 
 def _sent(result: types.CallToolResult, *, secrets: Secrets, max_bytes: int) -> JSONObject | None:
-    """The structured content of a result, and the content that says something else, as far as they are JSON and have at
-    most `max_bytes` bytes; None: neither.
+    """The structured content of a result, and the content that says something else, as far as they
+    are JSON and have at most `max_bytes` bytes; None: neither.
     """
     sent: JSONObject = {}
     if result.structured_content is not None:
@@ -504,8 +570,8 @@ def _sent(result: types.CallToolResult, *, secrets: Secrets, max_bytes: int) -> 
 
 
 def _says_the_same(result: types.CallToolResult, structured: JSON) -> bool:
-    """Return whether the content of a result is its structured content, or parts of it, as text. The Python SDK sends a
-    block for each item of a list.
+    """Return whether the content of a result is its structured content, or parts of it, as text.
+    The Python SDK sends a block for each item of a list.
     """
     texts = _texts(result)
     if structured is None or len(texts) < len(result.content) or len(texts) > _PARTS:
@@ -525,14 +591,19 @@ def _decoded(text: str) -> JSON:
         return text
 
 
-# -- the whole result of a direct call -------------------------------------------------------------------------------
+# -- the whole result of a direct call -------------------------------------------------------------
 
 
 def _whole(
-    module: str, result: types.CallToolResult, refused: list[str], *, secrets: Secrets, max_bytes: int
+    module: str,
+    result: types.CallToolResult,
+    refused: list[str],
+    *,
+    secrets: Secrets,
+    max_bytes: int,
 ) -> JSONObject:
-    """The content, `_meta` and `isError` of a result as they were sent, without secrets. That of an error has its
-    structured content, too, and the messages about questions that nobody was asked.
+    """The content, `_meta` and `isError` of a result as they were sent, without secrets. That of an
+    error has its structured content, too, and the messages about questions that nobody was asked.
     """
     left_out = None if result.is_error else {"structured_content"}
     sent = result.model_dump(mode="json", by_alias=True, exclude_none=True, exclude=left_out)
@@ -551,7 +622,8 @@ def _whole(
     size = len(encode(whole))
     if size > max_bytes:
         raise ResultLimitError(
-            f"module {module!r} answered with {size:,} bytes; at most {max_bytes:,} are taken (limits.result_bytes)"
+            f"module {module!r} answered with {size:,} bytes; at most {max_bytes:,} are "
+            "taken (limits.result_bytes)"
         )
     whole = cast("JSONObject", secrets.redact(whole))
     if result.is_error:
@@ -563,18 +635,27 @@ def _whole(
 
 
 def _add_text(whole: JSONObject, structured: JSON) -> None:
-    """Add the structured content to a result without content as text, for hosts that show text alone."""
+    """Add the structured content to a result without content as text, for hosts that
+    show text alone.
+    """
     if structured is not None and not whole["content"]:
         whole["content"] = [{"type": "text", "text": encode_text(structured)}]
 
 
 def _as_error(whole: JSONObject, error: ModuleOutputError) -> JSONObject:
-    """The result of a direct call that broke its promise, as an error that has all that the tool sent."""
-    content: list[JSON] = [{"type": "text", "text": str(error)}, *cast("list[JSON]", whole["content"])]
+    """The result of a direct call that broke its promise, as an error that has all
+    that the tool sent.
+    """
+    content: list[JSON] = [
+        {"type": "text", "text": str(error)},
+        *cast("list[JSON]", whole["content"]),
+    ]
     result: JSONObject = {**whole, "isError": True, "content": content}
     sent = error.sent or {}
     if "structuredContent" in sent and ("content" in sent or not whole["content"]):
-        content.append({"type": "text", "text": f"structuredContent: {encode_text(sent['structuredContent'])}"})
+        content.append(
+            {"type": "text", "text": f"structuredContent: {encode_text(sent['structuredContent'])}"}
+        )
     if isinstance(sent.get("structuredContent"), dict):
         result["structuredContent"] = sent["structuredContent"]
     return result

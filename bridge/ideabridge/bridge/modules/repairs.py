@@ -1,10 +1,10 @@
 """Repairs: makes what a module sends fit the SDK's models, and notes what was odd.
 
 `Repairs` stands between a transport and the SDK. It compares each message with the models of its
-method (`members`). Where meaning matters, a rule comes first (`_RULES`): what may be an error is one,
-the text of a block that is no block of the protocol is shown, a version that nobody knows becomes
-one that both sides know. No rule invents a value that a plan could read, renames anything, or adds a
-hint to a tool.
+method (`members`). Where meaning matters, a rule comes first (`_RULES`): what may be an error is
+one, the text of a block that is no block of the protocol is shown, a version that nobody knows
+becomes one that both sides know. No rule invents a value that a plan could read, renames anything,
+or adds a hint to a tool.
 """
 
 from __future__ import annotations
@@ -28,7 +28,11 @@ from mcp_types import (
     JSONRPCResponse,
     methods,
 )
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
+from mcp_types.version import (
+    HANDSHAKE_PROTOCOL_VERSIONS,
+    LATEST_MODERN_VERSION,
+    MODERN_PROTOCOL_VERSIONS,
+)
 from pydantic import BaseModel
 
 from ideabridge.bridge.modules.members import (
@@ -55,10 +59,12 @@ MAX_UNANSWERED: Final = 10_000
 """Requests whose methods are remembered until they are answered."""
 
 STRUCTURED: Final = f"ideabridge/structuredContent-{token_hex(8)}"
-"""The key in `_meta` of structured content that is no object, which the models before 2026-07-28 do not have. No
-server can know it."""
+"""The key in `_meta` of structured content that is no object, which the models before 2026-07-28 do
+not have. No server can know it."""
 
-_EMPTY: Final = frozenset({"ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
+_EMPTY: Final = frozenset(
+    {"ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"}
+)
 """The requests whose result is always empty."""
 
 _LISTS: Final[Mapping[str, str]] = {
@@ -76,7 +82,7 @@ _CALL_MEMBERS: Final = frozenset({"content", "structuredContent", "isError", "_m
 _MOST_COMPLETIONS: Final = 100
 
 
-# -- rules ----------------------------------------------------------------------------------------------------
+# -- rules -----------------------------------------------------------------------------------------
 
 
 def _text(text: str) -> Object:
@@ -91,13 +97,20 @@ def _call_result(repair: MessageRepair, value: Any, shape: Shape, place: str) ->
     fixed = dict(members)
     content = members.get("content")
     if content is None:
-        strange = {name: part for name, part in members.items() if name not in _CALL_MEMBERS and part is not None}
+        strange = {
+            name: part
+            for name, part in members.items()
+            if name not in _CALL_MEMBERS and part is not None
+        }
         fixed["content"] = []
         if strange and members.get("structuredContent") is None:
             # It may say anything, also that the tool failed.
             fixed["content"] = [_text(json_of(strange))]
             fixed["isError"] = True
-        repair.note("content", f"{'is missing' if 'content' not in members else 'expected a list, got null'}")
+        repair.note(
+            "content",
+            f"{'is missing' if 'content' not in members else 'expected a list, got null'}",
+        )
     elif isinstance(content, dict):
         fixed["content"] = [content]
         repair.note("content", "expected a list, got an object; taken as its only block")
@@ -116,11 +129,20 @@ def _call_result(repair: MessageRepair, value: Any, shape: Shape, place: str) ->
         del fixed["isError"]
         repair.note("isError", "expected true or false, got nothing; left out")
     structured = members.get("structuredContent")
-    if structured is not None and not isinstance(structured, dict) and repair.version in HANDSHAKE_PROTOCOL_VERSIONS:
+    if (
+        structured is not None
+        and not isinstance(structured, dict)
+        and repair.version in HANDSHAKE_PROTOCOL_VERSIONS
+    ):
         meta = members.get("_meta")
-        fixed["_meta"] = {**(cast("Object", meta) if isinstance(meta, dict) else {}), STRUCTURED: structured}
+        fixed["_meta"] = {
+            **(cast("Object", meta) if isinstance(meta, dict) else {}),
+            STRUCTURED: structured,
+        }
         del fixed["structuredContent"]
-        repair.note("structuredContent", f"expected an object, got {kind_of(structured)}; shown as it is")
+        repair.note(
+            "structuredContent", f"expected an object, got {kind_of(structured)}; shown as it is"
+        )
     return fixed
 
 
@@ -142,29 +164,49 @@ def _content(repair: MessageRepair, value: Any, shape: Shape, place: str) -> Any
         return _text(value if isinstance(value, str) else json_of(value))
     block = dict(cast("Object", value))
     said = block.get("type")
-    if isinstance(said, str) and said in _BLOCKS and _BLOCKS[said].__name__ not in {arm.name for arm in shape.arms}:
-        repair.note(f"{place}.type", "is not one that the protocol has here; its JSON is shown", said)
+    if (
+        isinstance(said, str)
+        and said in _BLOCKS
+        and _BLOCKS[said].__name__ not in {arm.name for arm in shape.arms}
+    ):
+        repair.note(
+            f"{place}.type", "is not one that the protocol has here; its JSON is shown", said
+        )
         return _text(json_of(block))
     if not isinstance(said, str) or said not in _BLOCKS:
         named = _type_of(block)
         if named is None:
-            repair.note(f"{place}.type", "is not one that the protocol has; its JSON is shown", block.get("type"))
+            repair.note(
+                f"{place}.type",
+                "is not one that the protocol has; its JSON is shown",
+                block.get("type"),
+            )
             return _text(json_of(block))
         repair.note(f"{place}.type", f"is missing; taken as {named!r}", block.get("type"))
         block["type"] = named
 
     kind = block["type"]
     if kind == "text" and not isinstance(block.get("text"), str) and block.get("text") is not None:
-        repair.note(f"{place}.text", f"expected a text, got {got(block['text'])}; its JSON is shown", block["text"])
+        repair.note(
+            f"{place}.text",
+            f"expected a text, got {got(block['text'])}; its JSON is shown",
+            block["text"],
+        )
         block["text"] = json_of(block["text"])
     if kind in ("image", "audio") and not isinstance(block.get("mimeType"), str):
         known = block.get("mime_type") or _mime_type(block.get("data"))
         if isinstance(known, str) and known:
             repair.note(
-                f"{place}.mimeType", f"expected a text, got {got(block.get('mimeType'))}; another is taken", known
+                f"{place}.mimeType",
+                f"expected a text, got {got(block.get('mimeType'))}; another is taken",
+                known,
             )
             block["mimeType"] = known
-    if kind == "resource_link" and not isinstance(block.get("name"), str) and isinstance(block.get("uri"), str):
+    if (
+        kind == "resource_link"
+        and not isinstance(block.get("name"), str)
+        and isinstance(block.get("uri"), str)
+    ):
         repair.note(f"{place}.name", "expected a text; its address is shown")
         block["name"] = block["uri"]
     if kind == "resource" and isinstance(block.get("resource"), dict):
@@ -226,7 +268,9 @@ def _resource_contents(repair: MessageRepair, value: Any, shape: Shape, place: s
     text, blob = fixed.get("text"), fixed.get("blob")
     if not isinstance(fixed.get("uri"), str) and isinstance(repair.params.get("uri"), str):
         fixed["uri"] = repair.params["uri"]
-        repair.note(f"{place}.uri", f"expected a text, got {got(members.get('uri'))}; it was asked for")
+        repair.note(
+            f"{place}.uri", f"expected a text, got {got(members.get('uri'))}; it was asked for"
+        )
     if text is not None and not isinstance(text, str) and not isinstance(blob, str):
         fixed["text"] = json_of(text)
         repair.note(f"{place}.text", f"expected a text, got {got(text)}; its JSON is shown")
@@ -251,7 +295,9 @@ def _prompt_result(repair: MessageRepair, value: Any, shape: Shape, place: str) 
             messages.append({"role": "user", "content": _text(item)})
         elif message is not None and isinstance(message.get("content"), list):
             # A message has one block.
-            repair.note(f"{where}.content", "expected an object, got a list; each block is a message")
+            repair.note(
+                f"{where}.content", "expected an object, got a list; each block is a message"
+            )
             messages += [{**message, "content": block} for block in message["content"]]
         else:
             messages.append(item)
@@ -273,7 +319,9 @@ def _payload(repair: MessageRepair, value: Any, name: str, of_text: Callable[[st
         repair.note(name, "is missing; taken as []")
     elif isinstance(items, str | dict):
         fixed[name] = [of_text(items) if isinstance(items, str) else items]
-        repair.note(name, f"expected a list, got {kind_of(cast('object', items))}; taken as its only item")
+        repair.note(
+            name, f"expected a list, got {kind_of(cast('object', items))}; taken as its only item"
+        )
     elif not isinstance(items, list):
         return Unusable(f"{name}: expected a list, got {got(items)}")
     return fixed
@@ -284,15 +332,21 @@ def _initialize_result(repair: MessageRepair, result: Object) -> Object:
     if isinstance(said, str) and said in HANDSHAKE_PROTOCOL_VERSIONS:
         return result
     known = _known_version(said)
-    repair.note("protocolVersion", f"expected a known version, got {got(said)}; taken as {known}", said)
+    repair.note(
+        "protocolVersion", f"expected a known version, got {got(said)}; taken as {known}", said
+    )
     return {**result, "protocolVersion": known}
 
 
 def _known_version(said: object) -> str:
-    """The last version of the handshake before the one that a server names; without one, what the protocol assumes."""
+    """The last version of the handshake before the one that a server names; without one, what the
+    protocol assumes.
+    """
     if not isinstance(said, str) or re.match(r"\d{4}-\d\d-\d\d", said) is None:
         return types.DEFAULT_NEGOTIATED_VERSION
-    return max((known for known in HANDSHAKE_PROTOCOL_VERSIONS if known <= said), default="2024-11-05")
+    return max(
+        (known for known in HANDSHAKE_PROTOCOL_VERSIONS if known <= said), default="2024-11-05"
+    )
 
 
 def _capabilities(repair: MessageRepair, value: Any, shape: Shape, place: str) -> Any:
@@ -319,7 +373,10 @@ def _discover_result(repair: MessageRepair, value: Any, shape: Shape, place: str
     elif not isinstance(versions, list) and isinstance(fixed.get("capabilities"), dict):
         # A server that answers whatever it is asked with {} does not know this request.
         fixed["supportedVersions"] = [LATEST_MODERN_VERSION]
-        repair.note("supportedVersions", f"expected a list, got {got(versions)}; taken as the version it was asked in")
+        repair.note(
+            "supportedVersions",
+            f"expected a list, got {got(versions)}; taken as the version it was asked in",
+        )
     return fixed
 
 
@@ -341,18 +398,24 @@ def _resource(repair: MessageRepair, value: Any, shape: Shape, place: str) -> An
     address = members.get("uri", members.get("uriTemplate"))
     if isinstance(members.get("name"), str) or not isinstance(address, str):
         return members
-    repair.note(f"{place}.name", f"expected a text, got {got(members.get('name'))}; its address is shown")
+    repair.note(
+        f"{place}.name", f"expected a text, got {got(members.get('name'))}; its address is shown"
+    )
     return {**members, "name": address}
 
 
 def _tool(repair: MessageRepair, value: Any, shape: Shape, place: str) -> Any:
-    """A tool with schemas that the SDK takes. What they say is read from the definition before this."""
+    """A tool with schemas that the SDK takes. What they say is read from the
+    definition before this.
+    """
     members = object_of(value)
     if members is None:
         return value
     tool = dict(members)
     for member in members_of(cast("type[BaseModel]", shape.model)):
-        if member.name != "inputSchema" and (member.name != "outputSchema" or member.name not in tool):
+        if member.name != "inputSchema" and (
+            member.name != "outputSchema" or member.name not in tool
+        ):
             continue
         schema: object = tool.get(member.name)
         if member.name == "inputSchema":
@@ -367,13 +430,19 @@ def _tool(repair: MessageRepair, value: Any, shape: Shape, place: str) -> Any:
         if parts is not None and "type" not in parts:
             repair.note(f"{place}.{member.name}.type", "is missing; read as any type")
         elif parts is not None and parts["type"] != "object":
-            repair.note(f"{place}.{member.name}.type", f"expected 'object', got {got(parts['type'])}", parts["type"])
+            repair.note(
+                f"{place}.{member.name}.type",
+                f"expected 'object', got {got(parts['type'])}",
+                parts["type"],
+            )
         tool[member.name] = carried_schema(schema)
     return tool
 
 
 def _with_type(schema: object) -> object:
-    """The schema of the parameters with its type, which is always the same: some servers leave it out."""
+    """The schema of the parameters with its type, which is always the same: some
+    servers leave it out.
+    """
     members = object_of(schema)
     return schema if members is None or "type" in members else {"type": "object", **members}
 
@@ -388,7 +457,9 @@ def _completion(repair: MessageRepair, value: Any, shape: Shape, place: str) -> 
         return cast("Any", value)
     texts = cast("list[Any]", values)
     if len(texts) > _MOST_COMPLETIONS:
-        repair.note(f"{place}.values", f"has more than {_MOST_COMPLETIONS} items; the first ones are taken")
+        repair.note(
+            f"{place}.values", f"has more than {_MOST_COMPLETIONS} items; the first ones are taken"
+        )
         return {**members, "values": texts[:_MOST_COMPLETIONS]}
     return members
 
@@ -399,7 +470,10 @@ def _log_message(repair: MessageRepair, value: Any, shape: Shape, place: str) ->
         return value
     level = str(members.get("level")).lower()
     if members.get("level") not in _LEVELS.values() and level in (*_LEVELS, *_LEVELS.values()):
-        repair.note(f"{place}.level", f"is not one that the protocol has; taken as {_LEVELS.get(level, level)!r}")
+        repair.note(
+            f"{place}.level",
+            f"is not one that the protocol has; taken as {_LEVELS.get(level, level)!r}",
+        )
     return {**members, "level": _LEVELS.get(level, level)}
 
 
@@ -429,14 +503,15 @@ _RULES: Final[Mapping[str, Rule]] = {
 _BOOLEAN: Final = shape_of(bool)
 
 
-# -- messages --------------------------------------------------------------------------------------------------
+# -- messages --------------------------------------------------------------------------------------
 
 
 class Repairs:
     """Repairs the messages of one connection, before the SDK sees them.
 
     Args:
-        oddities: receives a note on each member that is repaired or left out, and on what is skipped.
+        oddities: receives a note on each member that is repaired or left out, and on
+            what is skipped.
     """
 
     def __init__(self, oddities: Oddities) -> None:
@@ -452,7 +527,9 @@ class Repairs:
             self._sent.pop(next(iter(self._sent)), None)
 
     def repaired(self, message: JSONRPCMessage, version: str) -> JSONRPCMessage | None:
-        """The message as the SDK takes it, the same one if nothing is odd; None if it is to be skipped."""
+        """The message as the SDK takes it, the same one if nothing is odd; None if it
+        is to be skipped.
+        """
         match message:
             case JSONRPCResponse() | JSONRPCError():
                 return self._answer(message, version)
@@ -467,7 +544,9 @@ class Repairs:
                     message.params = params
                 return message
 
-    def _notification(self, message: JSONRPCNotification, version: str) -> JSONRPCNotification | None:
+    def _notification(
+        self, message: JSONRPCNotification, version: str
+    ) -> JSONRPCNotification | None:
         if message.method == "notifications/progress" and _is_plain_progress(message.params):
             return message
         params = repair_notification(message.method, version, message.params, self._oddities)
@@ -481,7 +560,9 @@ class Repairs:
         if message.id is None or message.id not in self._sent:
             # The SDK ignores it.
             if message.id is not None and len(self._sent) < MAX_UNANSWERED:
-                self._oddities.note("answered requests that no longer wait, or were never sent; skipped")
+                self._oddities.note(
+                    "answered requests that no longer wait, or were never sent; skipped"
+                )
             return message
         method, params = self._sent.pop(message.id)
         if isinstance(message, OddResultError):
@@ -496,7 +577,9 @@ class Repairs:
         if isinstance(message, DeepResponse):
             result = _without_deep_schemas(result) if method == "tools/list" else result
             if _nests_deeper(result, PLAIN_NESTING):
-                return self._unreadable(message.id, method, f"it nests deeper than {PLAIN_NESTING} levels")
+                return self._unreadable(
+                    message.id, method, f"it nests deeper than {PLAIN_NESTING} levels"
+                )
         fixed = repair_result(method, version, result, self._oddities, params)
         if isinstance(fixed, Unusable):
             return self._unreadable(message.id, method, fixed.why)
@@ -507,13 +590,17 @@ class Repairs:
     def is_heavy(self, message: JSONRPCMessage) -> bool:
         """True if `repaired` may take too long for the event loop."""
         return (
-            isinstance(message, JSONRPCResponse) and not _is_plain(message.result) and _has_many_parts(message.result)
+            isinstance(message, JSONRPCResponse)
+            and not _is_plain(message.result)
+            and _has_many_parts(message.result)
         )
 
     def _unreadable(self, request: str | int, method: str, why: str) -> JSONRPCError:
         self._oddities.note(f"{method}: {why}; the answer is an error")
         error = ErrorData(
-            code=PARSE_ERROR, message=f"its answer to {method} cannot be read: {why}", data=Replaced.UNREADABLE
+            code=PARSE_ERROR,
+            message=f"its answer to {method} cannot be read: {why}",
+            data=Replaced.UNREADABLE,
         )
         return JSONRPCError(jsonrpc="2.0", id=request, error=error)
 
@@ -533,13 +620,22 @@ def repair_result(
     if method == "server/discover":
         version = LATEST_MODERN_VERSION
     is_modern = version in MODERN_PROTOCOL_VERSIONS
-    if method == "tools/call" and _is_plain(result) and (result.get("resultType") == "complete" or not is_modern):
+    if (
+        method == "tools/call"
+        and _is_plain(result)
+        and (result.get("resultType") == "complete" or not is_modern)
+    ):
         return result
     repair = MessageRepair(version, params or {}, _RULES, names_items=method in _LISTS)
     fixed: Any = result
     if not is_modern and not _LATER.isdisjoint(fixed):
         fixed = {name: part for name, part in fixed.items() if name not in _LATER}
-    if is_modern and method in methods.INPUT_REQUIRED_METHODS and "resultType" not in fixed and asks(fixed):
+    if (
+        is_modern
+        and method in methods.INPUT_REQUIRED_METHODS
+        and "resultType" not in fixed
+        and asks(fixed)
+    ):
         fixed = {**fixed, "resultType": "input_required"}
         repair.note("resultType", 'is missing; taken as "input_required"')
     if method == "tools/call":
@@ -581,15 +677,21 @@ def repair_notification(
     surface = methods.SERVER_NOTIFICATIONS.get((method, version))
     if surface is None:
         return Unusable(f"is not known in version {version}")
-    return _repair_params([surface, methods.MONOLITH_NOTIFICATIONS[method]], method, version, params, oddities)
+    return _repair_params(
+        [surface, methods.MONOLITH_NOTIFICATIONS[method]], method, version, params, oddities
+    )
 
 
-def repair_request(method: str, version: str, params: Object | None, oddities: Oddities) -> Object | Unusable | None:
+def repair_request(
+    method: str, version: str, params: Object | None, oddities: Oddities
+) -> Object | Unusable | None:
     """The parameters of a request of the module as the SDK takes them."""
     surface = methods.SERVER_REQUESTS.get((method, version))
     if surface is None:
         return Unusable(f"is not known in version {version}")
-    return _repair_params([surface, methods.MONOLITH_REQUESTS[method]], method, version, params, oddities)
+    return _repair_params(
+        [surface, methods.MONOLITH_REQUESTS[method]], method, version, params, oddities
+    )
 
 
 def _repair_params(
@@ -664,9 +766,15 @@ def _shapes_of_result(method: str, version: str) -> tuple[Shape, ...]:
 
 
 def _with_failure(repair: MessageRepair, result: Object) -> Object:
-    """The result with `isError` for what some servers call it, and for a result of a type that the protocol lacks."""
+    """The result with `isError` for what some servers call it, and for a result of a type that the
+    protocol lacks.
+    """
     said = result.get("resultType")
-    if isinstance(said, str) and said not in ("complete", "input_required") and result.get("isError") is not True:
+    if (
+        isinstance(said, str)
+        and said not in ("complete", "input_required")
+        and result.get("isError") is not True
+    ):
         repair.note("resultType", "is not one that the protocol has; taken as an error", said)
         return {**result, "isError": True}
     if result.get("isError") is True or not result.get("is_error"):
@@ -681,7 +789,9 @@ def _with_strict_hints(repair: MessageRepair, page: Object) -> Object:
     if not isinstance(tools, list):
         return page
     strict = [_strict(repair, tool, index) for index, tool in enumerate(cast("list[Any]", tools))]
-    changed = any(new is not tool for new, tool in zip(strict, cast("list[Any]", tools), strict=True))
+    changed = any(
+        new is not tool for new, tool in zip(strict, cast("list[Any]", tools), strict=True)
+    )
     return {**page, "tools": strict} if changed else page
 
 
@@ -706,16 +816,19 @@ def _is_plain_progress(params: Object | None) -> bool:
     if params is None or not _PROGRESS.issuperset(params):
         return False
     amounts = (params.get("progress"), params.get("total", 0))
-    return isinstance(params.get("progressToken"), str | int) and all(type(one) in (int, float) for one in amounts)
+    return isinstance(params.get("progressToken"), str | int) and all(
+        type(one) in (int, float) for one in amounts
+    )
 
 
 _PROGRESS: Final = frozenset({"progressToken", "progress", "total"})
 
 
-# -- schemas of tools -----------------------------------------------------------------------------------------
+# -- schemas of tools ------------------------------------------------------------------------------
 
 _AS_SENT: Final = f"as-sent-{token_hex(8)}"
-"""The keyword of a schema that carries another value through the SDK's models. No server can know it."""
+"""The keyword of a schema that carries another value through the SDK's models. No
+server can know it."""
 
 _HINTS_AS_SENT: Final = f"hints-{_AS_SENT}"
 
@@ -733,10 +846,11 @@ def schema_as_sent(schema: Object | None) -> Any:
 
 
 def hints_as_sent(schema: Object) -> Object | None:
-    """The hints of the tool with this input schema that are neither true nor false; None if it has none.
+    """The hints of the tool with this input schema that are neither true nor false; None
+    if it has none.
 
-    One that the SDK reads as a hint is what it reads: digests of tools have always had it. Any other is its
-    fingerprint.
+    One that the SDK reads as a hint is what it reads: digests of tools have always had it. Any
+    other is its fingerprint.
     """
     if _HINTS_AS_SENT not in schema:
         return None

@@ -1,7 +1,8 @@
 """The private names of the MCP SDK that this project uses; they are imported here alone.
 
-The SDK publishes `Transport`, and not the types of the two streams that one opens. It stops the clock of a request that
-waits for a person in its own grant alone. `tests/test_private_names.py` reports which name is gone.
+The SDK publishes `Transport`, and not the types of the two streams that one opens. It stops the
+clock of a request that waits for a person in its own grant alone. `tests/test_private_names.py`
+reports which name is gone.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""ModuleConfiguration: one entry of `mcpServers`; `expand`: what starts it; ModuleStatus: its state, for people.
+"""ModuleConfiguration: one entry of `mcpServers`; `expand`: what starts it; ModuleStatus: its
+state, for people.
 
-Entries have the form that assistants use, with some additional keys. Keys that other hosts write are accepted if they
-mean the same, and ignored if they concern only the host's user interface. A configuration contains `${VAR}` as written;
-`expand` alone fills in the values, and registers the secret ones with `Secrets` first.
+Entries have the form that assistants use, with some additional keys. Keys that other hosts write
+are accepted if they mean the same, and ignored if they concern only the host's user interface. A
+configuration contains `${VAR}` as written; `expand` alone fills in the values, and registers the
+secret ones with `Secrets` first.
 """
 
 from __future__ import annotations
@@ -80,19 +82,45 @@ _AUTH_SYNONYMS: Final = {
 
 IGNORED: Final = frozenset(
     {
-        *("$comment", "_comment", "alwaysAllow", "autoApprove", "category", "comment", "description", "dev"),
-        *("gallery", "icon", "iconUrl", "icons", "id", "name", "note", "notes", "tags", "title", "trust", "version"),
+        *(
+            "$comment",
+            "_comment",
+            "alwaysAllow",
+            "autoApprove",
+            "category",
+            "comment",
+            "description",
+            "dev",
+        ),
+        *(
+            "gallery",
+            "icon",
+            "iconUrl",
+            "icons",
+            "id",
+            "name",
+            "note",
+            "notes",
+            "tags",
+            "title",
+            "trust",
+            "version",
+        ),
     }
 )
 """Keys of other hosts that have no meaning in ideabridge."""
 
 HINTS: Final[MappingProxyType[str, str]] = MappingProxyType(
     {
-        "envFile": 'files of variables are not read; name each variable in \'env\', for example "TOKEN": "${TOKEN}"',
+        "envFile": (
+            "files of variables are not read; name each variable in 'env', for "
+            'example "TOKEN": "${TOKEN}"'
+        ),
         "headersHelper": "no program is asked for headers; write them into 'headers'",
     }
 )
-"""Keys of other hosts that change the behaviour and are not supported, with the reason for refusing them."""
+"""Keys of other hosts that change the behaviour and are not supported, with the reason
+for refusing them."""
 
 
 SECRET_KEYS: Final = ("client_secret", "private_key")
@@ -103,51 +131,60 @@ _LOOPBACK: Final = re.compile(r"http://(127\.0\.0\.1|localhost|\[::1\]):\d{1,5}/
 
 
 class AuthorizationSettings(BaseModel):
-    """How ideabridge gets access tokens for a module over HTTP (OAuth 2.1). Mostly nothing has to be set: the module
-    names its authorization server, and `ideabridge modules login` registers a client there.
+    """How ideabridge gets access tokens for a module over HTTP (OAuth 2.1). Mostly nothing has
+    to be set: the module names its authorization server, and `ideabridge modules login`
+    registers a client there.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     grant: Literal["authorization_code", "client_credentials"] = Field(
         default="authorization_code",
-        description="authorization_code: a person signs in with `ideabridge modules login`. client_credentials: the"
-        " client itself gets tokens, without a person.",
+        description="authorization_code: a person signs in with `ideabridge modules login`. "
+        "client_credentials: the client itself gets tokens, without a person.",
     )
     issuer: Annotated[Text, Field(min_length=1)] | None = Field(
         default=None,
-        description="The only authorization server that is used. Needed with 'client_secret' and 'private_key'.",
+        description=(
+            "The only authorization server that is used. Needed with "
+            "'client_secret' and 'private_key'."
+        ),
     )
     client_id: Annotated[Text, Field(min_length=1)] | None = Field(
         default=None, description="A client that is registered already. ${VAR} is expanded."
     )
     client_secret: Annotated[Text, Field(min_length=1)] | None = Field(
-        default=None, description="Its secret. ${VAR} is expanded. The value is never shown or stored."
+        default=None,
+        description="Its secret. ${VAR} is expanded. The value is never shown or stored.",
     )
     secret_in: Literal["header", "body"] = Field(
-        default="header", description="Where the secret is sent: header (client_secret_basic) or body (_post)."
+        default="header",
+        description="Where the secret is sent: header (client_secret_basic) or body (_post).",
     )
     private_key: Annotated[Text, Field(min_length=1)] | None = Field(
         default=None,
-        description="With client_credentials, in place of a secret: the key in PEM that signs (private_key_jwt)."
-        " ${VAR} is expanded. The value is never shown or stored.",
+        description="With client_credentials, in place of a secret: the key in PEM that signs "
+        "(private_key_jwt). ${VAR} is expanded. The value is never shown or stored.",
     )
-    algorithm: Literal["RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "ES512", "EdDSA"] = Field(
-        default="RS256", description="The algorithm of 'private_key'."
+    algorithm: Literal["RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "ES512", "EdDSA"] = (
+        Field(default="RS256", description="The algorithm of 'private_key'.")
     )
     client_metadata_url: Text | None = Field(
-        default=None, description="The address of a client metadata document, for servers that take one as client_id."
+        default=None,
+        description="The address of a client metadata document, for servers that take one as client_id.",
     )
     redirect_uri: Text | None = Field(
-        default=None, description="The address on this machine to which the browser returns. Default: with a free port."
+        default=None,
+        description="The address on this machine to which the browser returns. Default: with a free port.",
     )
     scope: Annotated[Text, Field(min_length=1)] | None = Field(
-        default=None, description="The scopes that are asked for, separated by spaces. Default: those the module names."
+        default=None,
+        description="The scopes that are asked for, separated by spaces. Default: those the module names.",
     )
     shared: bool = Field(
         default=False,
-        description="true: all users of a server over HTTP act with the sign-in of the person who started it. false:"
-        " each with their own.",
+        description="true: all users of a server over HTTP act with the sign-in of the person who "
+        "started it. false: each with their own.",
     )
 
     @model_validator(mode="after")
@@ -166,10 +203,15 @@ class AuthorizationSettings(BaseModel):
                 found.append("'client_metadata_url' and 'redirect_uri' are for people who sign in")
         elif self.private_key is not None:
             found.append('\'private_key\' only goes with "grant": "client_credentials"')
-        if self.client_metadata_url is not None and not re.match("https://[^/]+/.", self.client_metadata_url):
+        if self.client_metadata_url is not None and not re.match(
+            "https://[^/]+/.", self.client_metadata_url
+        ):
             found.append("'client_metadata_url' should be an address with https:// and a path")
         if self.redirect_uri is not None and not _LOOPBACK.match(self.redirect_uri):
-            found.append("'redirect_uri' should be on this machine, with a port: http://localhost:3118/callback")
+            found.append(
+                "'redirect_uri' should be on this machine, with a port: "
+                "http://localhost:3118/callback"
+            )
         if self.client_id is not None and self.client_metadata_url is not None:
             found.append("'client_metadata_url' goes in place of 'client_id'")
         if found:
@@ -178,26 +220,31 @@ class AuthorizationSettings(BaseModel):
 
 
 class ModuleConfiguration(BaseModel):
-    """One MCP server: a program to start (`command`) or an address to call (`url`). `${VAR}` is not replaced, so the
-    configuration contains no secrets of the environment.
+    """One MCP server: a program to start (`command`) or an address to call (`url`). `${VAR}` is not
+    replaced, so the configuration contains no secrets of the environment.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     type: str | None = Field(
-        default=None, description="stdio, http (streamable HTTP) or sse. Told by the rest if absent."
+        default=None,
+        description="stdio, http (streamable HTTP) or sse. Told by the rest if absent.",
     )
     command: Annotated[Text, Field(min_length=1)] | None = Field(
-        default=None, description="The program to start; it speaks MCP on stdin and stdout. ${VAR} is expanded."
+        default=None,
+        description="The program to start; it speaks MCP on stdin and stdout. ${VAR} is expanded.",
     )
-    args: tuple[Text, ...] = Field(default=(), description="Arguments of the program. ${VAR} is expanded.")
+    args: tuple[Text, ...] = Field(
+        default=(), description="Arguments of the program. ${VAR} is expanded."
+    )
     env: dict[str, Text] = Field(
         default_factory=dict[str, Text],
         description="Environment of the program, over a small inherited one (PATH, HOME, LANG, ...). "
         "${VAR} is expanded. Values are never shown or stored.",
     )
     cwd: Annotated[Text, Field(min_length=1)] | None = Field(
-        default=None, description="Working directory; relative to the configuration file. Default: the project folder."
+        default=None,
+        description="Working directory; relative to the configuration file. Default: the project folder.",
     )
     url: Annotated[Text, Field(min_length=1)] | None = Field(
         default=None, description="Address of a server over HTTP. ${VAR} is expanded."
@@ -207,10 +254,15 @@ class ModuleConfiguration(BaseModel):
         description="HTTP headers of every request. ${VAR} is expanded. Values are never shown or stored.",
     )
     auth: AuthorizationSettings | None = Field(
-        default=None, description="How access tokens for the address are got, if it needs more than to sign in."
+        default=None,
+        description="How access tokens for the address are got, if it needs more than to sign in.",
     )
-    timeout: float = Field(default=60, gt=0, le=MAX_SECONDS, description="Seconds one call may take.")
-    connect_timeout: float = Field(default=30, gt=0, le=MAX_SECONDS, description="Seconds connecting may take.")
+    timeout: float = Field(
+        default=60, gt=0, le=MAX_SECONDS, description="Seconds one call may take."
+    )
+    connect_timeout: float = Field(
+        default=30, gt=0, le=MAX_SECONDS, description="Seconds connecting may take."
+    )
     allow: tuple[str, ...] | None = Field(
         default=None, description="Only these tools: names or patterns (*, ?, [abc]). Default: all."
     )
@@ -218,41 +270,53 @@ class ModuleConfiguration(BaseModel):
         default=(), description="Never these tools: names or patterns. Stronger than 'allow'."
     )
     order: Literal["effects", "none"] = Field(
-        default="effects", description="none: calls of this module never wait for those listed before them."
+        default="effects",
+        description="none: calls of this module never wait for those listed before them.",
     )
     read_only: tuple[str, ...] = Field(
         default=(),
-        description="Tools that only read although they do not say so: names or patterns. Their calls run beside each"
-        " other; they still ask for approval.",
+        description="Tools that only read although they do not say so: names or patterns. Their calls "
+        "run beside each other; they still ask for approval.",
     )
-    parallel: int = Field(default=8, ge=1, le=1000, description="How many calls may run there at once (a browser: 1).")
+    parallel: int = Field(
+        default=8, ge=1, le=1000, description="How many calls may run there at once (a browser: 1)."
+    )
     retry: dict[str, Annotated[int, Field(ge=1, le=MAX_TRIES)]] = Field(
         default_factory=dict[str, int],
-        description="How often a call is sent in all where the connection is lost before its answer, by tool: names or"
-        f" patterns, of which the first that matches holds; 1: once. Default: {TRIES}. Only tools that say they are"
-        " read-only or idempotent are tried again.",
+        description="How often a call is sent in all where the connection is lost before its answer, by "
+        "tool: names or patterns, of which the first that matches holds; 1: once. Default: "
+        f"{TRIES}. Only tools that say they are read-only or idempotent are tried again.",
     )
     record: bool = Field(
-        default=True, description="false: results of direct calls of its tools are not stored, see `sessions`."
+        default=True,
+        description="false: results of direct calls of its tools are not stored, see `sessions`.",
     )
     views: bool = Field(
         default=False,
-        description="true: its views in HTML (MCP Apps) are passed on to hosts, where its tools are exposed.",
+        description=(
+            "true: its views in HTML (MCP Apps) are passed on to hosts, "
+            "where its tools are exposed."
+        ),
     )
     disabled: bool = Field(default=False, description="True: the module is left alone.")
 
     def tries_of(self, tool: str) -> int:
         """The number of times that a call of a repeatable tool is sent at most."""
-        return next((tries for pattern, tries in self.retry.items() if fnmatchcase(tool, pattern)), TRIES)
+        return next(
+            (tries for pattern, tries in self.retry.items() if fnmatchcase(tool, pattern)), TRIES
+        )
 
     @property
     def has_sign_ins(self) -> bool:
-        """True if each person signs in to the module for themselves: it is at an address, and the configuration has
-        neither a token nor the credentials of a client, and lets nobody act with the sign-in of another.
+        """True if each person signs in to the module for themselves: it is at an address, and the
+        configuration has neither a token nor the credentials of a client, and lets nobody act with
+        the sign-in of another.
         """
         if self.url is None or any(name.lower() == "authorization" for name in self.headers):
             return False
-        return self.auth is None or (self.auth.grant == "authorization_code" and not self.auth.shared)
+        return self.auth is None or (
+            self.auth.grant == "authorization_code" and not self.auth.shared
+        )
 
     @property
     def kind(self) -> ModuleKind:
@@ -310,11 +374,18 @@ def entry_problems(entry: JSONObject) -> list[tuple[str, str]]:
     elif not has_command and not has_url:
         problems.append(("", "expected 'command' (a program to start) or 'url' (a server to call)"))
     elif isinstance(kind, str) and (KINDS[kind] == "stdio") != has_command:
-        problems.append(("type", f"{kind!r} goes with {'url' if has_command else 'command'}, which is not given"))
+        problems.append(
+            (
+                "type",
+                f"{kind!r} goes with {'url' if has_command else 'command'}, which is not given",
+            )
+        )
     misplaced = ("headers", "auth") if has_command else ("args", "env", "cwd") if has_url else ()
     if not (has_command and has_url):
         problems += [
-            (key, f"only goes with {'url' if has_command else 'command'!r}") for key in misplaced if entry.get(key)
+            (key, f"only goes with {'url' if has_command else 'command'!r}")
+            for key in misplaced
+            if entry.get(key)
         ]
     url = entry.get("url")
     if isinstance(url, str) and not url.lower().startswith(("http://", "https://", "${")):
@@ -323,7 +394,13 @@ def entry_problems(entry: JSONObject) -> list[tuple[str, str]]:
         seconds = entry.get(key)
         if isinstance(seconds, int) and seconds > MAX_SECONDS and seconds % 1000 == 0:
             problems.append(
-                (key, f"is in seconds, at most {MAX_SECONDS}; if {seconds} is in ms, write {seconds // 1000}")
+                (
+                    key,
+                    (
+                        f"is in seconds, at most {MAX_SECONDS}; if {seconds} is in "
+                        f"ms, write {seconds // 1000}"
+                    ),
+                )
             )
     if "enabled" in entry:
         problems.append(("enabled", "expected true or false"))
@@ -337,7 +414,9 @@ def name_problem(name: str) -> str | None:
     if not name.isprintable():
         return "a module's name has no control characters"
     if name == "anonymous" or name.startswith("idea:"):
-        return "this name is taken: 'anonymous' is a clean room and 'idea:...' an idea; choose another"
+        return (
+            "this name is taken: 'anonymous' is a clean room and 'idea:...' an idea; choose another"
+        )
     return None
 
 
@@ -351,8 +430,14 @@ _VARIABLE: Final = re.compile(r"\$?\$\{([^{}]*)\}")
 _NAME: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _EDITOR_HINTS: Final = {
-    "workspaceFolder": "the editor's folder is not known here; use a path relative to the configuration file, or 'cwd'",
-    "workspaceRoot": "the editor's folder is not known here; use a path relative to the configuration file, or 'cwd'",
+    "workspaceFolder": (
+        "the editor's folder is not known here; use a path relative to the "
+        "configuration file, or 'cwd'"
+    ),
+    "workspaceRoot": (
+        "the editor's folder is not known here; use a path relative to the "
+        "configuration file, or 'cwd'"
+    ),
     "userHome": "write ${HOME}",
     "pathSeparator": "write / or \\",
 }
@@ -360,7 +445,9 @@ _EDITOR_HINTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """The command or address of a module with the values of all variables. It is never shown or stored."""
+    """The command or address of a module with the values of all variables. It is never
+    shown or stored.
+    """
 
     command: str = ""
     args: tuple[str, ...] = ()
@@ -428,18 +515,22 @@ def _unset(names: list[str]) -> str:
     are = "is" if len(names) == 1 else "are"
     it = "it" if len(names) == 1 else "them"
     return (
-        f"{variables_text(names)} {are} not set; set {it} before ideabridge (or your assistant) starts,"
-        f" or give a default: ${{{names[0]}:-...}}"
+        f"{variables_text(names)} {are} not set; set {it} before ideabridge (or your assistant) "
+        f"starts, or give a default: ${{{names[0]}:-...}}"
     )
 
 
 def expand(
-    module: str, configuration: ModuleConfiguration, folder: Path, variables: Variables | None, secrets: Secrets
+    module: str,
+    configuration: ModuleConfiguration,
+    folder: Path,
+    variables: Variables | None,
+    secrets: Secrets,
 ) -> Launch:
     """Replace `${VAR}` and `${VAR:-default}` by values of the environment; `$${` becomes `${`.
 
-    `cwd` is relative to `folder`, and a program without `cwd` runs there. Only `variables` may be used; None means all.
-    `secrets` registers every value that must not be shown.
+    `cwd` is relative to `folder`, and a program without `cwd` runs there. Only `variables` may be
+    used; None means all. `secrets` registers every value that must not be shown.
 
     Raises:
         ModuleConfigurationError: variables without default are not set, or are not allowed; the
@@ -449,11 +540,16 @@ def expand(
     filler = _Filler(module, variables, secrets)
     fill = filler.fill
     command = fill(configuration.command or "", "command", secret=False)
-    args = tuple(fill(text, f"args.{index}", secret=False) for index, text in enumerate(configuration.args))
+    args = tuple(
+        fill(text, f"args.{index}", secret=False) for index, text in enumerate(configuration.args)
+    )
     env = {name: fill(text, f"env.{name}", secret=True) for name, text in configuration.env.items()}
     working_folder = fill(configuration.cwd or ".", "cwd", secret=False)
     url = fill(configuration.url or "", "url", secret=True)
-    headers = {name: fill(text, f"headers.{name}", secret=True) for name, text in configuration.headers.items()}
+    headers = {
+        name: fill(text, f"headers.{name}", secret=True)
+        for name, text in configuration.headers.items()
+    }
     auth = configuration.auth
     credentials = {
         key: fill(text, f"auth.{key}", secret=key in SECRET_KEYS)
@@ -483,7 +579,9 @@ def expand(
             secrets.add(key, credentials.get(key, ""), certain=True)
         auth = auth.model_copy(update=credentials)
         if auth.issuer is not None and not auth.issuer.startswith(("http://", "https://")):
-            raise _error(module, "auth.issuer", "expected an address that starts with http:// or https://")
+            raise _error(
+                module, "auth.issuer", "expected an address that starts with http:// or https://"
+            )
     words: list[JSON] = [*args]
     _add_hidden({"command": command, "args": words, "url": url, "cwd": working_folder}, secrets)
     if command.startswith(("~", "./", "../")):
@@ -498,8 +596,8 @@ def learn_secrets(
     folder_of: Callable[[str], Path],
     variables_of: Callable[[str], Variables | None],
 ) -> None:
-    """Register every secret value of the configured modules without starting one, also those of disabled modules.
-    `folder_of` and `variables_of` return the arguments of `expand` for a module.
+    """Register every secret value of the configured modules without starting one, also those of
+    disabled modules. `folder_of` and `variables_of` return the arguments of `expand` for a module.
     """
     for name, configuration in modules.items():
         try:
@@ -512,14 +610,20 @@ def learn_secrets(
                 secrets.add_header(key, text)
             secrets.add_url("url", configuration.url or "")
             words: list[JSON] = [*configuration.args]
-            start: JSONObject = {"command": configuration.command, "args": words, "cwd": configuration.cwd}
+            start: JSONObject = {
+                "command": configuration.command,
+                "args": words,
+                "cwd": configuration.cwd,
+            }
             _add_hidden({**start, "url": configuration.url}, secrets)
             for key in SECRET_KEYS:
                 secrets.add(key, getattr(configuration.auth, key, None) or "", certain=True)
 
 
 def _add_hidden(entry: JSONObject, secrets: Secrets) -> None:
-    """Register the secrets in the words and the address of a module. Programs repeat these in their messages."""
+    """Register the secrets in the words and the address of a module. Programs repeat these in
+    their messages.
+    """
     for hidden in hidden_in(entry):
         # A number is no secret by its form, but this one has the name of a secret.
         is_certain = is_token(hidden.text) or hidden.text.isdigit()
@@ -530,7 +634,9 @@ def _error(module: str, place: str, why: str) -> ModuleConfigurationError:
     return ModuleConfigurationError(module, f"mcpServers.{module}.{place}: {why}")
 
 
-def _read_variable(inside: str, error: Callable[[str], ModuleConfigurationError]) -> tuple[str, str | None]:
+def _read_variable(
+    inside: str, error: Callable[[str], ModuleConfigurationError]
+) -> tuple[str, str | None]:
     """(name, default) of what stands in `${...}`."""
     match = _NAME.fullmatch(inside)
     if match is None or inside in _EDITOR_HINTS:
@@ -547,7 +653,8 @@ Era = Literal["legacy", "modern"]
 """2025-11-25 and earlier (handshake), or 2026-07-28 (stateless)."""
 
 ModuleState = Literal["connecting", "up", "down", "failed", "disabled"]
-"""down: the module was up, and the next call reconnects. failed: it could not be reached and is tried again."""
+"""down: the module was up, and the next call reconnects. failed: it could not be reached and
+is tried again."""
 
 _LONG_AWAY: Final = 5.0
 """Seconds after which people are told how long a module has been away."""
@@ -574,12 +681,13 @@ class ModuleStatus:
 
     Attributes:
         tools: the number of allowed tools.
-        notes: behaviour hints that promise more than before, omitted tools, renamed parameters, and output that is not
-            a message.
+        notes: behaviour hints that promise more than before, omitted tools, renamed parameters, and
+            output that is not a message.
         error: why the module is down or failed.
-        away: seconds since it was last up, or since the first attempt; None if it is up or disabled,
-            or if its configuration cannot be used, so that no attempt is made.
-        next_try: seconds until the next attempt; 0 means now. It follows sooner if a call needs the module.
+        away: seconds since it was last up, or since the first attempt; None if it is up or
+            disabled, or if its configuration cannot be used, so that no attempt is made.
+        next_try: seconds until the next attempt; 0 means now. It follows sooner if a call
+            needs the module.
         seconds: the duration of connecting.
     """
 
@@ -611,4 +719,8 @@ class ModuleStatus:
             why = f"{why}; away for {timedelta(seconds=round(self.away))}"
         if self.next_try is None:
             return why
-        return f"{why}; next try in {math.ceil(self.next_try)} s" if self.next_try else f"{why}; it is tried now"
+        return (
+            f"{why}; next try in {math.ceil(self.next_try)} s"
+            if self.next_try
+            else f"{why}; it is tried now"
+        )

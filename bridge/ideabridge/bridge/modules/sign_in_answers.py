@@ -1,8 +1,9 @@
 """Answers of authorization servers, repaired before the SDK's models read them.
 
-Those models refuse a document as a whole for one optional member that is not as the standards write it. Here such a
-member is converted where it means one thing, and otherwise left out, with a note. What says where a token, a code or a
-person is sent is never repaired: the SDK refuses a document in which it is malformed.
+Those models refuse a document as a whole for one optional member that is not as the standards write
+it. Here such a member is converted where it means one thing, and otherwise left out, with a note.
+What says where a token, a code or a person is sent is never repaired: the SDK refuses a document in
+which it is malformed.
 """
 
 from __future__ import annotations
@@ -12,7 +13,12 @@ from typing import Any, Final, cast
 
 import orjson
 from mcp.client.auth.utils import issuers_match
-from mcp.shared.auth import OAuthClientInformationFull, OAuthMetadata, OAuthToken, ProtectedResourceMetadata
+from mcp.shared.auth import (
+    OAuthClientInformationFull,
+    OAuthMetadata,
+    OAuthToken,
+    ProtectedResourceMetadata,
+)
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
@@ -23,7 +29,12 @@ _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _DECIDES: Final = frozenset(
     {
         *("issuer", "resource", "authorization_servers"),
-        *("authorization_endpoint", "token_endpoint", "registration_endpoint", "device_authorization_endpoint"),
+        *(
+            "authorization_endpoint",
+            "token_endpoint",
+            "registration_endpoint",
+            "device_authorization_endpoint",
+        ),
         *("client_id", "client_secret", "token_endpoint_auth_method"),
         *("access_token", "token_type", "iss", "authorization_response_iss_parameter_supported"),
     }
@@ -51,7 +62,8 @@ def repair_server(content: bytes, expected: str | None, note: Note) -> tuple[byt
         note: receives notes.
 
     Returns:
-        The document, and the issuer as the server writes it. In the document it is written as in `expected` if the two
+        The document, and the issuer as the server writes it. In the document it is written as in
+        `expected` if the two
         differ only by the slash of a root: the SDK compares the texts.
     """
     content = _repaired(content, OAuthMetadata, "the metadata of its authorization server", note)
@@ -65,8 +77,8 @@ def repair_server(content: bytes, expected: str | None, note: Note) -> tuple[byt
 
 
 def fault_of_server(content: bytes) -> str | None:
-    """Why a document that is the metadata of an authorization server cannot be used; None if it can, or is another
-    document, as some servers answer every address with one.
+    """Why a document that is the metadata of an authorization server cannot be used; None if it
+    can, or is another document, as some servers answer every address with one.
     """
     document = _read(content)
     if document is None or document.keys().isdisjoint(_DECIDES):
@@ -88,7 +100,9 @@ def repair_tokens(content: bytes, note: Note) -> bytes:
     if document is not None and "access_token" in document:
         return _repaired(content, OAuthToken, "the tokens of its authorization server", note)
     if document is not None and "client_id" in document:
-        return _repaired(content, OAuthClientInformationFull, "the client that its server has registered", note)
+        return _repaired(
+            content, OAuthClientInformationFull, "the client that its server has registered", note
+        )
     return content
 
 
@@ -133,7 +147,9 @@ def _wrong_members(document: dict[str, Any], model: type[BaseModel]) -> set[str]
 
 
 def _converted(name: str, value: object, model: type[BaseModel]) -> object:
-    """A member in the form that the model takes, if it has another form that means the same; else None."""
+    """A member in the form that the model takes, if it has another form that means the
+    same; else None.
+    """
     if name in _DECIDES:
         return None
     form: object = None

@@ -1,8 +1,10 @@
-"""SignIn: what signing in to a module has brought, kept in the keyring or in a file that only the user can read.
+"""SignIn: what signing in to a module has brought, kept in the keyring or in a file that only
+the user can read.
 
-Sign-ins are in the folder `sign-ins` of the user's configuration folder, never in a store. Each belongs to one module
-at one address: after a change of the address it is not found, so no server gets the tokens of another. It is that of
-the person who starts the servers, or of one named user of the servers on one store.
+Sign-ins are in the folder `sign-ins` of the user's configuration folder, never in a store. Each
+belongs to one module at one address: after a change of the address it is not found, so no server
+gets the tokens of another. It is that of the person who starts the servers, or of one named user of
+the servers on one store.
 """
 
 from __future__ import annotations
@@ -20,7 +22,12 @@ from typing import Final, Literal
 
 import anyio
 import platformdirs
-from mcp.shared.auth import OAuthClientInformationFull, OAuthMetadata, OAuthToken, ProtectedResourceMetadata
+from mcp.shared.auth import (
+    OAuthClientInformationFull,
+    OAuthMetadata,
+    OAuthToken,
+    ProtectedResourceMetadata,
+)
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ideabridge.bridge.modules.settings import public_url
@@ -50,7 +57,8 @@ class ModuleUser:
 
     Attributes:
         name: the name, which may contain any characters if an identity provider gave it.
-        store: identifies the store, because a user of another store with this name is another person.
+        store: identifies the store, because a user of another store with this name is
+            another person.
     """
 
     name: str
@@ -63,8 +71,8 @@ class SignIn(BaseModel):
     Attributes:
         tokens: the tokens; None after the server has refused to renew them.
         expires_at: when the access token expires, in seconds since 1970; None if that is unknown.
-        scope: the scopes that the next sign-in asks for: those of the tokens, and those that the module has asked for
-            since, separated by spaces. None: those that the module names.
+        scope: the scopes that the next sign-in asks for: those of the tokens, and those that the
+            module has asked for since, separated by spaces. None: those that the module names.
         client: the client that the tokens were issued to.
         server: the authorization server that issued them.
         resource: what the module says about itself (RFC 9728).
@@ -91,8 +99,8 @@ class SignIn(BaseModel):
 
 
 class _Kept(BaseModel):
-    """The content of a file. The address, without credentials, is for people who look at the file. The sign-in stands
-    last: what is before it says whose file it is, however large the sign-in is.
+    """The content of a file. The address, without credentials, is for people who look at the file.
+    The sign-in stands last: what is before it says whose file it is, however large the sign-in is.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -111,7 +119,8 @@ def folder() -> Path:
 
 
 class SignInFile:
-    """Where the sign-in of one person to one module at one address is kept. `read` and `write` block.
+    """Where the sign-in of one person to one module at one address is kept. `read`
+    and `write` block.
 
     Args:
         module: the module's name.
@@ -122,7 +131,9 @@ class SignInFile:
     def __init__(self, module: str, url: str, user: ModuleUser | None = None) -> None:
         self._module, self._url, self.user = module, url, user
         # The address may contain a secret, and a name any character, so their hash names the file.
-        text = f"{module}\n{url}" if user is None else json.dumps([module, url, user.store, user.name])
+        text = (
+            f"{module}\n{url}" if user is None else json.dumps([module, url, user.store, user.name])
+        )
         self._key = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
         self.path: Final = folder() / f"{self._key}.json"
 
@@ -143,7 +154,9 @@ class SignInFile:
         try:
             text = Keyring().read(self._key)
         except NoKeyringError as error:
-            raise SignInError(f"its sign-in is in the keyring, and there is none any more: {error}") from error
+            raise SignInError(
+                f"its sign-in is in the keyring, and there is none any more: {error}"
+            ) from error
         except KeyringError as error:
             raise SignInError(f"the keyring with its sign-in cannot be read: {error}") from error
         if text is None:
@@ -154,7 +167,8 @@ class SignInFile:
             raise SignInError("the keyring holds something else than its sign-in") from None
 
     def write(self, sign_in: SignIn) -> str:
-        """Keep the sign-in in the keyring if that works, else in the file. Return where it is, for people.
+        """Keep the sign-in in the keyring if that works, else in the file. Return where it
+        is, for people.
 
         Raises:
             SignInError: it is too large, or the file cannot be written.
@@ -176,13 +190,15 @@ class SignInFile:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             write_own(self.path, kept.model_dump_json(exclude_none=True, indent=1))
         except OSError as error:
-            raise SignInError(f"{self.path}: cannot be written: {error.strerror or error}") from None
+            raise SignInError(
+                f"{self.path}: cannot be written: {error.strerror or error}"
+            ) from None
         return "the keyring" if inside else f"{self.path}, which only you can read ({refusal})"
 
     @asynccontextmanager
     async def lock(self) -> AsyncGenerator[None]:
-        """Hold the lock of the processes that renew these tokens: some servers take a refresh token only once, and
-        withdraw all tokens if it comes twice.
+        """Hold the lock of the processes that renew these tokens: some servers take a refresh token
+        only once, and withdraw all tokens if it comes twice.
 
         Raises:
             SignInError: the file of the lock cannot be written.
@@ -246,11 +262,18 @@ def signed_in_users(module: str) -> list[str]:
         SignInError: a sign-in cannot be read.
     """
     heads = [_read_head(path) for path in sorted(folder().glob("*.json"))]
-    return sorted({one.user for one in heads if one is not None and one.module == module and one.user is not None})
+    return sorted(
+        {
+            one.user
+            for one in heads
+            if one is not None and one.module == module and one.user is not None
+        }
+    )
 
 
 def forget(module: str, user: str | None = None) -> list[str]:
-    """Remove every sign-in of one person to modules of this name; return their addresses, without credentials.
+    """Remove every sign-in of one person to modules of this name; return their addresses,
+    without credentials.
 
     Args:
         module: the module's name.

@@ -1,11 +1,13 @@
 """StdioTransport: connects `mcp.Client` to a module that runs as a child process.
 
-The transport of the SDK reads lines of any length, fails on bytes that are not UTF-8, hides the exit code, does not
-report the end of the process, and needs four seconds to end a process that ignores signals. This one bounds lines,
-skips and counts lines that are not messages, keeps the last lines of stderr, and ends the process within two seconds.
+The transport of the SDK reads lines of any length, fails on bytes that are not UTF-8, hides the
+exit code, does not report the end of the process, and needs four seconds to end a process that
+ignores signals. This one bounds lines, skips and counts lines that are not messages, keeps the last
+lines of stderr, and ends the process within two seconds.
 
-Three classes do the work below it. `Lines` cuts output into bounded lines. `Guard` talks to a small process that ends
-the children if this process dies. `ChildProcess` starts a child in a process group of its own, and ends the group.
+Three classes do the work below it. `Lines` cuts output into bounded lines. `Guard` talks to a small
+process that ends the children if this process dies. `ChildProcess` starts a child in a process
+group of its own, and ends the group.
 """
 
 from __future__ import annotations
@@ -55,7 +57,9 @@ class LongLine:
 
 
 class Lines:
-    """Cuts a stream of bytes into lines. It keeps only both ends of a line over `limit` bytes, as a `LongLine`."""
+    """Cuts a stream of bytes into lines. It keeps only both ends of a line over `limit` bytes,
+    as a `LongLine`.
+    """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -98,7 +102,11 @@ class Lines:
 
     def _take(self) -> bytes | LongLine:
         long = self._size > self._limit
-        line = LongLine(self._head, self._tail, self._size) if long else b"".join(self._parts).removesuffix(b"\r")
+        line = (
+            LongLine(self._head, self._tail, self._size)
+            if long
+            else b"".join(self._parts).removesuffix(b"\r")
+        )
         self._parts, self._size, self._head, self._tail = [], 0, b"", b""
         return line
 
@@ -109,16 +117,19 @@ _SCRIPT: Final = Path(__file__).with_name("guard_process.py")
 class Guard:
     """Ends the children if this process dies, even by SIGKILL. Thread-safe.
 
-    The guard is one small process, started with the first stdio module or by a server, and restarted if it is killed.
-    Process groups are registered through a pipe, of which only this process has the write end. When the pipe ends, the
-    guard sends SIGTERM to all registered groups, SIGKILL half a second later, and ends. It runs in its own session and
-    ignores SIGINT, SIGTERM and SIGHUP, so a signal to this process group does not end it.
+    The guard is one small process, started with the first stdio module or by a server, and
+    restarted if it is killed. Process groups are registered through a pipe, of which only this
+    process has the write end. When the pipe ends, the guard sends SIGTERM to all registered groups,
+    SIGKILL half a second later, and ends. It runs in its own session and ignores SIGINT, SIGTERM
+    and SIGHUP, so a signal to this process group does not end it.
 
-    The guard also ends this process if a signal does not: Python's handler in C writes the number of each signal to the
-    pipe, whatever code is running. Three seconds after SIGTERM or SIGINT, the guard kills this process.
+    The guard also ends this process if a signal does not: Python's handler in C writes the number
+    of each signal to the pipe, whatever code is running. Three seconds after SIGTERM or SIGINT, the
+    guard kills this process.
 
-    Not covered: a child that leaves its process group, a SIGKILL in the microseconds between the start of a child and
-    its registration, and Windows, which has no process groups (there the children only see their pipes close).
+    Not covered: a child that leaves its process group, a SIGKILL in the microseconds between the
+    start of a child and its registration, and Windows, which has no process groups (there the
+    children only see their pipes close).
     """
 
     def __init__(self) -> None:
@@ -130,8 +141,8 @@ class Guard:
 
     @contextmanager
     def hearing(self) -> Generator[None]:
-        """Send the signals that Python handles to the guard, which ends this process if it does not end by itself.
-        Works in the main thread only, and not on Windows.
+        """Send the signals that Python handles to the guard, which ends this process if it does not
+        end by itself. Works in the main thread only, and not on Windows.
         """
         with self._lock:
             self._forget_after_fork()
@@ -157,7 +168,12 @@ class Guard:
     def _forget_after_fork(self) -> None:
         if self._owner != os.getpid():
             # The groups belong to the parent process.
-            self._groups, self._process, self._owner, self._hears_signals = set(), None, os.getpid(), False
+            self._groups, self._process, self._owner, self._hears_signals = (
+                set(),
+                None,
+                os.getpid(),
+                False,
+            )
 
     def watch(self, group: int) -> None:
         """Register a process group to end if this process dies."""
@@ -205,7 +221,9 @@ class Guard:
             self._send_signals()
 
     def close(self) -> None:
-        """Close the pipe: the guard ends the groups that are still registered, then itself. Called at exit."""
+        """Close the pipe: the guard ends the groups that are still registered, then itself.
+        Called at exit.
+        """
         with self._lock:
             process = self._process
             if process is None or self._owner != os.getpid():
@@ -224,12 +242,51 @@ guard: Final = Guard()
 
 
 INHERITED: Final = (
-    *("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR"),
+    *(
+        "HOME",
+        "LOGNAME",
+        "PATH",
+        "SHELL",
+        "TERM",
+        "USER",
+        "LANG",
+        "LANGUAGE",
+        "LC_ALL",
+        "LC_CTYPE",
+        "TZ",
+        "TMPDIR",
+    ),
     *("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME"),
-    *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "no_proxy", "all_proxy"),
+    *(
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "NO_PROXY",
+        "ALL_PROXY",
+        "http_proxy",
+        "https_proxy",
+        "no_proxy",
+        "all_proxy",
+    ),
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"),
-    *("APPDATA", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATHEXT", "PROCESSOR_ARCHITECTURE", "PROGRAMDATA"),
-    *("PROGRAMFILES", "SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "TMP", "USERNAME", "USERPROFILE", "WINDIR"),
+    *(
+        "APPDATA",
+        "HOMEDRIVE",
+        "HOMEPATH",
+        "LOCALAPPDATA",
+        "PATHEXT",
+        "PROCESSOR_ARCHITECTURE",
+        "PROGRAMDATA",
+    ),
+    *(
+        "PROGRAMFILES",
+        "SYSTEMDRIVE",
+        "SYSTEMROOT",
+        "TEMP",
+        "TMP",
+        "USERNAME",
+        "USERPROFILE",
+        "WINDIR",
+    ),
 )
 """The variables that a child inherits: locations and proxies, no tokens."""
 
@@ -241,11 +298,14 @@ KILL_GRACE: Final = 0.5
 """Seconds to wait for the end of killed processes."""
 _POLL: Final = 0.005
 _DRAIN_SECONDS: Final = 0.3
-"""Seconds to wait for the exit code after the pipes close, and for the rest of the output after the exit."""
+"""Seconds to wait for the exit code after the pipes close, and for the rest of the output
+after the exit."""
 
 
 class ChildProcess:
-    """A process in its own session and process group, registered with the guard; `end` ends the whole group."""
+    """A process in its own session and process group, registered with the guard; `end` ends
+    the whole group.
+    """
 
     def __init__(self, process: anyio.abc.Process) -> None:
         self._process = process
@@ -273,9 +333,12 @@ class ChildProcess:
                     [command, *launch.args], cwd=launch.cwd, env=environment, start_new_session=True
                 )
         except (OSError, ValueError) as error:
-            # A secret in the command is one of the configuration, whose values `expand` has registered.
+            # A secret in the command is one of the configuration, whose values `expand`
+            # has registered.
             why = everywhere_masked(_why_not_started(launch, error))
-            raise ModuleConnectError(module, f"module {module!r} cannot be started: {why}", lasting=True) from None
+            raise ModuleConnectError(
+                module, f"module {module!r} cannot be started: {why}", lasting=True
+            ) from None
         assert process is not None
         guard.watch(process.pid)
         return cls(process)
@@ -292,7 +355,9 @@ class ChildProcess:
 
     @property
     def how_it_ended(self) -> str:
-        """The end of the process in words: 'ended with exit code 3', 'was ended by SIGKILL', 'closed its output'."""
+        """The end of the process in words: 'ended with exit code 3', 'was ended by SIGKILL',
+        'closed its output'.
+        """
         code = self._process.returncode
         if code is None:
             return "closed its output"
@@ -306,13 +371,15 @@ class ChildProcess:
     async def wait(self) -> None:
         """Wait until the process itself has ended.
 
-        On some versions of Python, `anyio.abc.Process.wait` also waits for the pipes, which a grandchild may hold open.
+        On some versions of Python, `anyio.abc.Process.wait` also waits for the pipes, which a
+        grandchild may hold open.
         """
         if hasattr(os, "pidfd_open"):
             try:
                 descriptor = os.pidfd_open(self.pid)
             except OSError:
-                # The process has been reaped already, or too many files are open: poll for the return code.
+                # The process has been reaped already, or too many files are open: poll for
+                # the return code.
                 descriptor = -1
             if descriptor >= 0:
                 try:
@@ -324,12 +391,15 @@ class ChildProcess:
         await self.exits_within(math.inf, poll=0.2)
 
     async def exits_within(self, seconds: float, *, poll: float = _POLL) -> bool:
-        """Wait until the process itself has ended; return False if that takes longer than `seconds`."""
+        """Wait until the process itself has ended; return False if that takes longer
+        than `seconds`.
+        """
         return await _becomes_true(lambda: self.has_exited, seconds, poll)
 
     async def end(self) -> None:
-        """End a process whose input is closed, with its whole group: wait, SIGTERM, SIGKILL. This takes at most 1.5 s.
-        The caller must shield it from cancellation, which would leave the child.
+        """End a process whose input is closed, with its whole group: wait, SIGTERM, SIGKILL.
+        This takes at most 1.5 s. The caller must shield it from cancellation, which would
+        leave the child.
         """
         await self.exits_within(STDIN_GRACE)
         gone = not self._signal_group(signal.SIGTERM) and self.has_exited
@@ -339,7 +409,8 @@ class ChildProcess:
             await self._group_ends_within(KILL_GRACE)
         if self.has_exited:
             guard.release(self.pid)
-        # A descendant that left the group may hold the pipes; asyncio would keep its transport until then.
+        # A descendant that left the group may hold the pipes; asyncio would keep its
+        # transport until then.
         transport = getattr(getattr(self._process, "_process", None), "_transport", None)
         close = getattr(transport, "close", None)
         if callable(close):
@@ -351,7 +422,9 @@ class ChildProcess:
         return await _becomes_true(lambda: self.has_exited and not self._signal_group(0), seconds)
 
     def _signal_group(self, number: int) -> bool:
-        """Send a signal to the group (on Windows: end the child). False if the group has no process left."""
+        """Send a signal to the group (on Windows: end the child). False if the group has
+        no process left.
+        """
         if sys.platform == "win32":
             if self.has_exited:
                 return False
@@ -368,7 +441,11 @@ class ChildProcess:
 def child_environment(configured: Mapping[str, str] | None) -> dict[str, str]:
     """The environment of a child: the inherited variables and those of the configuration."""
     # A value that starts with "()" is an exported shell function, which is code.
-    inherited = {name: os.environ[name] for name in INHERITED if not os.environ.get(name, "()").startswith("()")}
+    inherited = {
+        name: os.environ[name]
+        for name in INHERITED
+        if not os.environ.get(name, "()").startswith("()")
+    }
     return inherited | dict(configured or {})
 
 
@@ -395,7 +472,8 @@ async def _becomes_true(condition: Callable[[], bool], seconds: float, poll: flo
 MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 """Default bound on one message of a child."""
 BYTES_FOR_VALUE: Final = 16
-"""A message may contain one JSON value per this many bytes of the limit, because parsed values take more memory."""
+"""A message may contain one JSON value per this many bytes of the limit, because parsed values
+take more memory."""
 STDERR_LINES: Final = 20
 
 _SHOWN: Final = 300
@@ -405,7 +483,8 @@ _DISCARD_FACTOR: Final = 8
 
 
 LINES_AT_ONCE: Final = 100
-"""Lines or events of a module that are read before other tasks of the event loop have their turn."""
+"""Lines or events of a module that are read before other tasks of the event loop
+have their turn."""
 
 
 def most_values(max_bytes: int) -> int:
@@ -417,12 +496,18 @@ class StdioTransport:
     """A child process as an MCP `Transport`: enter it for the streams, exit it to end the child.
 
     Attributes:
-        reason: why no further message can arrive ("ended with exit code 3", ...); None while the process runs.
+        reason: why no further message can arrive ("ended with exit code 3", ...); None while
+            the process runs.
         protocol_fault: True if the connection was ended because of the output of the process.
     """
 
     def __init__(
-        self, module: str, launch: Launch, oddities: Oddities, *, max_line_bytes: int = MAX_LINE_BYTES
+        self,
+        module: str,
+        launch: Launch,
+        oddities: Oddities,
+        *,
+        max_line_bytes: int = MAX_LINE_BYTES,
     ) -> None:
         self._module = module
         self._reader = MessageReader(oddities, joins_lines=True)
@@ -449,8 +534,8 @@ class StdioTransport:
         process = await ChildProcess.start(self._module, self._launch)
         self._process = process
         incoming, to_session = anyio.create_memory_object_stream[SessionMessage | Exception](64)
-        # The buffer holds requests that are not written yet: a child that does not read must not block a caller past
-        # its time-out. `parallel` limits the number of callers.
+        # The buffer holds requests that are not written yet: a child that does not read must not
+        # block a caller past its time-out. `parallel` limits the number of callers.
         from_session, outgoing = anyio.create_memory_object_stream[SessionMessage](4096)
         self._incoming = incoming
         self._streams = [incoming, to_session, from_session, outgoing]
@@ -463,7 +548,10 @@ class StdioTransport:
         return to_session, from_session
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         process, group = self._process, self._group
         if process is None or group is None:
@@ -475,7 +563,10 @@ class StdioTransport:
                 await stream.aclose()
             with anyio.move_on_after(0.2):
                 await self._written.wait()
-            with anyio.move_on_after(0.1), suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
+            with (
+                anyio.move_on_after(0.1),
+                suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError),
+            ):
                 await process.stdin.aclose()
             await process.end()
             with anyio.move_on_after(0.1):
@@ -501,7 +592,12 @@ class StdioTransport:
             while True:
                 try:
                     chunk = await process.stdout.receive()
-                except (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
+                except (
+                    anyio.EndOfStream,
+                    anyio.ClosedResourceError,
+                    anyio.BrokenResourceError,
+                    OSError,
+                ):
                     break
                 if self._closing or fault is not None:
                     continue  # a child that is still writing can end only if its output is read
@@ -512,7 +608,9 @@ class StdioTransport:
                     if fault is not None:
                         break
                 if lines.pending > self._limit * _DISCARD_FACTOR:
-                    fault = self._fault(f"sent a line of more than {self._limit * _DISCARD_FACTOR:,} bytes")
+                    fault = self._fault(
+                        f"sent a line of more than {self._limit * _DISCARD_FACTOR:,} bytes"
+                    )
                 if fault is not None:
                     self._end(fault)
             if fault is None and not self._closing:
@@ -531,12 +629,16 @@ class StdioTransport:
     async def _take(
         self, line: bytes | LongLine, incoming: MemoryObjectSendStream[SessionMessage | Exception]
     ) -> str | None:
-        """Pass one line to the session. Returns the reason if the connection must end, otherwise None."""
+        """Pass one line to the session. Returns the reason if the connection must end,
+        otherwise None.
+        """
         if isinstance(line, LongLine):
             what = f"its answer has {line.size:,} bytes; at most {self._limit:,} are taken"
             error = answer_instead(line.head, line.tail, what, Replaced.OVERSIZED)
             if error is None:
-                return self._fault(f"sent a line of {line.size:,} bytes; at most {self._limit:,} are taken")
+                return self._fault(
+                    f"sent a line of {line.size:,} bytes; at most {self._limit:,} are taken"
+                )
             messages = [error]
         elif not line.strip():
             return None
@@ -551,7 +653,9 @@ class StdioTransport:
         return await self._pass_on(messages, incoming)
 
     async def _pass_on(
-        self, messages: list[JSONRPCMessage], incoming: MemoryObjectSendStream[SessionMessage | Exception]
+        self,
+        messages: list[JSONRPCMessage],
+        incoming: MemoryObjectSendStream[SessionMessage | Exception],
     ) -> str | None:
         for message in messages:
             item = SessionMessage(message)
@@ -568,7 +672,9 @@ class StdioTransport:
         self.protocol_fault = True
         return what
 
-    async def _write_input(self, process: ChildProcess, outgoing: MemoryObjectReceiveStream[SessionMessage]) -> None:
+    async def _write_input(
+        self, process: ChildProcess, outgoing: MemoryObjectReceiveStream[SessionMessage]
+    ) -> None:
         try:
             async for item in outgoing:
                 data = item.message.model_dump_json(by_alias=True, exclude_unset=True)
@@ -585,7 +691,12 @@ class StdioTransport:
         while True:
             try:
                 chunk = await process.stderr.receive()
-            except (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
+            except (
+                anyio.EndOfStream,
+                anyio.ClosedResourceError,
+                anyio.BrokenResourceError,
+                OSError,
+            ):
                 chunk = b""
             # Only the last lines are kept, so the rest of a large chunk is skipped.
             for line in lines.feed(chunk[-_LAST_BYTES:] or b"\n"):

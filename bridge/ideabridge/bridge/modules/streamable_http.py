@@ -25,7 +25,13 @@ from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST, PARSE_ERROR
 
 from ideabridge.bridge.modules.events import Event
-from ideabridge.bridge.modules.http import Mark, ModuleHTTPClient, OlderServerError, UnansweredError, is_session_lost
+from ideabridge.bridge.modules.http import (
+    Mark,
+    ModuleHTTPClient,
+    OlderServerError,
+    UnansweredError,
+    is_session_lost,
+)
 from ideabridge.bridge.modules.mailbox import Body, BodyForm, Mailbox, PendingCall
 from ideabridge.bridge.modules.messages import Replaced
 
@@ -50,7 +56,10 @@ _OK: Final = 200
 _CLIENT_FAULTS: Final = range(300, 500)
 _FIRST: Final = ("initialize", "server/discover")
 _SESSION_HEADER: Final = "mcp-session-id"
-_POST_HEADERS: Final = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+_POST_HEADERS: Final = {
+    "accept": "application/json, text/event-stream",
+    "content-type": "application/json",
+}
 _GET_HEADERS: Final = {"accept": "text/event-stream", "cache-control": "no-store"}
 
 
@@ -71,7 +80,8 @@ class StreamableHTTP:
         self._url = client.url
         self._session: str | None = None
         self.version: str | None = None
-        # The streams on which answers may arrive, without those of calls that wait for other streams.
+        # The streams on which answers may arrive, without those of calls that wait
+        # for other streams.
         self._open_streams = 0
         self._is_listening = False
 
@@ -90,13 +100,20 @@ class StreamableHTTP:
             return
 
         if body.form is BodyForm.OTHER:
-            raise UnansweredError(PARSE_ERROR, "its answer is neither JSON nor a stream of events", Replaced.UNREADABLE)
+            raise UnansweredError(
+                PARSE_ERROR,
+                "its answer is neither JSON nor a stream of events",
+                Replaced.UNREADABLE,
+            )
         if body.form is BodyForm.UNKNOWN:
-            # Some servers accept a request, and answer it on the stream for what belongs to no call.
+            # Some servers accept a request, and answer it on the stream for what
+            # belongs to no call.
             while self._is_listening and not call.is_modern and not call.is_answered:
                 await call.wait()
             if not call.is_answered:
-                raise UnansweredError(INVALID_REQUEST, "its answer has no content", Replaced.UNREADABLE)
+                raise UnansweredError(
+                    INVALID_REQUEST, "its answer has no content", Replaced.UNREADABLE
+                )
             return
         # A server that has mixed up two streams once answers this call on another's.
         seconds = float("inf") if call.brought_another else ELSEWHERE_SECONDS
@@ -106,10 +123,16 @@ class StreamableHTTP:
         if call.is_answered:
             return
         if body.is_noise:
-            raise UnansweredError(PARSE_ERROR, "its answer is not a JSON-RPC message", Replaced.UNREADABLE)
+            raise UnansweredError(
+                PARSE_ERROR, "its answer is not a JSON-RPC message", Replaced.UNREADABLE
+            )
         if call.brought_stray:
-            raise UnansweredError(PARSE_ERROR, "its answer has the id of no request that waits", Replaced.UNREADABLE)
-        raise UnansweredError(CONNECTION_CLOSED, "the stream of its answer ended early", Mark.CUT_OFF)
+            raise UnansweredError(
+                PARSE_ERROR, "its answer has the id of no request that waits", Replaced.UNREADABLE
+            )
+        raise UnansweredError(
+            CONNECTION_CLOSED, "the stream of its answer ended early", Mark.CUT_OFF
+        )
 
     async def _post(self, call: PendingCall) -> Body:
         headers = {**_POST_HEADERS, **self._session_headers(), **call.headers}
@@ -125,7 +148,9 @@ class StreamableHTTP:
                     body.form = BodyForm.UNKNOWN  # such as the text "Accepted"
                 return body
         except UnansweredError as failure:
-            if call.message.method not in _FIRST and is_session_lost(failure, in_session=_SESSION_HEADER in headers):
+            if call.message.method not in _FIRST and is_session_lost(
+                failure, in_session=_SESSION_HEADER in headers
+            ):
                 failure.error.data = Mark.SESSION_LOST
             raise
         finally:
@@ -147,7 +172,9 @@ class StreamableHTTP:
             await self._mailbox.read(response, None)
 
     async def _resume(self, call: PendingCall, body: Body) -> None:
-        """Open the stream of a call again, until it brings the answer or cannot be opened any more."""
+        """Open the stream of a call again, until it brings the answer or cannot be
+        opened any more.
+        """
         last_id, retry = body.events.last_id, body.events.retry
         failures = 0
         while failures < _MOST_FAILURES and not call.is_answered:
@@ -186,12 +213,17 @@ class StreamableHTTP:
         if not session:
             return
         if not _SESSION.fullmatch(session):
-            message = f"named a session in {len(session):,} characters; expected 1 to 4,096 visible ones of ASCII"
+            message = (
+                f"named a session in {len(session):,} characters; expected 1 to "
+                "4,096 visible ones of ASCII"
+            )
             raise UnansweredError(INVALID_REQUEST, message, Mark.REFUSED)
         self._session = session
 
     async def listen(self) -> None:
-        """Hold the stream for what belongs to no call, until the server does not offer it any more."""
+        """Hold the stream for what belongs to no call, until the server does not
+        offer it any more.
+        """
         if self._session is None:
             return
         last_id: str | None = None
@@ -243,11 +275,15 @@ def _is_of_older(event: Event) -> bool:
     """Return False: the event is one of streamable HTTP.
 
     Raises:
-        OlderServerError: it names the address for POSTs, as servers do that speak only the older transport.
+        OlderServerError: it names the address for POSTs, as servers do that speak only the
+            older transport.
     """
     if event.name != "endpoint":
         return False
-    message = 'answers as a server of the older transport, with an event \'endpoint\' ("type": "sse" in its entry)'
+    message = (
+        "answers as a server of the older transport, with an event 'endpoint' "
+        '("type": "sse" in its entry)'
+    )
     raise OlderServerError(INVALID_REQUEST, message, Mark.REFUSED)
 
 

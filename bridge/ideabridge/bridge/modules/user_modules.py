@@ -1,12 +1,13 @@
-"""UserModules: the connections that named users of a server have to modules for which each person signs in.
+"""UserModules: the connections that named users of a server have to modules for which each
+person signs in.
 
 A call of a user goes over a connection that has the token of this user or no token at all:
 
     the user has signed in    the connection of this user and module
     the user has not          a connection of the module without a token, which all such users share
 
-Neither reads another sign-in later: what a refused request looks for is the sign-in of its own connection. A connection
-ends when nobody has used it for a while, or when it has failed.
+Neither reads another sign-in later: what a refused request looks for is the sign-in of its own
+connection. A connection ends when nobody has used it for a while, or when it has failed.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
     from ideabridge.bridge.modules.settings import Launch
 
 MOST_CONNECTIONS: Final = 256
-"""Connections of users to modules, in one process. The one that was idle for longest makes room for another."""
+"""Connections of users to modules, in one process. The one that was idle for longest makes
+room for another."""
 
 IDLE_SECONDS: Final = 300.0
 """Seconds without a call after which a connection ends."""
@@ -108,8 +110,13 @@ class UserModules:
         if len(self._open) >= MOST_CONNECTIONS:
             idle = next(((one, used) for one, used in self._open.items() if used.is_idle), None)
             if idle is None:
-                why = f"{MOST_CONNECTIONS} connections of users to modules are in use; at most as many are opened"
-                raise ModuleDownError(module.name, f"module {module.name!r}: {why}. Call it again later")
+                why = (
+                    f"{MOST_CONNECTIONS} connections of users to modules are in use; "
+                    "at most as many are opened"
+                )
+                raise ModuleDownError(
+                    module.name, f"module {module.name!r}: {why}. Call it again later"
+                )
             self._end(*idle)
         used = _Used(module.for_another(partial(self._authorize, file)))
         self._start(partial(self._run, key, used), used.module)

@@ -1,7 +1,7 @@
 """Views: the pages in HTML that modules have for hosts (MCP Apps), and how they are recognised.
 
-A host runs the script of a view, and lets it call the tools of the server that it knows, which is ideabridge. So views
-of a module are passed on only where the user allows it (`views: true`).
+A host runs the script of a view, and lets it call the tools of the server that it knows, which is
+ideabridge. So views of a module are passed on only where the user allows it (`views: true`).
 """
 
 from __future__ import annotations
@@ -53,13 +53,17 @@ def is_view_type(mime: JSON) -> bool:
 
 
 def is_view(resource: Mapping[str, JSON]) -> bool:
-    """Return whether a resource, a template, a link or a content is a view, by its URI or its type."""
+    """Return whether a resource, a template, a link or a content is a view, by its
+    URI or its type.
+    """
     uri = resource.get("uri", resource.get("uriTemplate"))
     return (isinstance(uri, str) and is_view_uri(uri)) or is_view_type(resource.get("mimeType"))
 
 
 def is_own_view(resource: Mapping[str, JSON]) -> bool:
-    """Return whether a resource, a template, a link or a content has the URI of a view of ideabridge."""
+    """Return whether a resource, a template, a link or a content has the URI of a
+    view of ideabridge.
+    """
     uri = resource.get("uri", resource.get("uriTemplate"))
     return isinstance(uri, str) and is_own_view_uri(uri)
 
@@ -77,7 +81,9 @@ def without_views(meta: JSONObject) -> JSONObject:
 
 def without_own_views(meta: JSONObject) -> JSONObject:
     """A `_meta` without all that names a view of ideabridge."""
-    return {key: value for key, value in meta.items() if not any(map(is_own_view_uri, _texts(value)))}
+    return {
+        key: value for key, value in meta.items() if not any(map(is_own_view_uri, _texts(value)))
+    }
 
 
 def _is_about_views(key: str, value: JSON) -> bool:

@@ -1,1 +1,3 @@
-"""Programs: Python text in place of a list of calls, run by a sandboxed interpreter in a worker process."""
+"""Programs: Python text in place of a list of calls, run by a sandboxed interpreter in a
+worker process.
+"""

@@ -1,12 +1,13 @@
 """Awaiting: finds the calls of a program whose results are never awaited.
 
-A call starts where it is made, and `await` gives its result. So a program may make calls first and await them later,
-one by one or with `asyncio.gather`. What is found here can be neither: the value of the call is thrown away, or used
-where only its result can be meant, as in `git.log()["x"]` or `f"{git.log()}"`. The type checker of the interpreter sees
-some of these, and says nothing about what to write.
+A call starts where it is made, and `await` gives its result. So a program may make calls first
+and await them later, one by one or with `asyncio.gather`. What is found here can be neither: the
+value of the call is thrown away, or used where only its result can be meant, as in
+`git.log()["x"]` or `f"{git.log()}"`. The type checker of the interpreter sees some of these, and
+says nothing about what to write.
 
-What may be awaited somewhere is left alone: a call that is passed on, returned by a plain function, kept in a list, or
-in a variable that is also used in another way.
+What may be awaited somewhere is left alone: a call that is passed on, returned by a plain function,
+kept in a list, or in a variable that is also used in another way.
 """
 
 from __future__ import annotations
@@ -18,7 +19,21 @@ from typing import Final
 
 _READERS: Final = frozenset(
     {
-        *("abs", "all", "any", "bool", "dict", "enumerate", "float", "int", "len", "list", "max", "min", "print"),
+        *(
+            "abs",
+            "all",
+            "any",
+            "bool",
+            "dict",
+            "enumerate",
+            "float",
+            "int",
+            "len",
+            "list",
+            "max",
+            "min",
+            "print",
+        ),
         *("range", "repr", "reversed", "round", "set", "sorted", "str", "sum", "tuple", "zip"),
     }
 )
@@ -28,9 +43,18 @@ _WAITS: Final = frozenset({"gather", "sleep"})
 """Functions of `asyncio` whose values are awaited, too."""
 
 _ROUNDS: Final = 3
-"""How many functions may return the calls of each other, so that this is seen: each round reads the whole program."""
+"""How many functions may return the calls of each other, so that this is seen: each round reads
+the whole program."""
 
-_CONTAINERS: Final = (ast.List, ast.Tuple, ast.Set, ast.Dict, ast.ListComp, ast.SetComp, ast.DictComp)
+_CONTAINERS: Final = (
+    ast.List,
+    ast.Tuple,
+    ast.Set,
+    ast.Dict,
+    ast.ListComp,
+    ast.SetComp,
+    ast.DictComp,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +72,9 @@ class Unawaited:
     text: str
 
 
-def unawaited(tree: ast.Module, tools: Mapping[str, frozenset[str]], functions: frozenset[str]) -> list[Unawaited]:
+def unawaited(
+    tree: ast.Module, tools: Mapping[str, frozenset[str]], functions: frozenset[str]
+) -> list[Unawaited]:
     """The calls that no program can have meant without `await`.
 
     Args:
@@ -60,7 +86,9 @@ def unawaited(tree: ast.Module, tools: Mapping[str, frozenset[str]], functions: 
 
 
 class _Program:
-    def __init__(self, tree: ast.Module, tools: Mapping[str, frozenset[str]], functions: frozenset[str]) -> None:
+    def __init__(
+        self, tree: ast.Module, tools: Mapping[str, frozenset[str]], functions: frozenset[str]
+    ) -> None:
         self._nodes = [*ast.walk(tree)]
         self._tools = {**tools, "asyncio": _WAITS}
         self._parents: dict[ast.AST, ast.AST] = {}
@@ -82,21 +110,29 @@ class _Program:
                 self._read.setdefault(name, []).append(node)
             case ast.Name(id=name) | ast.arg(arg=name) | ast.ExceptHandler(name=str(name)):
                 self._bound.setdefault(name, []).append(node)
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            case (
+                ast.FunctionDef(name=name)
+                | ast.AsyncFunctionDef(name=name)
+                | ast.ClassDef(name=name)
+            ):
                 self._bound.setdefault(name, []).append(node)
             case ast.Import(names=names) | ast.ImportFrom(names=names):
                 for alias in names:
-                    self._bound.setdefault((alias.asname or alias.name).partition(".")[0], []).append(node)
+                    self._bound.setdefault(
+                        (alias.asname or alias.name).partition(".")[0], []
+                    ).append(node)
             case ast.Await(value=ast.Await()):
                 self._awaits_twice = True
             case _:
                 pass
 
     def _add_functions(self) -> None:
-        """Add the functions of the program whose values are awaited: those of `async def`, and those that return calls
-        of others.
+        """Add the functions of the program whose values are awaited: those of `async def`, and
+        those that return calls of others.
         """
-        own = [node for node in self._nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+        own = [
+            node for node in self._nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        ]
         own = [node for node in own if len(self._bound[node.name]) == 1]
         own = [node for node in own if not isinstance(self._parents[node], ast.ClassDef)]
         for _ in range(_ROUNDS):
@@ -109,10 +145,13 @@ class _Program:
         if isinstance(node, ast.AsyncFunctionDef):
             return True
         returned = [part.value for part in parts if isinstance(part, ast.Return)]
-        return bool(returned) and all(value is not None and self._starts(value) for value in returned)
+        return bool(returned) and all(
+            value is not None and self._starts(value) for value in returned
+        )
 
     def _imported(self) -> tuple[dict[str, str], set[str]]:
-        """The modules with tools by the names that they have in the program, and the functions imported from them.
+        """The modules with tools by the names that they have in the program, and the functions
+        imported from them.
 
         A name that is bound anywhere else may be something else.
         """
@@ -159,11 +198,17 @@ class _Program:
             elif isinstance(parent, ast.Expr):
                 yield _at(node, f"the result of {call} is not awaited: write `await {call}`")
             elif self._needs_result(node):
-                yield _at(node, f"{call} is used before its result is there: write `(await {call})`")
+                yield _at(
+                    node, f"{call} is used before its result is there: write `(await {call})`"
+                )
             elif self._is_thrown_away(node):
                 yield _at(node, f"{call} is in a value, and not its result: write `await {call}`")
-            elif isinstance(parent, ast.Return) and self._is_async(parent) and not self._awaits_twice:
-                yield _at(node, f"{call} is returned, and not its result: write `return await {call}`")
+            elif (
+                isinstance(parent, ast.Return) and self._is_async(parent) and not self._awaits_twice
+            ):
+                yield _at(
+                    node, f"{call} is returned, and not its result: write `return await {call}`"
+                )
 
     def _find_variable(self, target: ast.expr, node: ast.Call, call: str) -> Iterator[Unawaited]:
         """Find a variable that only holds calls, none of which can be awaited."""
@@ -178,24 +223,38 @@ class _Program:
             return
         read = self._read.get(name, [])
         if not read:
-            yield _at(node, f"`{name}` holds {call}, which is never awaited: write `{name} = await {call}`")
+            yield _at(
+                node,
+                f"`{name}` holds {call}, which is never awaited: write `{name} = await {call}`",
+            )
         elif all(self._needs_result(one) or self._is_thrown_away(one) for one in read):
             first = min(read, key=lambda one: (one.lineno, one.col_offset))
-            text = f"`{name}` holds {call} of line {node.lineno}, whose result is not awaited: write `await {name}`"
+            text = (
+                f"`{name}` holds {call} of line {node.lineno}, whose result is not "
+                f"awaited: write `await {name}`"
+            )
             yield _at(first, f"{text} here, or `{name} = await {call}` there")
 
     def _holds_call(self, node: ast.AST) -> bool:
         parent = self._parents[node]
-        return isinstance(parent, ast.Assign) and len(parent.targets) == 1 and self._starts(parent.value)
+        return (
+            isinstance(parent, ast.Assign)
+            and len(parent.targets) == 1
+            and self._starts(parent.value)
+        )
 
     def _is_async(self, node: ast.AST) -> bool:
         """Whether a statement is in an `async def`."""
-        while not isinstance(node, ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+        while not isinstance(
+            node, ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+        ):
             node = self._parents[node]
         return isinstance(node, ast.AsyncFunctionDef)
 
     def _is_thrown_away(self, node: ast.AST) -> bool:
-        """Whether a value is nothing but a statement, or part of one: that of the last statement is the output."""
+        """Whether a value is nothing but a statement, or part of one: that of the last
+        statement is the output.
+        """
         parent = self._parents[node]
         while isinstance(parent, _CONTAINERS):
             parent = self._parents[parent]
@@ -205,7 +264,13 @@ class _Program:
         """Whether an expression stands where only the result of a call can be meant."""
         parent = self._parents[node]
         match parent:
-            case ast.Subscript() | ast.Attribute() | ast.FormattedValue() | ast.Slice() | ast.Assert():
+            case (
+                ast.Subscript()
+                | ast.Attribute()
+                | ast.FormattedValue()
+                | ast.Slice()
+                | ast.Assert()
+            ):
                 return True
             case ast.BinOp() | ast.UnaryOp() | ast.Compare() | ast.AugAssign() | ast.Starred():
                 return True
@@ -226,13 +291,17 @@ class _Program:
                 return False
 
     def _waits(self, node: ast.AST) -> bool:
-        """Whether a call takes what it awaits itself: one of `asyncio`, or of a function of the program."""
+        """Whether a call takes what it awaits itself: one of `asyncio`, or of a function
+        of the program.
+        """
         match node:
             case ast.Call(func=ast.Attribute(value=ast.Name(id=name))):
                 return self._modules.get(name) == "asyncio"
             case ast.Call(func=ast.Name(id=name)):
                 bound = self._bound.get(name, [])
-                return any(not isinstance(one, ast.ImportFrom) or one.module == "asyncio" for one in bound)
+                return any(
+                    not isinstance(one, ast.ImportFrom) or one.module == "asyncio" for one in bound
+                )
             case _:
                 return False
 

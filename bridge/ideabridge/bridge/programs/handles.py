@@ -1,14 +1,15 @@
 """Handles: what a program gets in place of a large result.
 
-A result over `LARGE` bytes stays in this process, because it takes long to hand it to the interpreter, and it may not
-fit into the memory of a program. The program gets a `Handle`: it reads a part with `await tools.read(handle, path)`,
-passes it as a parameter, or returns it. As a parameter or an output it is a reference to the result
-(`†results.0.rows`), which the machine resolves like any reference of a plan. So the journal does not have the value
-twice, and a resumed program gets the same handles.
+A result over `LARGE` bytes stays in this process, because it takes long to hand it to the
+interpreter, and it may not fit into the memory of a program. The program gets a `Handle`: it reads
+a part with `await tools.read(handle, path)`, passes it as a parameter, or returns it. As a
+parameter or an output it is a reference to the result (`†results.0.rows`), which the machine
+resolves like any reference of a plan. So the journal does not have the value twice, and a resumed
+program gets the same handles.
 
-A handle is an object of this process, which the interpreter knows by an id of its session. Results of tools are JSON,
-so none can be or imitate a handle; a class of the same name in a program is another class. A session has only handles
-of its own results.
+A handle is an object of this process, which the interpreter knows by an id of its session. Results
+of tools are JSON, so none can be or imitate a handle; a class of the same name in a program is
+another class. A session has only handles of its own results.
 
     rows = await db.query(sql="...")        # Handle(call=0, path='', type='array', length=40000, bytes=5200000)
     await tools.read(rows, "0.name")        # a part; over `LARGE` bytes it is a handle again
@@ -22,7 +23,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, cast
 
-from ideabridge.bridge.context.references import escaped, format_path, format_reference, parse_reference
+from ideabridge.bridge.context.references import (
+    escaped,
+    format_path,
+    format_reference,
+    parse_reference,
+)
 from ideabridge.bridge.context.state import Missing, describe_missing
 from ideabridge.bridge.context.state import read as read_path
 from ideabridge.bridge.errors import ProgramError
@@ -53,7 +59,8 @@ async def {READ}(result: _Any, path: str = "") -> _Any: ...
 '''
 
 HINT: Final = (
-    "a result over 1 MB is a Handle: read a part of it with await tools.read(handle, path), or pass it to a tool"
+    "a result over 1 MB is a Handle: read a part of it with await tools.read(handle, "
+    "path), or pass it to a tool"
 )
 
 
@@ -81,7 +88,13 @@ class Handle:
     @property
     def type(self) -> str:
         """`array`, `object` or `text`."""
-        return "array" if isinstance(self.value, list) else "object" if isinstance(self.value, dict) else "text"
+        return (
+            "array"
+            if isinstance(self.value, list)
+            else "object"
+            if isinstance(self.value, dict)
+            else "text"
+        )
 
     @property
     def length(self) -> int:
@@ -89,13 +102,19 @@ class Handle:
         return len(self.value) if isinstance(self.value, str | list | dict) else 0
 
     def reference(self, first: int) -> str:
-        """The reference to the value; `first` is the number of the program's first call in its run."""
+        """The reference to the value; `first` is the number of the program's first
+        call in its run.
+        """
         return format_reference(("results", str(first + self.call), *self.keys))
 
 
 def handed(call: int, value: JSON, keys: tuple[str, ...] = ()) -> JSON | Handle:
-    """Return the result of a call, or a part of it, as a program gets it: the value, or a handle if it is large."""
-    if not isinstance(value, str | list | dict) or (isinstance(value, str) and len(value) <= LARGE // 6):
+    """Return the result of a call, or a part of it, as a program gets it: the value, or a handle
+    if it is large.
+    """
+    if not isinstance(value, str | list | dict) or (
+        isinstance(value, str) and len(value) <= LARGE // 6
+    ):
         # No character of a text has more than 6 bytes.
         return value
     size = len(encode(value))
@@ -103,7 +122,8 @@ def handed(call: int, value: JSON, keys: tuple[str, ...] = ()) -> JSON | Handle:
 
 
 def read(result: object, path: object) -> JSON | Handle:
-    """The part of a handle, or of a value, at a path as references write it: `rows.0["odd key"]`; "" is all of it.
+    """The part of a handle, or of a value, at a path as references write it: `rows.0["odd key"]`;
+    "" is all of it.
 
     Raises:
         ProgramError: the path is malformed, or leads to nothing.
@@ -131,7 +151,10 @@ def read(result: object, path: object) -> JSON | Handle:
 
 def _keys(path: object) -> tuple[str, ...]:
     if not isinstance(path, str):
-        raise ProgramError(f'tools.read(): expected a path as text, such as "rows.0.name", found {type(path).__name__}')
+        raise ProgramError(
+            'tools.read(): expected a path as text, such as "rows.0.name", '
+            f"found {type(path).__name__}"
+        )
     if not path:
         return ()
     dot = "" if path.startswith("[") else "."
@@ -142,10 +165,11 @@ def _keys(path: object) -> tuple[str, ...]:
 
 
 def written(raw: object, refer: Callable[[Handle], JSON] | None, *, what: str) -> JSON:
-    """Return a value of a program as calls have it: texts are escaped, and `refer` replaces each handle.
+    """Return a value of a program as calls have it: texts are escaped, and `refer`
+    replaces each handle.
 
-    `refer` None: there are no handles; `what` names the value. Raises what `normalise` raises, and ProgramError for an
-    object of Python that the interpreter has made a text of.
+    `refer` None: there are no handles; `what` names the value. Raises what `normalise` raises, and
+    ProgramError for an object of Python that the interpreter has made a text of.
     """
     expect_written(raw, what=what)
     if refer is None:
@@ -158,7 +182,8 @@ def written(raw: object, refer: Callable[[Handle], JSON] | None, *, what: str) -
 
 
 _OBJECT: Final = re.compile(
-    r"<(function|class|module) '.{1,300}>|<coroutine (object .{1,300}|external_future\(\d+\))>|<\w+_iterator object>"
+    r"<(function|class|module) '.{1,300}>|<coroutine (object "
+    r".{1,300}|external_future\(\d+\))>|<\w+_iterator object>"
     r"|<re\.Match object; .*>|dict_(keys|values|items)\(.*\)|range\(-?\d+, -?\d+(, -?\d+)?\)",
     re.DOTALL,
 )
@@ -169,17 +194,26 @@ def _without_objects(value: JSON, what: str) -> JSON:
     """Return the value.
 
     Raises:
-        ProgramError: a text within it stands for a call that was not awaited, a function, a class, or another object.
+        ProgramError: a text within it stands for a call that was not awaited, a function, a class,
+            or another object.
     """
     for one in values_in(value):
         if isinstance(one, str) and one[:1] in ("<", "d", "r") and _OBJECT.fullmatch(one):
-            fix = "; write await" if one.startswith("<cor") else "; write list(...)" if one[0] != "<" else ""
+            fix = (
+                "; write await"
+                if one.startswith("<cor")
+                else "; write list(...)"
+                if one[0] != "<"
+                else ""
+            )
             raise ProgramError(f"{what} contains {one[:80]}, which is not JSON{fix}")
     return value
 
 
 def _put(value: JSON, path: tuple[object, ...], reference: JSON) -> JSON:
-    """Put a reference into the place of the null that `_without` left; `value` is of this call alone."""
+    """Put a reference into the place of the null that `_without` left; `value` is of
+    this call alone.
+    """
     if not path:
         return reference
     match value, path[0]:
@@ -192,8 +226,12 @@ def _put(value: JSON, path: tuple[object, ...], reference: JSON) -> JSON:
     return value
 
 
-def _without(raw: object, found: list[tuple[tuple[object, ...], Handle]], path: tuple[object, ...]) -> object:
-    """A copy with null in the place of each handle; a value that nests too deep for JSON stays as it is."""
+def _without(
+    raw: object, found: list[tuple[tuple[object, ...], Handle]], path: tuple[object, ...]
+) -> object:
+    """A copy with null in the place of each handle; a value that nests too deep for JSON
+    stays as it is.
+    """
     if isinstance(raw, Handle):
         found.append((path, raw))
         return None

@@ -1,9 +1,10 @@
 """ProgramNames: what programs call modules, tools and parameters.
 
-A program imports one Python module for each MCP server (`import git`), `tools` (the tools of this process) and `ideas`
-(published ideas). Most names stay as they are: `git.git_log`. A name that Python does not allow changes: other
-characters become `_`, keywords get `_` behind them, and of two names that become equal the second gets `_2`. The
-mapping is one to one, and depends only on the tools.
+A program imports one Python module for each MCP server (`import git`), `tools` (the tools of
+this process) and `ideas` (published ideas). Most names stay as they are: `git.git_log`. A name
+that Python does not allow changes: other characters become `_`, keywords get `_` behind them,
+and of two names that become equal the second gets `_2`. The mapping is one to one, and depends
+only on the tools.
 """
 
 from __future__ import annotations
@@ -48,12 +49,13 @@ _OWN: Final = sys.stdlib_module_names | {
     "state",
     "tools",
 }
-"""Names that a server's module cannot have: Python's own modules, and the names that a program finds."""
+"""Names that a server's module cannot have: Python's own modules, and the names that
+a program finds."""
 
 _KEPT: Final = 64
 _STUBS: Final[dict[tuple[tuple[str, int], ...], tuple[list[Tool], str]]] = {}
-"""The latest stubs with their tools, by the functions and the ids of the tools, which live as long as this has them.
-The digest of a large schema would take longer than its stub.
+"""The latest stubs with their tools, by the functions and the ids of the tools, which live as long
+as this has them. The digest of a large schema would take longer than its stub.
 """
 
 _LOCK: Final = threading.Lock()
@@ -62,8 +64,8 @@ _LOCK: Final = threading.Lock()
 _IMPORTED: Final = re.compile(
     r"\b(?:from|import)\b((?:[^\n;()\\]++|\\\r?\n|\((?:#[^\n]{0,300}+|[^()#]++){0,500}+\))*+)"
 )
-"""What stands between `from` or `import` and the end of the statement. Nothing of it is tried again, and what is in
-parentheses is bounded, so a hostile text is read in linear time.
+"""What stands between `from` or `import` and the end of the statement. Nothing of it is tried
+again, and what is in parentheses is bounded, so a hostile text is read in linear time.
 """
 
 _MEMBER: Final = re.compile(r"\.\s*(\w+)")
@@ -73,8 +75,8 @@ _NO_LETTER: Final = re.compile(r"\W+")
 
 
 def identifier(name: str, other: re.Pattern[str] = _OTHER) -> str:
-    """Return the Python identifier for a name, of ASCII characters: letters of other scripts can look like these.
-    `other` matches the characters that `_` replaces.
+    """Return the Python identifier for a name, of ASCII characters: letters of other scripts can
+    look like these. `other` matches the characters that `_` replaces.
     """
     # Python reads identifiers in this form.
     text = other.sub("_", unicodedata.normalize("NFKC", name[: 4 * LONGEST]))[:LONGEST]
@@ -86,16 +88,24 @@ def identifier(name: str, other: re.Pattern[str] = _OTHER) -> str:
 
 
 def _parameter(name: str) -> str:
-    """The identifier of a parameter, in any script: parameters stand beside those of the same tool alone."""
+    """The identifier of a parameter, in any script: parameters stand beside those of the
+    same tool alone.
+    """
     text = identifier(name, _NO_LETTER)
     # Some letters and digits of Unicode are in no identifier.
-    return text if text.isidentifier() and text == unicodedata.normalize("NFKC", text) else identifier(name)
+    return (
+        text
+        if text.isidentifier() and text == unicodedata.normalize("NFKC", text)
+        else identifier(name)
+    )
 
 
 def _mapped(
     names: Iterable[str], taken: Collection[str] = (), identify: Callable[[str], str] = identifier
 ) -> dict[str, str]:
-    """The real names by their identifiers. Names that need no change come first, so that they keep theirs."""
+    """The real names by their identifiers. Names that need no change come first, so that
+    they keep theirs.
+    """
     listed = dict.fromkeys(names)
     found = {name: name for name in listed if name not in taken and identify(name) == name}
     numbers: dict[str, int] = {}
@@ -135,14 +145,20 @@ class ProgramNames:
             self.tools[python] = _functions(own[name])
         self.servers = {python: modules[name] for python, name in _mapped(real).items()}
         for name in (TOOLS, IDEAS):
-            self.tools[name] = _functions(own.get(f"{name}:", []), (READ, CLASS) if name == TOOLS else ())
+            self.tools[name] = _functions(
+                own.get(f"{name}:", []), (READ, CLASS) if name == TOOLS else ()
+            )
         self._parameters: dict[tuple[str, str], dict[str, str]] = {}
         self._places: dict[ToolKey, tuple[str, str]] = {}
         self.note_places()
 
     def note_places(self) -> None:
         """Note the module and function of each tool, after `tools` was filled."""
-        self._places = {tool.key: (module, name) for module, held in self.tools.items() for name, tool in held.items()}
+        self._places = {
+            tool.key: (module, name)
+            for module, held in self.tools.items()
+            for name, tool in held.items()
+        }
 
     @classmethod
     def of(cls, journaled: JSONObject, tools: Iterable[Tool]) -> Self:
@@ -151,7 +167,9 @@ class ProgramNames:
         tools = list(tools)
         known = {_key_of(tool): tool for tool in tools} | {tool.key: tool for tool in tools}
         servers, modules = journaled.get("servers"), journaled.get("modules")
-        names.servers = {key: str(value) for key, value in servers.items()} if isinstance(servers, dict) else {}
+        names.servers = (
+            {key: str(value) for key, value in servers.items()} if isinstance(servers, dict) else {}
+        )
         for module, held in modules.items() if isinstance(modules, dict) else ():
             functions = names.tools.setdefault(module, {})
             for function, key in held.items() if isinstance(held, dict) else ():
@@ -164,14 +182,17 @@ class ProgramNames:
         return names
 
     def used_by(self, program: str) -> JSONObject:
-        """Return the names that a program may use, as `of` reads them: those of its imports and those behind a dot,
-        also within texts. A variable with the name of a tool is not one of them.
+        """Return the names that a program may use, as `of` reads them: those of its
+        imports and those behind a dot, also within texts. A variable with the name of a
+        tool is not one of them.
 
-        The result is `{"modules": {MODULE: {FUNCTION: [module or null, tool]}}, "servers": {NAME: MODULE}}`, with the
-        names that tools have at their modules.
+        The result is `{"modules": {MODULE: {FUNCTION: [module or null, tool]}}, "servers": {NAME:
+        MODULE}}`, with the names that tools have at their modules.
         """
         program = unicodedata.normalize("NFKC", program)
-        imports: list[list[str]] = [re.findall(r"\w+", names) for names in _IMPORTED.findall(program)]
+        imports: list[list[str]] = [
+            re.findall(r"\w+", names) for names in _IMPORTED.findall(program)
+        ]
         imported = {word for names in imports for word in names}
         words = imported | {*_MEMBER.findall(program)}
         from_servers = {word for names in imports if SERVERS in names[:1] for word in names}
@@ -180,7 +201,9 @@ class ProgramNames:
         for module, held in self.tools.items():
             if module in imported or module in servers.values():
                 modules[module] = {
-                    function: list[JSON](_key_of(tool)) for function, tool in held.items() if function in words
+                    function: list[JSON](_key_of(tool))
+                    for function, tool in held.items()
+                    if function in words
                 }
         # Sleeping is a call, too.
         sleep = self.find(TOOLS, "sleep")
@@ -239,7 +262,8 @@ class ProgramNames:
         return found
 
     def signature(self, tool: Tool, observed: JSONObject | None = None) -> str:
-        """The signature of a tool on one line: `git.git_log(repo_path: str, max_count: int = 10) -> Any`.
+        """The signature of a tool on one line: `git.git_log(repo_path: str, max_count:
+        int = 10) -> Any`.
 
         Args:
             tool: one that programs can call.
@@ -309,9 +333,11 @@ LISTED: Final = 4_000
 
 
 def program_schema(tools: Sequence[Tool]) -> JSONObject:
-    """Return the schema of a program in a Solution: it tells a mind how to write one, and what its modules contain.
+    """Return the schema of a program in a Solution: it tells a mind how to write one, and what its
+    modules contain.
 
-    Only names are listed, because the schema of calls has the parameters and the result of each tool.
+    Only names are listed, because the schema of calls has the parameters and the
+    result of each tool.
     """
     names = ProgramNames(tools)
     lines: list[str] = []
@@ -334,8 +360,8 @@ def program_schema(tools: Sequence[Tool]) -> JSONObject:
 
 
 def ask_call(arguments: JSONObject) -> JSONObject:
-    """Return the call of `ask(text, data, schema=...)`: a task for a mind, which sees the data and nothing else. The
-    arguments are as in `ProgramNames.call`.
+    """Return the call of `ask(text, data, schema=...)`: a task for a mind, which sees the data and
+    nothing else. The arguments are as in `ProgramNames.call`.
 
     Raises:
         ProgramError: an argument is wrong.
@@ -347,7 +373,9 @@ def ask_call(arguments: JSONObject) -> JSONObject:
     if not isinstance(text, str) or not text.strip():
         raise ProgramError(f"ask(): expected a text, found {show(text)}")
     if schema is not None and not isinstance(schema, dict):
-        raise ProgramError(f"ask(): expected a JSON Schema (an object) as schema, found {show(schema)}")
+        raise ProgramError(
+            f"ask(): expected a JSON Schema (an object) as schema, found {show(schema)}"
+        )
     call: JSONObject = {"_tool": "solve", "_module": ANONYMOUS, "task": text}
     data: JSON = arguments.get("data")
     if data is not None:
@@ -358,7 +386,9 @@ def ask_call(arguments: JSONObject) -> JSONObject:
 
 
 def _key_of(tool: Tool) -> ToolKey:
-    """What stands for a tool in journals: a tool that passes its calls on stands beside the one that answers them."""
+    """What stands for a tool in journals: a tool that passes its calls on stands beside the one
+    that answers them.
+    """
     return tool.origin if tool.passes_to is None else tool.key
 
 
@@ -369,8 +399,8 @@ def _module_of(tool: Tool) -> str:
 
 
 def _function_of(tool: Tool) -> str:
-    """The real name of a function: that of the idea, or that at the module; of a tool that passes its calls on, its own
-    name.
+    """The real name of a function: that of the idea, or that at the module; of a tool that passes
+    its calls on, its own name.
     """
     if tool.passes_to is not None:
         return tool.name

@@ -1,13 +1,14 @@
 """Program: runs the program that is the Solution of a run, and passes its calls to the machine.
 
-Theory of operation. To the machine a program is an answer that streams: `CallProposed` for each call, at the end
-`OutputProposed` and `SolutionClosed`. A program waits when all of its tasks wait. Then it gets the result of one call:
-of those that have settled, the first that it has not had. The machine settles calls in the order of the journal. So a
-program that runs again, in this process or in another one, gets the same results in the same order as before, and makes
-the same calls. `ProgramRunner` compares each call with the journaled one; where they differ, the run ends.
+Theory of operation. To the machine a program is an answer that streams: `CallProposed` for each
+call, at the end `OutputProposed` and `SolutionClosed`. A program waits when all of its tasks wait.
+Then it gets the result of one call: of those that have settled, the first that it has not had. The
+machine settles calls in the order of the journal. So a program that runs again, in this process or
+in another one, gets the same results in the same order as before, and makes the same calls.
+`ProgramRunner` compares each call with the journaled one; where they differ, the run ends.
 
-A program runs only while this process holds the lease of its run. When the run waits for a person its worker is
-released, and the program begins again once there is something to do.
+A program runs only while this process holds the lease of its run. When the run waits for a person
+its worker is released, and the program begins again once there is something to do.
 """
 
 from __future__ import annotations
@@ -83,7 +84,9 @@ class _Runner(Protocol):
 
 
 def setting_of(names: ProgramNames, values: JSONObject, now: float, seed: str) -> Setting:
-    """Return what a program finds around it: a module for each server, and its global names; see `Setting`."""
+    """Return what a program finds around it: a module for each server, and its global
+    names; see `Setting`.
+    """
 
     def call(module: str, function: str, arguments: JSONObject) -> JSONObject:
         if module:
@@ -96,14 +99,18 @@ def setting_of(names: ProgramNames, values: JSONObject, now: float, seed: str) -
 
     def module_of(name: str) -> ImportedModule:
         functions = list(names.tools[name])
-        return ImportedModule(functions, lambda: names.stub(name), name == TOOLS and not {READ, CLASS} & {*functions})
+        return ImportedModule(
+            functions, lambda: names.stub(name), name == TOOLS and not {READ, CLASS} & {*functions}
+        )
 
     modules = {name: module_of(name) for name in names.tools}
     return Setting(modules, names.servers, values, call, now, seed)
 
 
 def values_of(machine: Machine) -> JSONObject:
-    """The global names of a program, with the values that they have when it begins: `input` and `state`."""
+    """The global names of a program, with the values that they have when it begins:
+    `input` and `state`.
+    """
     document = machine.documents.get("") or {}
     found = document if isinstance(document, dict) else {}
     return {"input": found.get("input") or {}, "state": found.get("state") or {}}
@@ -144,7 +151,9 @@ class ProgramRunner:
         return self._session is not None and not self._waits
 
     def drive(self) -> None:
-        """Start the program of the run if it does not run, and give it the next result if it waits for one."""
+        """Start the program of the run if it does not run, and give it the next result if
+        it waits for one.
+        """
         machine = self._runner.machine
         program = machine.program
         if program is None or not self._runner.wanted:
@@ -189,7 +198,8 @@ class ProgramRunner:
             calls=machine.settings.calls,
             on_park=self._park,
         )
-        # The author of a plan has seen the result of its check; one that has made calls is well formed.
+        # The author of a plan has seen the result of its check; one that has made calls
+        # is well formed.
         is_checked = machine.mode == "plan" or bool(machine.solution.calls)
         self._group.start_soon(self._run, session, None if is_checked else program.program, setting)
 
@@ -209,7 +219,7 @@ class ProgramRunner:
         else:
             self._take([Failed("malformed", problem)])
 
-    # -- steps of the program ----------------------------------------------------------------------------------
+    # -- steps of the program ----------------------------------------------------------------------
 
     def _take(self, steps: Sequence[Step]) -> None:
         if not self._runner.wanted:
@@ -247,7 +257,12 @@ class ProgramRunner:
                     if machine.calls_left - proposed <= 0:
                         most = machine.settings.calls
                         self.stop()
-                        return [*events, *self._closed(_error("limit", f"a run may list at most {most:,} calls"))]
+                        return [
+                            *events,
+                            *self._closed(
+                                _error("limit", f"a run may list at most {most:,} calls")
+                            ),
+                        ]
                     try:
                         self._runner.kept.list_call(len(encode(call)))
                     except LimitExceededError as error:
@@ -278,12 +293,16 @@ class ProgramRunner:
         return events
 
     def _unreached(self, site: CallSite) -> int | None:
-        """The line of a call that no recorded run has made; None if one has, or if no recording judged the program."""
+        """The line of a call that no recorded run has made; None if one has, or if no recording
+        judged the program.
+        """
         reached = None if self._program is None else self._program.reached
         return None if reached is None or site.to_json() in reached else site.line
 
     def _crashed(self, message: str) -> list[Event]:
-        """Begin the program again after its worker died; give it up if it dies again and again at the same place."""
+        """Begin the program again after its worker died; give it up if it dies again and again at
+        the same place.
+        """
         self._crashes = self._crashes + 1 if self._crashed_at == self._made else 1
         self._crashed_at = self._made
         self.stop()
@@ -296,13 +315,15 @@ class ProgramRunner:
     def _closed(self, error: JSONObject | None) -> list[Event]:
         count = len(self._runner.machine.solution.calls)
         heard = set(self._heard)
-        unheard: list[JSON] = [self._first + n for n in range(max(count, self._made)) if self._first + n not in heard]
+        unheard: list[JSON] = [
+            self._first + n for n in range(max(count, self._made)) if self._first + n not in heard
+        ]
         session, self._session = self._session, None
         if session is not None:
             session.close()
         return [SolutionClosed(None, None, error, unheard or None)]
 
-    # -- results for the program -------------------------------------------------------------------------------
+    # -- results for the program -------------------------------------------------------------------
 
     def _feed(self) -> None:
         """Give a program that waits the next result that is journaled."""
@@ -332,8 +353,8 @@ class _DivergedError(ProgramError):
     def __init__(self, number: int, made: JSON, journaled: JSON) -> None:
         now = "ends" if made is None else f"calls {show(made, 500)}"
         super().__init__(
-            f"diverged: in place of its call {number}, {show(journaled, 500)}, the program now {now}; "
-            "the results of the journaled calls remain in the run"
+            f"diverged: in place of its call {number}, {show(journaled, 500)}, the program now "
+            f"{now}; the results of the journaled calls remain in the run"
         )
 
 
@@ -342,14 +363,17 @@ def _error(kind: str, message: str) -> JSONObject:
 
 
 def result_of(progress: Progress, value: JSON, error: JSONObject | None) -> Result:
-    """The result of a call as a program gets it: its value, or its error as an exception. Its text names the tool as
-    the module does, so it is the same for the same call of any run.
+    """The result of a call as a program gets it: its value, or its error as an exception. Its text
+    names the tool as the module does, so it is the same for the same call of any run.
     """
     if error is None:
         return Result(value)
     text = _beginning(str(error.get("message")))
     if "sent" in error:
-        text = f"{text}\nsent, and checked by nobody: {_beginning(encode_text(without_payloads(error['sent'])))}"
+        text = (
+            f"{text}\nsent, and checked by nobody: "
+            f"{_beginning(encode_text(without_payloads(error['sent'])))}"
+        )
     kind = "PermissionError" if error.get("kind") == "denied" else "RuntimeError"
     label = progress.call.label if progress.tool is None else progress.tool.label
     return Result(None, kind, f"{label}: {text}")

@@ -1,8 +1,9 @@
-"""Sandbox: runs the text of programs in Monty, an interpreter of a part of Python, in worker processes.
+"""Sandbox: runs the text of programs in Monty, an interpreter of a part of Python, in
+worker processes.
 
-Theory of operation. `Sandbox` owns the workers. A `ProgramSession` runs one program once, in a thread of its own,
-because each step of the interpreter blocks until the worker answers. The thread passes `Step`s to the event loop, in
-order:
+Theory of operation. `Sandbox` owns the workers. A `ProgramSession` runs one program once, in a
+thread of its own, because each step of the interpreter blocks until the worker answers. The thread
+passes `Step`s to the event loop, in order:
 
     step         meaning                                         what follows
     Called       the program calls a tool, and does not await    the program continues at once
@@ -13,9 +14,10 @@ order:
     Failed       an exception that nothing caught, a malformed   nothing
                  program, a limit, or a dead worker
 
-A program has no clock, no randomness, no file and no network of its own: the clock is frozen, `random` is seeded, and
-whatever else it asks of the system fails inside it. So two sessions of one program that get the same results in the
-same order take the same steps. Resuming a run relies on this: the program runs again, and gets the journaled results.
+A program has no clock, no randomness, no file and no network of its own: the clock is frozen,
+`random` is seeded, and whatever else it asks of the system fails inside it. So two sessions of one
+program that get the same results in the same order take the same steps. Resuming a run relies on
+this: the program runs again, and gets the journaled results.
 
 The interpreter is imported, and the first worker starts, when the first program runs.
 """
@@ -44,7 +46,17 @@ import anyio
 
 from ideabridge.bridge.errors import ProgramError
 from ideabridge.bridge.programs.awaiting import Unawaited, unawaited
-from ideabridge.bridge.programs.handles import CLASS, HINT, READ, SHOWN, STUB, Handle, handed, read, written
+from ideabridge.bridge.programs.handles import (
+    CLASS,
+    HINT,
+    READ,
+    SHOWN,
+    STUB,
+    Handle,
+    handed,
+    read,
+    written,
+)
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.turns import FairPlaces, HeldProcess
@@ -90,8 +102,8 @@ ASK: Final = "ask"
 
 @dataclass(frozen=True, slots=True, order=True)
 class CallSite:
-    """The place of a call in the text of a program: the line, from 1, and the bytes before it in the line. Line 0: the
-    interpreter does not say.
+    """The place of a call in the text of a program: the line, from 1, and the bytes before it in
+    the line. Line 0: the interpreter does not say.
     """
 
     line: int
@@ -131,8 +143,8 @@ class PrintedText:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The value of the program's last expression, as calls have it: with escaped texts, and references in place of
-    handles.
+    """The value of the program's last expression, as calls have it: with escaped texts, and
+    references in place of handles.
     """
 
     output: JSON
@@ -146,8 +158,9 @@ class Failed:
     """The program has ended without a value.
 
     Attributes:
-        kind: `malformed`: it was refused before anything ran; `exception`: nothing caught it; `limit`: of time or
-            memory; `crashed`: its worker died; `missing`: there is no interpreter.
+        kind: `malformed`: it was refused before anything ran; `exception`: nothing caught
+            it; `limit`: of time or memory; `crashed`: its worker died; `missing`: there is
+            no interpreter.
         message: the reason, with the line.
     """
 
@@ -188,11 +201,11 @@ class Setting:
 
     Attributes:
         modules: the modules by the names under which they can be imported.
-        servers: those names by the names after `from servers import`: the interpreter has a `time` of its own, so a
-            server of that name is imported so.
+        servers: those names by the names after `from servers import`: the interpreter has a `time`
+            of its own, so a server of that name is imported so.
         values: the values of global names, such as `input`.
-        call: returns the call of (module, function, arguments); the module is "" for `ask` and for sleeping. It raises
-            ProgramError if there is no such call.
+        call: returns the call of (module, function, arguments); the module is "" for `ask` and for
+            sleeping. It raises ProgramError if there is no such call.
         now: the time, in seconds since 1970, which does not pass.
         seed: of the module `random`.
     """
@@ -210,7 +223,8 @@ class AbsentServers:
     """Why a module that a program imports may not be here.
 
     Attributes:
-        servers: why configured servers are not up, as sentences, by the names under which programs import them.
+        servers: why configured servers are not up, as sentences, by the names under which
+            programs import them.
         why: other reasons, as sentences, each after a space.
     """
 
@@ -237,7 +251,9 @@ def monty() -> Any:
     try:
         import pydantic_monty
     except ImportError as error:
-        raise ProgramError(f"programs need pydantic-monty, which cannot be imported: {error}") from None
+        raise ProgramError(
+            f"programs need pydantic-monty, which cannot be imported: {error}"
+        ) from None
     return pydantic_monty
 
 
@@ -260,7 +276,8 @@ class Sandbox:
         self._checked: dict[tuple[str, tuple[str, ...], tuple[str, ...]], str] = {}
         # The sessions that have a worker.
         self._held: set[ProgramSession] = set()
-        # The session that gets the next worker has the one place; the callers of the others take turns.
+        # The session that gets the next worker has the one place; the callers of the
+        # others take turns.
         self._next = FairPlaces(1)
         self._checks = FairPlaces(_WORKERS - SESSIONS)
         # Set once a session waits, or needs no worker any more.
@@ -269,14 +286,16 @@ class Sandbox:
     async def enter(self, session: ProgramSession) -> None:
         """Wait until a session may take a worker, or is closed.
 
-        A program may wait for a call that another program answers. So where every worker is taken, a session that
-        waits gives its own up, and runs again later. It does so once it has waited as long as running again takes, so
-        that giving up at most doubles the work.
+        A program may wait for a call that another program answers. So where every worker is taken,
+        a session that waits gives its own up, and runs again later. It does so once it has waited
+        as long as running again takes, so that giving up at most doubles the work.
         """
         async with self._next.place():
             while not session.is_closed and len(self._held) >= SESSIONS:
                 self._changed.clear()
-                waiting = [one for one in self._held if one.on_park is not None and one.ripens is not None]
+                waiting = [
+                    one for one in self._held if one.on_park is not None and one.ripens is not None
+                ]
                 ripe = min(waiting, key=lambda one: one.ripens or 0.0, default=None)
                 if ripe is None or ripe.on_park is None or ripe.ripens is None:
                     await self._changed.wait()
@@ -321,21 +340,34 @@ class Sandbox:
             pool.__exit__(None, None, None)
 
     async def check(self, program: str, setting: Setting) -> str | None:
-        """Return why a program is malformed: its syntax, unknown names, wrong arguments; None if it is not.
+        """Return why a program is malformed: its syntax, unknown names, wrong arguments;
+        None if it is not.
 
         It runs up to its first call, which is not made.
         """
         # In a thread: making the types of 500 tools takes 30 ms.
         absent = self._absent()
-        found = await self._checks.run(lambda process: self._known_check(program, setting, absent, process))
+        found = await self._checks.run(
+            lambda process: self._known_check(program, setting, absent, process)
+        )
         return found or None
 
-    def _known_check(self, program: str, setting: Setting, absent: AbsentServers, process: HeldProcess) -> str:
+    def _known_check(
+        self, program: str, setting: Setting, absent: AbsentServers, process: HeldProcess
+    ) -> str:
         # Only what it imports can change the result, and what is told where an import fails.
         text = prepared(program, setting.servers)
         renamed = {module for server, module in setting.servers.items() if server in text}
-        stubs = tuple(module.stub() for name, module in setting.modules.items() if name in text or name in renamed)
-        key = (text, stubs, (*setting.modules, *setting.servers, *absent.servers.values(), absent.why))
+        stubs = tuple(
+            module.stub()
+            for name, module in setting.modules.items()
+            if name in text or name in renamed
+        )
+        key = (
+            text,
+            stubs,
+            (*setting.modules, *setting.servers, *absent.servers.values(), absent.why),
+        )
         with self._lock:
             found = self._checked.get(key)
         if found is None:
@@ -346,7 +378,9 @@ class Sandbox:
                 self._checked[key] = found
         return found
 
-    def _check(self, program: str, setting: Setting, absent: AbsentServers, process: HeldProcess) -> str:
+    def _check(
+        self, program: str, setting: Setting, absent: AbsentServers, process: HeldProcess
+    ) -> str:
         library = monty()
         if len(program) > LONGEST:
             return f"the program has {len(program):,} characters; at most {LONGEST:,} are allowed"
@@ -357,10 +391,15 @@ class Sandbox:
                 process.holding(session.worker_pid),
             ):
                 snapshot: Any = _start(session, program, setting, lambda _: None)
-                while isinstance(snapshot, library.FunctionSnapshot) and str(snapshot.function_name) in _IMPORTS:
+                while (
+                    isinstance(snapshot, library.FunctionSnapshot)
+                    and str(snapshot.function_name) in _IMPORTS
+                ):
                     snapshot = snapshot.resume_auto()
         except library.MontyTypingError as error:
-            functions = {function for module in setting.modules.values() for function in module.functions}
+            functions = {
+                function for module in setting.modules.values() for function in module.functions
+            }
             text = prepared(program, setting.servers)
             return _certain(str(error), text, functions, setting, absent, calls)
         except library.MontySyntaxError as error:
@@ -375,7 +414,9 @@ class Sandbox:
         return _cut("\n".join(f"line {one.line}, column {one.column}: {one.text}" for one in calls))
 
 
-def _checkout(pool: Monty, setting: Setting, *, check: bool, suspensions: int = 1_000) -> MontySession:
+def _checkout(
+    pool: Monty, setting: Setting, *, check: bool, suspensions: int = 1_000
+) -> MontySession:
     modules = {name: _factory(name, module) for name, module in setting.modules.items()}
     return pool.checkout(
         script_name="program.py",
@@ -406,7 +447,9 @@ def _external(name: str, module: ImportedModule) -> ExternalModule:
     members: dict[str, Any] = {function: _function(name, function) for function in module.functions}
     if module.reads:
         members |= {READ: _function(name, READ), CLASS: _handle_class()}
-    return monty().ExternalModule(members, stubs=module.stub() + STUB if module.reads else module.stub())
+    return monty().ExternalModule(
+        members, stubs=module.stub() + STUB if module.reads else module.stub()
+    )
 
 
 @cache
@@ -423,7 +466,9 @@ def _function(module: str, name: str) -> Callable[..., Any]:
     return function
 
 
-def _start(session: MontySession, program: str, setting: Setting, on_print: Callable[[str], None]) -> SyncSnapshot:
+def _start(
+    session: MontySession, program: str, setting: Setting, on_print: Callable[[str], None]
+) -> SyncSnapshot:
     async def ask(*_: Any, **__: Any) -> Any:
         """Named only: the session asks."""
 
@@ -431,23 +476,34 @@ def _start(session: MontySession, program: str, setting: Setting, on_print: Call
         on_print(text)
 
     text = prepared(program, setting.servers)
-    return session.feed_start(text, inputs=dict(setting.values), external_lookup={ASK: ask}, print_callback=printed)
+    return session.feed_start(
+        text, inputs=dict(setting.values), external_lookup={ASK: ask}, print_callback=printed
+    )
 
 
 def prepared(program: str, servers: Mapping[str, str]) -> str:
-    """Return a program in which each `from servers import NAME` imports the module of that server; see `Setting`.
+    """Return a program in which each `from servers import NAME` imports the module of that
+    server; see `Setting`.
     Lines stay lines. An import that names another server stays as it is, and fails.
     """
     if "servers" not in program:
         return program
     tree = parsed(program)
     if tree is None:
-        # The interpreter reports what is wrong with it, or knows more than this Python: 3.12 has f"{row["name"]}".
-        return _IMPORT_LINE.sub(lambda found: f"{found[1]}{_imported(found[2], servers) or found[0].lstrip()}", program)
+        # The interpreter reports what is wrong with it, or knows more than this Python: 3.12 has
+        # f"{row["name"]}".
+        return _IMPORT_LINE.sub(
+            lambda found: f"{found[1]}{_imported(found[2], servers) or found[0].lstrip()}", program
+        )
     found = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     lines = program.encode().split(b"\n")
     for node in sorted(found, key=lambda one: one.lineno, reverse=True):
-        if node.module != "servers" or node.level or node.end_lineno is None or node.end_col_offset is None:
+        if (
+            node.module != "servers"
+            or node.level
+            or node.end_lineno is None
+            or node.end_col_offset is None
+        ):
             continue
         imported = _imported(", ".join(map(ast.unparse, node.names)), servers)
         if imported is not None:
@@ -458,24 +514,31 @@ def prepared(program: str, servers: Mapping[str, str]) -> str:
 
 
 def _imported(names: str, servers: Mapping[str, str]) -> str | None:
-    """The import of the modules of some servers, of names such as `time, git as g`; None if one is no server."""
+    """The import of the modules of some servers, of names such as `time, git as g`; None if
+    one is no server.
+    """
     pairs = [one.split() for one in names.split(",")]
     if any(name not in servers for name, *_ in pairs):
         return None
-    return f"import {', '.join(f'{servers[name]} as {more[-1] if more else name}' for name, *more in pairs)}"
+    return (
+        "import "
+        f"{', '.join(f'{servers[name]} as {more[-1] if more else name}' for name, *more in pairs)}"
+    )
 
 
 _IMPORT_LINE: Final = re.compile(
-    r"^([ \t]*)from[ \t]+servers[ \t]+import[ \t]+(\w+([ \t]+as[ \t]+\w+)?([ \t]*,[ \t]*\w+([ \t]+as[ \t]+\w+)?)*)",
+    r"^([ \t]*)from[ \t]+servers[ \t]+import[ \t]+(\w+([ \t]+as[ \t]+\w+)?([ \t]*,[ "
+    r"\t]*\w+([ \t]+as[ \t]+\w+)?)*)",
     re.MULTILINE,
 )
 
 
-# -- findings of the type checker ------------------------------------------------------------------------------------
+# -- findings of the type checker ------------------------------------------------------------------
 #
-# The checker refuses much that is right: `re.search(...).group(1)`, `sum(row["n"] for row in rows)` over mixed rows, a
-# tool called with `**arguments`. A program is refused only for what fails wherever it runs. All else is an exception of
-# the program, if it fails at all, and each value is validated when its call is made.
+# The checker refuses much that is right: `re.search(...).group(1)`, `sum(row["n"] for row in rows)`
+# over mixed rows, a tool called with `**arguments`. A program is refused only for what fails
+# wherever it runs. All else is an exception of the program, if it fails at all, and each value is
+# validated when its call is made.
 
 _FINDING: Final = re.compile(r"^program\.py:(\d+):(\d+): error\[([\w-]+)\] (.*)$", re.MULTILINE)
 
@@ -499,7 +562,9 @@ _CERTAIN: Final = frozenset(
 """The rules whose findings always fail."""
 
 _NOT_AWAITED: Final = "`CoroutineType["
-_WRONG: Final = re.compile(r"Argument to function `(\w+)` is incorrect: Expected `(.*)`, found `(.*)`")
+_WRONG: Final = re.compile(
+    r"Argument to function `(\w+)` is incorrect: Expected `(.*)`, found `(.*)`"
+)
 
 
 def _certain(
@@ -540,7 +605,11 @@ def _certain(
             or (rule == "unresolved-attribute" and "in union" not in message)
             or (rule == "unsupported-operator" and " | " not in message)
             or (rule == "invalid-key" and stored is not None and not _is_stored(message, stored))
-            or (rule == "invalid-argument-type" and text[place : place + 2] != "**" and _never_fits(message, functions))
+            or (
+                rule == "invalid-argument-type"
+                and text[place : place + 2] != "**"
+                and _never_fits(message, functions)
+            )
         ):
             missing = _MISSING_MEMBER.search(message)
             if missing is not None:
@@ -548,9 +617,15 @@ def _certain(
             elif rule == _IMPORT:
                 message = _failed_import(message, text, setting, absent)
             elif _NOT_AWAITED in message:
-                message = f"{message}: the result of a call is not awaited; write `await` before the call"
+                message = (
+                    f"{message}: the result of a call is not awaited; write `await` before the call"
+                )
             kept.append((line, int(column), message))
-    return _cut("\n".join(f"line {line}, column {column}: {message}" for line, column, message in sorted(kept)))
+    return _cut(
+        "\n".join(
+            f"line {line}, column {column}: {message}" for line, column, message in sorted(kept)
+        )
+    )
 
 
 def _unawaited(program: str, setting: Setting) -> list[Unawaited]:
@@ -577,7 +652,9 @@ def _failed_import(message: str, line: str, setting: Setting, absent: AbsentServ
     is_from_servers = "`servers`" in message
     imported = _NAME.findall(line) if is_from_servers else _IMPORTED_MODULE.findall(message)
     known = setting.servers if is_from_servers else setting.modules
-    away = [name for name in dict.fromkeys(imported) if name in absent.servers and name not in known]
+    away = [
+        name for name in dict.fromkeys(imported) if name in absent.servers and name not in known
+    ]
     if away:
         return "; ".join(f"`{name}` cannot be imported: {absent.servers[name]}" for name in away)
     names = sorted(known)
@@ -591,8 +668,9 @@ _MISSING_MEMBER: Final = re.compile(r"Module `(\w+)` has no member `(\w+)`")
 
 
 def _about_member(name: str, member: str, setting: Setting) -> str:
-    """What the finding does not say of a member that a module lacks: a server of this name is another module, because
-    Python has a module of the same name, or the run has other tools of the module. Empty: it is no module with tools.
+    """What the finding does not say of a member that a module lacks: a server of this name is
+    another module, because Python has a module of the same name, or the run has other tools of the
+    module. Empty: it is no module with tools.
     """
     of_server = setting.servers.get(name, name)
     if of_server != name and of_server in setting.modules:
@@ -603,7 +681,10 @@ def _about_member(name: str, member: str, setting: Setting) -> str:
         return ""
     names = sorted(setting.modules[name].functions)
     more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    return f": it is not among the tools of this run, which has {', '.join(names[:_NAMED]) or 'none'}{more} here"
+    return (
+        ": it is not among the tools of this run, which has "
+        f"{', '.join(names[:_NAMED]) or 'none'}{more} here"
+    )
 
 
 _NAME: Final = re.compile(r"\w+")
@@ -616,7 +697,8 @@ def _never_fits(message: str, functions: Collection[str]) -> bool:
     if found is None or found[1] not in functions:
         return False
     expected, given = found[2], found[3]
-    # A float may be whole, a text one of those that are listed, and an object or array of any type may fit.
+    # A float may be whole, a text one of those that are listed, and an object or array of
+    # any type may fit.
     plain = set(expected.split(" | ")) <= _PLAIN
     return given.startswith("Literal[") or (plain and given.partition("[")[0] in _FOUND)
 
@@ -626,13 +708,17 @@ _FOUND: Final = frozenset({"str", "int", "bool", "bytes", "list", "dict", "None"
 
 
 def _stored_keys(program: str) -> set[str] | None:
-    """The keys that a program sets: an object of a result may get further members, and may be read for them then. None
-    if this Python cannot read the program.
+    """The keys that a program sets: an object of a result may get further members, and may be read
+    for them then. None if this Python cannot read the program.
     """
     tree = parsed(program)
     if tree is None:
         return None
-    stores = (node for node in ast.walk(tree) if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store))
+    stores = (
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)
+    )
     return {str(node.slice.value) for node in stores if isinstance(node.slice, ast.Constant)}
 
 
@@ -661,13 +747,17 @@ _LIMITS: Final = {
     "turn time": f"time limit exceeded: a program may compute for {TURN_SECONDS:g} s between two calls",
     "memory": f"memory limit exceeded: a program may use {MEMORY >> 20} MB",
 }
-_LIMIT: Final = re.compile(r"\b(turn time|memory) limit exceeded: [\w.]+( bytes)? > [\w.]+( bytes)?")
+_LIMIT: Final = re.compile(
+    r"\b(turn time|memory) limit exceeded: [\w.]+( bytes)? > [\w.]+( bytes)?"
+)
 
 
 def _explained(error: Any) -> str:
     """The text of an error of the interpreter, with the line of the program."""
     library = monty()
-    frames = [one for one in error.traceback() if one.filename in ("program.py", "<python-input-0>")]
+    frames = [
+        one for one in error.traceback() if one.filename in ("program.py", "<python-input-0>")
+    ]
     where = f"line {frames[-1].line}: " if frames else ""
     kind = "type-msg" if isinstance(error, library.MontyRuntimeError) else "msg"
     text = _LIMIT.sub(lambda found: _LIMITS[found[1]], error.display(kind))
@@ -688,8 +778,8 @@ class ProgramSession:
         on_steps: called in the event loop with the next steps.
         refer: returns what stands in calls and outputs for a handle.
         calls: the most calls that the program may make.
-        on_park: called when another session needs the worker of this one, which waits; it closes the session. None: the
-            session keeps its worker.
+        on_park: called when another session needs the worker of this one, which waits; it closes
+            the session. None: the session keeps its worker.
 
     Attributes:
         computes: True while the program may take a step without `answer`.
@@ -769,11 +859,12 @@ class ProgramSession:
         self._arrived.set()
         pid = self._pid
         if computes and pid is not None:
-            # A worker that computes hears nothing else; the pool replaces it. One that waits is used again.
+            # A worker that computes hears nothing else; the pool replaces it. One that
+            # waits is used again.
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
 
-    # -- in the event loop -------------------------------------------------------------------------------------
+    # -- in the event loop -------------------------------------------------------------------------
 
     def _hand_over(self) -> None:
         steps: list[Step] = []
@@ -786,7 +877,7 @@ class ProgramSession:
                 self._sandbox.note_change()
             self._on_steps(steps)
 
-    # -- in the thread -----------------------------------------------------------------------------------------
+    # -- in the thread -----------------------------------------------------------------------------
 
     def _put(self, step: Step) -> None:
         # Each step wakes the event loop: it may be about to find the queue empty.
@@ -808,10 +899,16 @@ class ProgramSession:
     def _interpret(self) -> Step:
         library = monty()
         if len(self._program) > LONGEST:
-            return Failed("malformed", f"the program has {len(self._program):,} characters; at most {LONGEST:,}")
+            return Failed(
+                "malformed",
+                f"the program has {len(self._program):,} characters; at most {LONGEST:,}",
+            )
         try:
             session = _checkout(
-                self._sandbox.pool(), self._setting, check=False, suspensions=4 * self._calls + 2 * READS
+                self._sandbox.pool(),
+                self._setting,
+                check=False,
+                suspensions=4 * self._calls + 2 * READS,
             )
             with session:
                 self._pid = session.worker_pid
@@ -830,7 +927,8 @@ class ProgramSession:
                 text = f"{text} ({HINT})"
             return Failed("limit" if is_limit else "exception", text)
         except library.MontyCrashedError as error:
-            # One operation that takes longer than a turn may is ended with its worker: 10 ** 10 ** 8.
+            # One operation that takes longer than a turn may is ended with its
+            # worker: 10 ** 10 ** 8.
             if error.timed_out:
                 return Failed("limit", f"TimeoutError: {_LIMITS['turn time']}")
             return Failed("crashed", str(error))
@@ -843,7 +941,9 @@ class ProgramSession:
             if self._closed:
                 return Failed("crashed", "closed")
             if self._reading > TURN_SECONDS:
-                return Failed("limit", f"tools.read() took more than {TURN_SECONDS:g} s between two calls")
+                return Failed(
+                    "limit", f"tools.read() took more than {TURN_SECONDS:g} s between two calls"
+                )
             if isinstance(snapshot, library.FutureSnapshot):
                 if self._parts:
                     call, part = self._parts.popleft()
@@ -860,12 +960,17 @@ class ProgramSession:
                 snapshot = snapshot.resume_auto()
             elif isinstance(snapshot, library.FunctionSnapshot) and not snapshot.is_os_function:
                 snapshot = self._call(snapshot)
-            elif isinstance(snapshot, library.FunctionSnapshot) and str(snapshot.function_name) in _SLEEPS:
+            elif (
+                isinstance(snapshot, library.FunctionSnapshot)
+                and str(snapshot.function_name) in _SLEEPS
+            ):
                 snapshot = self._sleep(snapshot)
             else:
                 snapshot = snapshot.resume_auto()
         try:
-            return Ended(written(snapshot.output, self._handles, what="the value of the last expression"))
+            return Ended(
+                written(snapshot.output, self._handles, what="the value of the last expression")
+            )
         except IdeabridgeError as error:
             return Failed("exception", str(error))
 
@@ -888,19 +993,25 @@ class ProgramSession:
             message = "time.sleep() is not available; write await asyncio.sleep()"
             return snapshot.resume({"exc_type": "RuntimeError", "message": message})
         try:
-            return self._make(snapshot, "", "sleep", {"seconds": snapshot.args[0] if snapshot.args else 0})
+            return self._make(
+                snapshot, "", "sleep", {"seconds": snapshot.args[0] if snapshot.args else 0}
+            )
         except IdeabridgeError as error:
             return snapshot.resume({"exc_type": "ValueError", "message": str(error)})
 
     def _make(self, snapshot: Any, module: str, function: str, raw: dict[str, Any]) -> Any:
         arguments = written(raw, self._handles, what=f"the arguments of {function}")
-        call = self._setting.call(module, function, arguments if isinstance(arguments, dict) else {})
+        call = self._setting.call(
+            module, function, arguments if isinstance(arguments, dict) else {}
+        )
         self._ids.append(snapshot.call_id)
         self._put(Called(len(self._ids) - 1, call, self._site(snapshot)))
         return snapshot.resume({"future": ...})
 
     def _site(self, snapshot: Any) -> CallSite:
-        """Where the call of a snapshot stands. The interpreter counts the bytes of the text that it was given."""
+        """Where the call of a snapshot stands. The interpreter counts the bytes of the text
+        that it was given.
+        """
         position = snapshot.position
         if position is None:
             return CallSite(0, 0)
@@ -910,7 +1021,7 @@ class ProgramSession:
         line = bisect_right(self._lines, position.start)
         return CallSite(line, position.start - self._lines[line - 1])
 
-    # -- large results -----------------------------------------------------------------------------------------
+    # -- large results -----------------------------------------------------------------------------
 
     def _external(self, number: int, result: Result) -> Any:
         """The result of a call, as the interpreter takes it."""
@@ -926,10 +1037,14 @@ class ProgramSession:
         return {"return_value": value}
 
     def _read(self, snapshot: Any, named: dict[str, Any]) -> Any:
-        """Read a part of a result. No call is made: the run has the result, so the part is the same at any time."""
+        """Read a part of a result. No call is made: the run has the result, so the part is the
+        same at any time.
+        """
         self._reads += 1
         if self._reads > READS:
-            return snapshot.resume({"exc_type": "RuntimeError", "message": f"tools.read(): at most {READS:,} times"})
+            return snapshot.resume(
+                {"exc_type": "RuntimeError", "message": f"tools.read(): at most {READS:,} times"}
+            )
         positional = dict(zip(("result", "path"), snapshot.args, strict=False))
         unknown = [*named.keys() - {"result", "path"}, *named.keys() & positional.keys()]
         if unknown or len(snapshot.args) > 2 or "result" not in {**positional, **named}:
@@ -950,7 +1065,11 @@ class ProgramSession:
         if len(text) <= room:
             self._put(PrintedText(text))
         elif room >= 0:
-            self._put(PrintedText(f"{text[:room]}\n... (only the first {PRINTED:,} characters are kept)\n"))
+            self._put(
+                PrintedText(
+                    f"{text[:room]}\n... (only the first {PRINTED:,} characters are kept)\n"
+                )
+            )
 
 
 _IMPORTS: Final = ("import_stubs", "import")

@@ -1,8 +1,10 @@
-"""Steps: programs that are calls of a plan, `{"_tool": "run_program", "program": TEXT, "input": {...}}`.
+"""Steps: programs that are calls of a plan, `{"_tool": "run_program", "program": TEXT,
+"input": {...}}`.
 
-Such a call is answered by a run of its own (a room), which begins as a plan that is a program. The plan's run has the
-tools that its programs may call, so the room runs with the definitions that the journal has, whatever servers list
-later. The text stands in the plan itself: what a tool returns never becomes a program.
+Such a call is answered by a run of its own (a room), which begins as a plan that is a program. The
+plan's run has the tools that its programs may call, so the room runs with the definitions that the
+journal has, whatever servers list later. The text stands in the plan itself: what a tool returns
+never becomes a program.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ MOST_STEPS: Final = 50
 
 RUN_PROGRAM: Final = Tool(
     PROGRAM_STEP[1],
-    "Run a program as one step: Python that calls tools. It sees its input and _imports and nothing else.",
+    "Run a program as one step: Python that calls tools. It sees its input and "
+    "_imports and nothing else.",
     {
         "type": "object",
         "properties": {
@@ -47,10 +50,14 @@ RUN_PROGRAM: Final = Tool(
 
 
 def names_program(call: JSON, known: Catalogue) -> bool:
-    """True if a call means `run_program`; without `_module` it does not if another tool has that name."""
+    """True if a call means `run_program`; without `_module` it does not if another
+    tool has that name.
+    """
     if not isinstance(call, dict) or call.get("_tool") != RUN_PROGRAM.name:
         return False
-    return call.get("_module") == RUN_PROGRAM.module or ("_module" not in call and known.look_up(call) is None)
+    return call.get("_module") == RUN_PROGRAM.module or (
+        "_module" not in call and known.look_up(call) is None
+    )
 
 
 def programs_in(calls: Iterable[JSON], catalogue: Catalogue) -> dict[str, int]:
@@ -66,23 +73,30 @@ def programs_in(calls: Iterable[JSON], catalogue: Catalogue) -> dict[str, int]:
         if not isinstance(call, dict) or call.get("_tool") != RUN_PROGRAM.name:
             continue
         tool, program = catalogue.look_up(call), call.get("program")
-        if tool is None or tool.key != PROGRAM_STEP or not isinstance(program, str) or len(program) > LONGEST:
+        if (
+            tool is None
+            or tool.key != PROGRAM_STEP
+            or not isinstance(program, str)
+            or len(program) > LONGEST
+        ):
             continue
         if is_reference(program):
             raise PlanError(
-                f"calls[{place}].program: expected the text of a program, found the reference {show(program)}; values"
-                " go into its input"
+                f"calls[{place}].program: expected the text of a program, found the reference "
+                f"{show(program)}; values go into its input"
             )
         found.setdefault(unescape(program), place)
     if len(found) > MOST_STEPS or sum(map(len, found)) > LONGEST:
         raise PlanError(
-            f"the plan has {len(found):,} programs with {sum(map(len, found)):,} characters as calls; at most"
-            f" {MOST_STEPS} with {LONGEST:,} are allowed"
+            f"the plan has {len(found):,} programs with {sum(map(len, found)):,} characters as "
+            f"calls; at most {MOST_STEPS} with {LONGEST:,} are allowed"
         )
     return found
 
 
-async def expect_sound(sandbox: Sandbox, program: str, names: ProgramNames, given: JSONObject, what: str) -> None:
+async def expect_sound(
+    sandbox: Sandbox, program: str, names: ProgramNames, given: JSONObject, what: str
+) -> None:
     """Check a program before it runs.
 
     Args:
@@ -104,18 +118,20 @@ async def expect_sound(sandbox: Sandbox, program: str, names: ProgramNames, give
 
 
 def with_effects(tools: Iterable[Tool]) -> Tool:
-    """Return `run_program` for a plan whose programs may call these tools: it only reads if all of them only read, and
-    reaches what they reach.
+    """Return `run_program` for a plan whose programs may call these tools: it only reads if all of
+    them only read, and reaches what they reach.
     """
     called = list(tools)
     reads = all(tool.annotations.read_only is True for tool in called)
     reaches = dict.fromkeys(module for tool in called for module in tool.reached)
-    return dataclasses.replace(RUN_PROGRAM, annotations=Annotations(read_only=reads), reaches=tuple(reaches))
+    return dataclasses.replace(
+        RUN_PROGRAM, annotations=Annotations(read_only=reads), reaches=tuple(reaches)
+    )
 
 
 def called_in(calls: Iterable[JSON], catalogue: Catalogue) -> Iterator[tuple[int, JSON]]:
-    """Yield the calls of a plan with their places, and for each program the tools that it may call, as calls without
-    parameters.
+    """Yield the calls of a plan with their places, and for each program the tools that it may call,
+    as calls without parameters.
     """
     names: ProgramNames | None = None
     for place, call in enumerate(calls):

@@ -1,10 +1,12 @@
 """Stubs: the signatures of tools as Python types, made of their JSON Schemas.
 
-Programs are checked against the stubs of the modules that they import, before anything runs. A schema that is too rich
-for Python's types becomes `Any`: a stub may admit too much, because the values are validated against the schema itself
-when the call is made. Parameters take every mapping and sequence, so that a typed result can be passed on.
+Programs are checked against the stubs of the modules that they import, before anything runs. A
+schema that is too rich for Python's types becomes `Any`: a stub may admit too much, because the
+values are validated against the schema itself when the call is made. Parameters take every mapping
+and sequence, so that a typed result can be passed on.
 
-Schemas come from servers, so every size here has a bound, and a text of a schema enters a stub only as a literal.
+Schemas come from servers, so every size here has a bound, and a text of a schema enters a stub
+only as a literal.
 """
 
 from __future__ import annotations
@@ -48,9 +50,17 @@ _LITERAL: Final = 80
 _DESCRIPTION: Final = 200
 _NAME: Final = 80
 
-_PLAIN: Final = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
+_PLAIN: Final = {
+    "string": "str",
+    "integer": "int",
+    "number": "float",
+    "boolean": "bool",
+    "null": "None",
+}
 
-_RICH: Final = frozenset({"const", "enum", "$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "not", "if"})
+_RICH: Final = frozenset(
+    {"const", "enum", "$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "not", "if"}
+)
 """Keywords with which `type` is not the whole type."""
 
 _COMBINED: Final = frozenset({"$ref", "allOf", "anyOf", "oneOf", "if", "dependentSchemas"})
@@ -66,7 +76,8 @@ _TYPES: Final = frozenset({*_BUILTIN, *(name for names in _IMPORTED.values() for
 _OTHER: Final = re.compile(r"[^A-Za-z0-9_]+")
 
 Form: TypeAlias = Literal["result", "parameter", "brief"]
-"""What a type is for: a result, whose objects become classes; a parameter, which admits every mapping and sequence;
+"""What a type is for: a result, whose objects become classes; a parameter, which admits every
+mapping and sequence;
 one line of text, in which an object is `{name: str, size?: int}`."""
 
 
@@ -91,14 +102,18 @@ def stub(functions: Iterable[tuple[str, Tool, Mapping[str, str]]]) -> str:
     return "\n".join([*_imports(renamed), *types.lines, *lines, ""])
 
 
-def signature(name: str, tool: Tool, parameters: Mapping[str, str], observed: JSONObject | None = None) -> str:
-    """Return the signature of a tool on one line: `git.git_log(repo_path: str, max_count: int = 10) -> list[str]`.
+def signature(
+    name: str, tool: Tool, parameters: Mapping[str, str], observed: JSONObject | None = None
+) -> str:
+    """Return the signature of a tool on one line: `git.git_log(repo_path: str, max_count:
+    int = 10) -> list[str]`.
 
     Args:
         name: the name of the function, with its module.
         tool: the tool.
         parameters: its real parameters by their names in programs.
-        observed: the shape of its earlier results, if it declares none. The line then ends with `OBSERVED`.
+        observed: the shape of its earlier results, if it declares none. The line then ends
+            with `OBSERVED`.
     """
     types = _Types("brief")
     found = _parameters(tool, parameters, types)
@@ -121,7 +136,9 @@ def signature(name: str, tool: Tool, parameters: Mapping[str, str], observed: JS
 
 
 def first_line(text: str) -> str:
-    """The first line of a description with any text, without characters that do not print; possibly empty."""
+    """The first line of a description with any text, without characters that do not print;
+    possibly empty.
+    """
     line = next((one.strip() for one in text[:10_000].splitlines() if one.strip()), "")
     if len(line) > _DESCRIPTION:
         line = f"{line[: _DESCRIPTION - 3]}..."
@@ -132,9 +149,14 @@ def _imports(renamed: Mapping[str, str]) -> list[str]:
     def written(name: str) -> str:
         return f"{name} as {renamed[name]}" if name in renamed else name
 
-    lines = [f"from {module} import {', '.join(map(written, names))}" for module, names in _IMPORTED.items()]
+    lines = [
+        f"from {module} import {', '.join(map(written, names))}"
+        for module, names in _IMPORTED.items()
+    ]
     own = [written(name) for name in _BUILTIN if name in renamed]
-    return [*lines, f"from {builtins.__name__} import {', '.join(own)}", ""] if own else [*lines, ""]
+    return (
+        [*lines, f"from {builtins.__name__} import {', '.join(own)}", ""] if own else [*lines, ""]
+    )
 
 
 def _free(name: str, taken: Collection[str]) -> str:
@@ -146,7 +168,9 @@ def _free(name: str, taken: Collection[str]) -> str:
 
 def _result(tool: Tool, types: _Types, name: str) -> str:
     types.begin()
-    return types.any if tool.output is None else types.of(tool.output, tool.output, f"{name}_result")
+    return (
+        types.any if tool.output is None else types.of(tool.output, tool.output, f"{name}_result")
+    )
 
 
 def _parameters(tool: Tool, parameters: Mapping[str, str], types: _Types) -> list[str]:
@@ -181,9 +205,13 @@ class DescribedParameters:
 
 
 def described_parameters(schema: JSONObject) -> DescribedParameters:
-    """Read the parameters of a tool, also those behind `$ref`, `allOf`, `anyOf`, `oneOf` and conditions."""
+    """Read the parameters of a tool, also those behind `$ref`, `allOf`, `anyOf`, `oneOf`
+    and conditions.
+    """
     properties = schema.get("properties")
-    own = {name: [part] for name, part in properties.items()} if isinstance(properties, dict) else {}
+    own = (
+        {name: [part] for name, part in properties.items()} if isinstance(properties, dict) else {}
+    )
     if _COMBINED.isdisjoint(schema):
         return DescribedParameters(own, required_of(schema))
     return _Combined(schema).read(schema, ())
@@ -199,7 +227,12 @@ class _Combined:
     def read(self, schema: JSON, above: tuple[int, ...]) -> DescribedParameters:
         """Read a part; `above` are the parts that lead to it."""
         self._left -= 1
-        if not isinstance(schema, dict) or self._left < 0 or id(schema) in above or len(above) > DEPTH:
+        if (
+            not isinstance(schema, dict)
+            or self._left < 0
+            or id(schema) in above
+            or len(above) > DEPTH
+        ):
             return DescribedParameters({}, frozenset())
         above = (*above, id(schema))
         reference = schema.get("$ref")
@@ -208,7 +241,11 @@ class _Combined:
         required = required_of(schema).union(*(part.required for part in always))
 
         properties = schema.get("properties")
-        described = {name: [part] for name, part in properties.items()} if isinstance(properties, dict) else {}
+        described = (
+            {name: [part] for name, part in properties.items()}
+            if isinstance(properties, dict)
+            else {}
+        )
         for part in always:
             # All of them hold, so the first type admits enough.
             described = {**part.properties, **described}
@@ -231,7 +268,9 @@ class _Combined:
             if parts:
                 first, *others = (part.required for part in parts)
                 yield _Alternatives(parts, first.intersection(*others))
-        conditional = [self.read(schema[word], above) for word in ("if", "then", "else") if word in schema]
+        conditional = [
+            self.read(schema[word], above) for word in ("if", "then", "else") if word in schema
+        ]
         dependent = schema.get("dependentSchemas")
         if isinstance(dependent, dict):
             conditional += [self.read(part, above) for part in dependent.values()]
@@ -254,7 +293,11 @@ def _listed(schema: JSONObject, keyword: str) -> list[JSON]:
 def required_of(schema: JSONObject) -> frozenset[str]:
     """The names of the properties that an object must have."""
     needed = schema.get("required")
-    return frozenset(one for one in needed if isinstance(one, str)) if isinstance(needed, list) else frozenset()
+    return (
+        frozenset(one for one in needed if isinstance(one, str))
+        if isinstance(needed, list)
+        else frozenset()
+    )
 
 
 def _default(schema: JSON, kind: str) -> str:
@@ -278,8 +321,20 @@ def _default(schema: JSON, kind: str) -> str:
 def _is_open(schema: JSONObject) -> bool:
     """Return whether a call may have parameters that `properties` does not name."""
     return any(
-        key in schema for key in ("patternProperties", "dependentSchemas", "allOf", "anyOf", "oneOf", "$ref", "if")
-    ) or (schema.get("additionalProperties", False) is not False or not isinstance(schema.get("properties"), dict))
+        key in schema
+        for key in (
+            "patternProperties",
+            "dependentSchemas",
+            "allOf",
+            "anyOf",
+            "oneOf",
+            "$ref",
+            "if",
+        )
+    ) or (
+        schema.get("additionalProperties", False) is not False
+        or not isinstance(schema.get("properties"), dict)
+    )
 
 
 class _Types:
@@ -287,11 +342,14 @@ class _Types:
 
     Args:
         form: what the types are for.
-        renamed: the names under which types of Python are imported, for those that have another name.
+        renamed: the names under which types of Python are imported, for those that
+            have another name.
         taken: names that no class may have.
     """
 
-    def __init__(self, form: Form, renamed: Mapping[str, str] | None = None, taken: Collection[str] = ()) -> None:
+    def __init__(
+        self, form: Form, renamed: Mapping[str, str] | None = None, taken: Collection[str] = ()
+    ) -> None:
         self.lines: list[str] = []
         self._form = form
         self._renamed = renamed or {}
@@ -312,7 +370,9 @@ class _Types:
     def _named(self, name: str) -> str:
         return self._renamed.get(name, name)
 
-    def of(self, schema: JSON, root: JSONObject, name: str, depth: int = DEPTH, *, inner: bool = False) -> str:
+    def of(
+        self, schema: JSON, root: JSONObject, name: str, depth: int = DEPTH, *, inner: bool = False
+    ) -> str:
         """Return the type of a schema; `Any` if it says too much or nothing.
 
         Args:
@@ -327,14 +387,24 @@ class _Types:
             return self.any
         found = self._of(schema, root, name, depth, inner=inner)
         # OpenAPI writes it so; many servers, too.
-        if schema.get("nullable") is True and found not in (self.any, "None") and not found.endswith("| None"):
+        if (
+            schema.get("nullable") is True
+            and found not in (self.any, "None")
+            and not found.endswith("| None")
+        ):
             return f"{found} | None"
         return found
 
-    def _of(self, schema: JSONObject, root: JSONObject, name: str, depth: int, *, inner: bool) -> str:
+    def _of(
+        self, schema: JSONObject, root: JSONObject, name: str, depth: int, *, inner: bool
+    ) -> str:
         kind = schema.get("type")
         if isinstance(kind, str) and kind in _PLAIN and _RICH.isdisjoint(schema):
-            if self._form == "brief" and kind == "string" and isinstance(schema.get("contentSchema"), dict):
+            if (
+                self._form == "brief"
+                and kind == "string"
+                and isinstance(schema.get("contentSchema"), dict)
+            ):
                 return f"{JSON_TEXT}[{self.of(schema['contentSchema'], root, name, depth - 1)}]"
             return self._named(_PLAIN[kind])
         match schema:
@@ -346,13 +416,19 @@ class _Types:
                 return self.of(_target(reference, root), root, name, depth - 1, inner=inner)
             case {"allOf": [only]} if _only(schema, "allOf"):
                 return self.of(only, root, name, depth - 1, inner=inner)
-            case {"anyOf": [*branches]} | {"oneOf": [*branches]} if _only(schema, "anyOf", "oneOf", "type"):
+            case {"anyOf": [*branches]} | {"oneOf": [*branches]} if _only(
+                schema, "anyOf", "oneOf", "type"
+            ):
                 return self._union(branches, root, name, depth, inner=inner)
             case _ if not _RICH.isdisjoint(schema):
                 return self.any
             case {"type": [*kinds]}:
                 return self._union(
-                    [{**schema, "type": kind} for kind in kinds[:_UNION]], root, name, depth, inner=inner
+                    [{**schema, "type": kind} for kind in kinds[:_UNION]],
+                    root,
+                    name,
+                    depth,
+                    inner=inner,
                 )
             case {"type": "array"}:
                 one = None if "prefixItems" in schema else schema.get("items")
@@ -366,15 +442,21 @@ class _Types:
         """Return the type of a parameter that alternatives describe differently."""
         return self._union(schemas, root, "", DEPTH, inner=False)
 
-    def _union(self, branches: list[JSON], root: JSONObject, name: str, depth: int, *, inner: bool) -> str:
+    def _union(
+        self, branches: list[JSON], root: JSONObject, name: str, depth: int, *, inner: bool
+    ) -> str:
         if not 0 < len(branches) <= _UNION:
             return self.any
-        found = list(dict.fromkeys(self.of(one, root, name, depth - 1, inner=inner) for one in branches))
+        found = list(
+            dict.fromkeys(self.of(one, root, name, depth - 1, inner=inner) for one in branches)
+        )
         if self.any in found:
             return self.any
         # None is last, as people write it.
         parts = dict.fromkeys(part for one in found for part in _parts(one))
-        return " | ".join([*(one for one in parts if one != "None"), *(one for one in parts if one == "None")])
+        return " | ".join(
+            [*(one for one in parts if one != "None"), *(one for one in parts if one == "None")]
+        )
 
     def _object(self, schema: JSONObject, root: JSONObject, name: str, depth: int) -> str:
         properties, more = schema.get("properties"), schema.get("additionalProperties")
@@ -387,7 +469,12 @@ class _Types:
                 return whole
             value = self.of(more, root, f"{name}_value", depth - 1, inner=True)
             return f"{self._dict}[{self._named('str')}, {value}]"
-        if self._form == "parameter" or len(properties) > FIELDS or more is True or isinstance(more, dict):
+        if (
+            self._form == "parameter"
+            or len(properties) > FIELDS
+            or more is True
+            or isinstance(more, dict)
+        ):
             return whole
         required = required_of(schema)
         fields: list[tuple[str, str]] = [
@@ -397,10 +484,14 @@ class _Types:
         if any(len(key) > _NAME for key, _ in fields):
             return whole
         if self._form == "brief":
-            shown = [f"{_brief(key)}{'' if key in required else '?'}: {kind}" for key, kind in fields]
+            shown = [
+                f"{_brief(key)}{'' if key in required else '?'}: {kind}" for key, kind in fields
+            ]
             return f"{{{', '.join(shown)}}}"
         optional = self._named("NotRequired")
-        text = ", ".join(f"{key!r}: {kind if key in required else f'{optional}[{kind}]'}" for key, kind in fields)
+        text = ", ".join(
+            f"{key!r}: {kind if key in required else f'{optional}[{kind}]'}" for key, kind in fields
+        )
         return self._class(name, f"{{{text}}}")
 
     def _class(self, name: str, fields: str) -> str:
@@ -417,24 +508,34 @@ class _Types:
         return made
 
     def _literal(self, values: list[JSON], *, inner: bool) -> str:
-        """The type of some values. The parts of a parameter are not compared with them: a list of texts in a variable
-        is a `list[str]` to the checker, whatever it contains.
+        """The type of some values. The parts of a parameter are not compared with them: a list of
+        texts in a variable is a `list[str]` to the checker, whatever it contains.
         """
         written = [_written(one) for one in values[: _LITERALS + 1]]
         known = [one for one in written if one is not None]
         exact = 0 < len(values) <= _LITERALS and len(known) == len(values)
-        if exact and not any(isinstance(one, float) for one in values) and not (inner and self._form == "parameter"):
+        if (
+            exact
+            and not any(isinstance(one, float) for one in values)
+            and not (inner and self._form == "parameter")
+        ):
             return f"{self._named('Literal')}[{', '.join(dict.fromkeys(known))}]"
         kinds = dict.fromkeys("None" if one is None else type(one).__name__ for one in values)
         if not values or not kinds.keys() <= {*_PLAIN.values()}:
             return self.any
-        return " | ".join(self._named(kind) for kind in sorted(kinds, key=lambda kind: kind == "None"))
+        return " | ".join(
+            self._named(kind) for kind in sorted(kinds, key=lambda kind: kind == "None")
+        )
 
 
 def _only(schema: JSONObject, *keywords: str) -> bool:
-    """Whether nothing but these keywords says something about values. `definitions` were `$defs` before."""
+    """Whether nothing but these keywords says something about values. `definitions` were
+    `$defs` before.
+    """
     return all(
-        key in keywords or key in ANNOTATIONS or key in ("$defs", "definitions", "$schema", "$id", "nullable")
+        key in keywords
+        or key in ANNOTATIONS
+        or key in ("$defs", "definitions", "$schema", "$id", "nullable")
         for key in schema
     )
 
@@ -450,7 +551,9 @@ def _brief(key: str) -> str:
 
 
 def _written(value: JSON) -> str | None:
-    """A value as Python writes it; None if it is too long, or no plain value. The checker has integers of 64 bits."""
+    """A value as Python writes it; None if it is too long, or no plain value. The checker has
+    integers of 64 bits.
+    """
     match value:
         case str() if len(value) <= _LITERAL:
             return repr(value)
@@ -465,7 +568,9 @@ def _written(value: JSON) -> str | None:
 
 
 def _target(reference: str, root: JSONObject) -> JSON:
-    """What a local reference such as `#/$defs/x` refers to; None if it is another one, or refers to nothing."""
+    """What a local reference such as `#/$defs/x` refers to; None if it is another one, or
+    refers to nothing.
+    """
     if not reference.startswith("#/"):
         return root if reference == "#" else None
     found: JSON = root

@@ -1,9 +1,10 @@
 """Distilling: a mind writes a program that does what recorded runs did.
 
-Theory of operation. `program_request` describes the runs for a mind, which answers with a program, with the input that
-each run would have had if it had none, and with its words for the tool. `Publisher.publish` judges the answer: with the
-recorded results the program must do what every run did. `distill` gives the differences back to the mind, at most three
-times. The mind proposes how the runs generalise; the recordings decide.
+Theory of operation. `program_request` describes the runs for a mind, which answers with a program,
+with the input that each run would have had if it had none, and with its words for the tool.
+`Publisher.publish` judges the answer: with the recorded results the program must do what every run
+did. `distill` gives the differences back to the mind, at most three times. The mind proposes how
+the runs generalise; the recordings decide.
 """
 
 from __future__ import annotations
@@ -17,7 +18,11 @@ from ideabridge.bridge.errors import ProgramRefusedError, PublicationError
 from ideabridge.bridge.lifting.function import Function
 from ideabridge.bridge.minds.choice import Choice, MindName
 from ideabridge.bridge.publishing.program_answer import ProgramAnswer, read_program_answer
-from ideabridge.bridge.publishing.program_request import ANSWER_SCHEMA, ProgramRequest, RefusedProgram
+from ideabridge.bridge.publishing.program_request import (
+    ANSWER_SCHEMA,
+    ProgramRequest,
+    RefusedProgram,
+)
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.bridge.store.users import LOCAL
@@ -46,26 +51,37 @@ def read_inputs(functions: Sequence[Function], inputs: Sequence[JSON] | None) ->
     """The input of each run, with the members that the author of a program adds.
 
     Raises:
-        ProgramRefusedError: there are not as many as runs, or a member that the run had is among them.
+        ProgramRefusedError: there are not as many as runs, or a member that the run
+            had is among them.
     """
     if inputs is not None and len(inputs) != len(functions):
-        raise ProgramRefusedError(f"inputs: expected one for each of {len(functions)} runs, found {len(inputs)}")
+        raise ProgramRefusedError(
+            f"inputs: expected one for each of {len(functions)} runs, found {len(inputs)}"
+        )
     found: list[JSONObject] = []
     for number, function in enumerate(functions):
         own = function.input or {}
         more = read_object(f"inputs.{number}", inputs[number] if inputs is not None else None) or {}
         twice = [name for name in more if name in own]
         if twice:
-            raise ProgramRefusedError(f"inputs.{number}.{twice[0][:80]}: the run was given this member; leave it out")
+            raise ProgramRefusedError(
+                f"inputs.{number}.{twice[0][:80]}: the run was given this member; leave it out"
+            )
         found.append({**own, **more})
     return found
 
 
-async def ask_program(bridge: _Solver, request: ProgramRequest, mind: MindName | Choice, caller: str) -> Run:
-    """Start the run in which a mind writes a program, and return it. It has no tools, and its output is the answer."""
+async def ask_program(
+    bridge: _Solver, request: ProgramRequest, mind: MindName | Choice, caller: str
+) -> Run:
+    """Start the run in which a mind writes a program, and return it. It has no tools, and its
+    output is the answer.
+    """
     context: list[JSON] = [{"role": "system", "content": request.text}]
     task = request.title
-    return await bridge.solve(task, output_schema=ANSWER_SCHEMA, tools=[], context=context, mind=mind, caller=caller)
+    return await bridge.solve(
+        task, output_schema=ANSWER_SCHEMA, tools=[], context=context, mind=mind, caller=caller
+    )
 
 
 async def distill(
@@ -97,14 +113,18 @@ async def distill(
         run = await ask_program(bridge, await describe(refused), mind, caller)
         if run.turns.mind == TURNS:
             run.cancel("nobody is asked by turns here")
-            raise PublicationError("no mind is configured; write the program yourself, and publish with it")
+            raise PublicationError(
+                "no mind is configured; write the program yourself, and publish with it"
+            )
         answer = await answer_of(run)
         try:
             return await publish(answer), refused
         except ProgramRefusedError as error:
             await refuse(run.id, str(error))
             refused.append(RefusedProgram(answer.program, str(error)))
-    raise PublicationError(f"none of {ROUNDS} programs does what the runs did; the last one: {refused[-1].why}")
+    raise PublicationError(
+        f"none of {ROUNDS} programs does what the runs did; the last one: {refused[-1].why}"
+    )
 
 
 async def answer_of(run: Run) -> ProgramAnswer:

@@ -1,7 +1,7 @@
 """Drafting: the plans of runs, made where they hold up nobody.
 
-Reading a run, explaining its literals, and checking its plan with the recorded results takes longer the more calls and
-results it has; see `reading`.
+Reading a run, explaining its literals, and checking its plan with the recorded results takes longer
+the more calls and results it has; see `reading`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ class Drafted:
         schema: the input of the tool.
         renamed: the new names of parameters, by their names in the run.
         arguments: the input with which the tool repeats the run.
-        places: for each call, its number in the run, several numbers, or null; None for a run over instances.
+        places: for each call, its number in the run, several numbers, or null; None for a run
+            over instances.
         difference: why the plan is not self-consistent; None if it is.
         fault: why this cannot be said; None if it can.
         confirmed: the named runs that the plan reproduces.
@@ -77,7 +78,8 @@ class OutlinedRun:
 
     Attributes:
         outline: what publishing must know about it.
-        draft: its plan; None if it has none, or if its answer needs none: it is solved anew, or is a program.
+        draft: its plan; None if it has none, or if its answer needs none: it is solved anew,
+            or is a program.
         no_plan: why it has no plan; empty if it has one, or needs none.
     """
 
@@ -118,7 +120,8 @@ class Drafting:
         parameters: JSONObject | None = None,
         strict: bool = False,
     ) -> Drafted:
-        """Return the plan that a run becomes, with what a person decided; see `Bridge.lift` for the arguments.
+        """Return the plan that a run becomes, with what a person decided; see `Bridge.lift`
+        for the arguments.
 
         Raises:
             PublicationError: it cannot be a plan, or a decision does not fit it.
@@ -126,7 +129,9 @@ class Drafting:
             LimitExceededError: it takes too long or too much memory.
         """
         runs = read_choices(choices).runs
-        made = await self._compute([ref, *runs], caller, draft_of, ref, caller, choices, parameters, strict)
+        made = await self._compute(
+            [ref, *runs], caller, draft_of, ref, caller, choices, parameters, strict
+        )
         return _read_drafted(made)
 
     async def outlined(
@@ -140,7 +145,8 @@ class Drafting:
         parameters: JSONObject,
         strict: bool,
     ) -> OutlinedRun:
-        """Return the outline of a run that is published under a name, and its plan, if its answer needs one.
+        """Return the outline of a run that is published under a name, and its plan, if its
+        answer needs one.
 
         Raises:
             PublicationError: it cannot be published, or a decision does not fit its plan.
@@ -148,34 +154,47 @@ class Drafting:
             LimitExceededError: it takes too long or too much memory.
         """
         refs = [ref, *read_choices(choices).runs]
-        made = await self._compute(refs, caller, outlined_of, ref, caller, name, answer, choices, parameters, strict)
+        made = await self._compute(
+            refs, caller, outlined_of, ref, caller, name, answer, choices, parameters, strict
+        )
         # A run may have thousands of tools.
         return await compute_in_thread(_read_outlined, made)
 
     async def guide(self, ref: str, caller: str, task: str, name: str) -> JSONObject | str:
-        """Return the guide of a run that is published under a name, or why it cannot have one; see `guide_of`."""
+        """Return the guide of a run that is published under a name, or why it cannot have one;
+        see `guide_of`.
+        """
         made = await self._compute([ref], caller, run_guide, ref, caller, task, name)
         return made if isinstance(made, dict) else str(made)
 
     async def open_points(self, refs: Sequence[str], caller: str) -> list[OpenPoint]:
-        """Return what the copied values of runs of the same task leave open; empty if their plan is plain."""
+        """Return what the copied values of runs of the same task leave open; empty if
+        their plan is plain.
+        """
         return read_open(await self._compute(refs, caller, points_of, list[JSON](refs), caller))
 
-    async def _compute(self, refs: Sequence[str], caller: str, work: Callable[..., JSON], *arguments: JSON) -> JSON:
+    async def _compute(
+        self, refs: Sequence[str], caller: str, work: Callable[..., JSON], *arguments: JSON
+    ) -> JSON:
         before = asked_by.set(caller)
         try:
             is_small = self._are_small(refs, caller)
-            return await read_beside(work, self._store, *arguments, is_small=is_small, what=f"lifting {refs[0][:80]}")
+            return await read_beside(
+                work, self._store, *arguments, is_small=is_small, what=f"lifting {refs[0][:80]}"
+            )
         finally:
             asked_by.reset(before)
 
     def _are_small(self, refs: Sequence[str], caller: str) -> bool:
         # An idea is read only to find its run.
-        runs = [ref if self._store.runs.get(ref) else find_idea(self._store, ref, caller)[1] for ref in refs]
+        runs = [
+            ref if self._store.runs.get(ref) else find_idea(self._store, ref, caller)[1]
+            for ref in refs
+        ]
         return are_small(self._store, runs)
 
 
-# -- in the worker process, or in a thread --------------------------------------------------------------------------
+# -- in the worker process, or in a thread ---------------------------------------------------------
 
 
 def drafted(
@@ -204,11 +223,18 @@ def drafted(
 
 
 def draft_of(
-    store: Store, ref: str, caller: str, choices: JSONObject | None, parameters: JSONObject | None, strict: bool
+    store: Store,
+    ref: str,
+    caller: str,
+    choices: JSONObject | None,
+    parameters: JSONObject | None,
+    strict: bool,
 ) -> JSONObject:
     """Return the members of `Drafted`; see `Drafting.draft`."""
     function = read_function(store, ref, caller)
-    return _members_of(drafted(store, function, caller, choices, parameters, strict=strict), store, caller)
+    return _members_of(
+        drafted(store, function, caller, choices, parameters, strict=strict), store, caller
+    )
 
 
 def outlined_of(

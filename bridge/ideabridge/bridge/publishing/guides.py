@@ -17,8 +17,11 @@ from ideabridge.bridge.store.store import Store
 from ideabridge.tools.encoding import JSON, JSONObject
 
 
-def guide_of(function: Function, lifted: JSONObject | None, task: str, store: Store, name: str) -> JSONObject | str:
-    """Return the guide of a publication (see `Publication.guide`), or the reason why a new run cannot have one.
+def guide_of(
+    function: Function, lifted: JSONObject | None, task: str, store: Store, name: str
+) -> JSONObject | str:
+    """Return the guide of a publication (see `Publication.guide`), or the reason why a new run
+    cannot have one.
 
     Args:
         function: the idea as its run made it.
@@ -51,7 +54,11 @@ def guide_of(function: Function, lifted: JSONObject | None, task: str, store: St
         listed: list[JSON] = [without_reads(one.call.raw, readers) for one in made]
         calls, output = listed if function.run.places is None else function.calls, function.output
     # With `_module`, as an idea may be called by its name alone.
-    said = [with_own_module(call, machine.catalogue) for call in calls] if isinstance(calls, list) else []
+    said = (
+        [with_own_module(call, machine.catalogue) for call in calls]
+        if isinstance(calls, list)
+        else []
+    )
     cycle = own_cycle(store, name, said)
     if cycle is not None:
         return cycle
@@ -61,16 +68,24 @@ def guide_of(function: Function, lifted: JSONObject | None, task: str, store: St
         for tool in without_cycles(store, name, version, machine.catalogue.tools)
         if (tool.module is not None or tool.name not in defined) and not is_reader(tool)
     ]
-    asked = machine.output_schema if solved else function.part_schema or function.output_schema or {}
+    asked = (
+        machine.output_schema if solved else function.part_schema or function.output_schema or {}
+    )
     guide: JSONObject = {"context": context, "tools": offered, "output_schema": asked}
     guide["by_instance"] = machine.settings.output_by_instance
     if said:
         if solved:
-            # Others may call it, and their minds read the plan: not what this mind copied from private results.
+            # Others may call it, and their minds read the plan: not what this mind copied from
+            # private results.
             results = [call.value for call in machine.history if call.status is CallStatus.DONE]
-            copies = Copies(results, [function.run.started.context, *machine.catalogue.to_json()[0]])
+            copies = Copies(
+                results, [function.run.started.context, *machine.catalogue.to_json()[0]]
+            )
             said = [copies.call(call) for call in said]
             output = copies.scrubbed(output)
         guide["plan"] = {"calls": list[JSON](said), "output": output}
-        guide["pins"] = [Pin.of(tool).to_json() for tool in pinned_tools(said, machine.catalogue, defined_in(guide))]
+        guide["pins"] = [
+            Pin.of(tool).to_json()
+            for tool in pinned_tools(said, machine.catalogue, defined_in(guide))
+        ]
     return guide

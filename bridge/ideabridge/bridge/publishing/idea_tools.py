@@ -1,4 +1,6 @@
-"""Idea tools: published ideas as tools of `_module: "idea:NAME"`, and their effects given the present tools."""
+"""Idea tools: published ideas as tools of `_module: "idea:NAME"`, and their effects given
+the present tools.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ from ideabridge.tools.tool import ANONYMOUS, EVERY_MODULE, IDEA, Annotations, To
 
 
 def find_published(store: Store, ref: str, caller: str) -> Publication | None:
-    """Return the publication that a caller sees as NAME or NAME@VERSION, also after `idea:`; None if none exists."""
+    """Return the publication that a caller sees as NAME or NAME@VERSION, also after `idea:`; None
+    if none exists.
+    """
     try:
         name, version = read_named(ref.removeprefix(IDEA))
         # Looked up first: the error would compare the name with all others.
@@ -33,7 +37,8 @@ def find_published(store: Store, ref: str, caller: str) -> Publication | None:
 
 
 def idea_tool(store: Store, module: str, caller: str, known: Catalogue) -> Tool | None:
-    """Return the tool of a published idea, or None if nothing is published to this caller under that name.
+    """Return the tool of a published idea, or None if nothing is published to this caller
+    under that name.
 
     The tool names the present version: a run that has begun keeps it, whatever is published later.
 
@@ -59,11 +64,16 @@ def idea_tool(store: Store, module: str, caller: str, known: Catalogue) -> Tool 
 
 
 def evidence_of(found: Publication) -> str:
-    """Return how many runs the plan of an idea rests on, and what they leave open; see `evidence_sentence`."""
+    """Return how many runs the plan of an idea rests on, and what they leave open; see
+    `evidence_sentence`.
+    """
     explained = (found.learned or found.plan or {}).get("explained")
     if not isinstance(explained, list):
         return ""
-    tools = [str(call.get("_tool")) if isinstance(call, dict) else "" for call in calls_in(found.plan or {})]
+    tools = [
+        str(call.get("_tool")) if isinstance(call, dict) else ""
+        for call in calls_in(found.plan or {})
+    ]
     return evidence_sentence(explained, tools)
 
 
@@ -72,8 +82,8 @@ _DEEPEST: Final = 50
 
 
 def hints_now(store: Store, found: Publication, caller: str, known: Catalogue) -> JSONObject:
-    """Return the behaviour hints of a published idea, given the present tools: it is read-only if all tools that it
-    calls are. If one of them is not here, the idea gets the most cautious hints.
+    """Return the behaviour hints of a published idea, given the present tools: it is read-only if
+    all tools that it calls are. If one of them is not here, the idea gets the most cautious hints.
 
     Args:
         store: holds the publications.
@@ -86,15 +96,17 @@ def hints_now(store: Store, found: Publication, caller: str, known: Catalogue) -
 
 @dataclass(slots=True)
 class _PresentHints:
-    """Computes the hints of an idea and of those that it calls, each once: the number of ways through ideas that call
-    each other doubles with each idea.
+    """Computes the hints of an idea and of those that it calls, each once: the number of ways
+    through ideas that call each other doubles with each idea.
     """
 
     store: Store
     caller: str
     known: Catalogue
     _found: dict[str, Publication | None] = field(default_factory=dict[str, "Publication | None"])
-    _hints: dict[tuple[str, int], JSONObject] = field(default_factory=dict[tuple[str, int], JSONObject])
+    _hints: dict[tuple[str, int], JSONObject] = field(
+        default_factory=dict[tuple[str, int], JSONObject]
+    )
 
     def of(self, found: Publication, depth: int = 0) -> JSONObject:
         """The hints of a version that is called at this depth."""
@@ -140,7 +152,11 @@ class _PresentHints:
                 # A room has the effects of its calls.
                 called.append(Tool(name, annotations=Annotations.from_json(hints), module=module))
                 continue
-            tool = known.get((module, name)) if module != ANONYMOUS else known.get((None, name)) or SOLVE
+            tool = (
+                known.get((module, name))
+                if module != ANONYMOUS
+                else known.get((None, name)) or SOLVE
+            )
             if tool is None and not (module is None and name in defined):
                 return dict(CAUTIOUS)
             if tool is not None and tool.key not in known.latent:
@@ -149,19 +165,23 @@ class _PresentHints:
         hints = hints_of(called)
         if read_pins(held) is not None and not defined:
             return hints
-        # For tools that it defines itself, and for calls without pins, only the stored hints are known.
+        # For tools that it defines itself, and for calls without pins, only the stored
+        # hints are known.
         then = found.annotations
         return {
             "readOnlyHint": hints["readOnlyHint"] is True and then.get("readOnlyHint") is True,
-            "destructiveHint": hints["destructiveHint"] is True or then.get("destructiveHint") is not False,
-            "idempotentHint": hints["idempotentHint"] is True and then.get("idempotentHint") is True,
-            "openWorldHint": hints["openWorldHint"] is True or then.get("openWorldHint") is not False,
+            "destructiveHint": hints["destructiveHint"] is True
+            or then.get("destructiveHint") is not False,
+            "idempotentHint": hints["idempotentHint"] is True
+            and then.get("idempotentHint") is True,
+            "openWorldHint": hints["openWorldHint"] is True
+            or then.get("openWorldHint") is not False,
         }
 
 
 def hints_of(tools: Iterable[Tool]) -> JSONObject:
-    """Return the behaviour hints of an idea that may call these tools: it is read-only if all of them are. An idea
-    without tools returns a stored value, or what a mind writes.
+    """Return the behaviour hints of an idea that may call these tools: it is read-only if all of
+    them are. An idea without tools returns a stored value, or what a mind writes.
     """
     read_only = idempotent = True
     destructive = open_world = False
@@ -183,10 +203,15 @@ def hints_of(tools: Iterable[Tool]) -> JSONObject:
 
 
 def needed_modules(
-    store: Store, calls: Iterable[JSON], caller: str, known: Catalogue, defined: frozenset[str] = frozenset()
+    store: Store,
+    calls: Iterable[JSON],
+    caller: str,
+    known: Catalogue,
+    defined: frozenset[str] = frozenset(),
 ) -> set[str | None]:
-    """Return the modules that must have listed their tools before the effects of calls are known, including modules
-    that published ideas call. None in the result stands for a tool that no module is known to have.
+    """Return the modules that must have listed their tools before the effects of calls are known,
+    including modules that published ideas call. None in the result stands for a tool that no module
+    is known to have.
 
     Args:
         store: holds the publications.
@@ -235,9 +260,11 @@ def needed_modules(
 
 
 def _reaches(store: Store, found: Publication, caller: str, known: Catalogue) -> tuple[str, ...]:
-    """Return the modules that the plan of an idea calls, directly or through other ideas; see `Tool.reaches`.
+    """Return the modules that the plan of an idea calls, directly or through other ideas; see
+    `Tool.reaches`.
 
-    The result is `EVERY_MODULE` if they are unknown: a mind or a room chooses the calls, or a tool is not here.
+    The result is `EVERY_MODULE` if they are unknown: a mind or a room chooses the calls, or a
+    tool is not here.
     """
     reached: dict[str, None] = {}
     seen: set[str] = set()
@@ -260,7 +287,9 @@ def _reaches(store: Store, found: Publication, caller: str, known: Catalogue) ->
                     return (EVERY_MODULE,)
                 left.append(inner)
             else:
-                tool = known.look_up(call) if isinstance(call, dict) and module != ANONYMOUS else None
+                tool = (
+                    known.look_up(call) if isinstance(call, dict) and module != ANONYMOUS else None
+                )
                 if tool is None:
                     return (EVERY_MODULE,)
                 reached.update(dict.fromkeys(tool.reached))

@@ -1,4 +1,6 @@
-"""Importing: check and publish an idea that was made elsewhere, without trusting what its document says."""
+"""Importing: check and publish an idea that was made elsewhere, without trusting what
+its document says.
+"""
 
 from __future__ import annotations
 
@@ -45,11 +47,12 @@ class SavedIdea:
     Attributes:
         idea_id: the saved idea.
         publication: the version of a name that stands for it; None: it was not published.
-        before: the previous version of that name; None: the name was free. The same as `publication` if nothing
-            changed, so that there is no new version.
-        missing: a sentence for each tool that its calls need and that is not here; only from `Bridge.save_idea`.
-        left_out: what the document lacks, because it came from results of its run: `{"reference" or "message", "type",
-            "bytes"}`.
+        before: the previous version of that name; None: the name was free. The same as
+            `publication` if nothing changed, so that there is no new version.
+        missing: a sentence for each tool that its calls need and that is not here; only from
+            `Bridge.save_idea`.
+        left_out: what the document lacks, because it came from results of its run:
+            `{"reference" or "message", "type", "bytes"}`.
     """
 
     idea_id: str
@@ -65,7 +68,8 @@ class SavedIdea:
 
 
 def offered_plan(document: Document) -> Plan | None:
-    """Return the plan that would answer calls of a document's idea, with its recorded input; None without one.
+    """Return the plan that would answer calls of a document's idea, with its recorded input;
+    None without one.
 
     Raises:
         PublicationError: it is a program that is malformed.
@@ -79,33 +83,43 @@ def offered_plan(document: Document) -> Plan | None:
         _check_program(plan)
     given = recorded.get("input") if isinstance(recorded, dict) else None
     arguments: JSONObject = given if isinstance(given, dict) else {}
-    return read_published(plan, arguments, told["input_schema"], told["output_schema"], name=told["name"])
+    return read_published(
+        plan, arguments, told["input_schema"], told["output_schema"], name=told["name"]
+    )
 
 
 def _check_program(plan: JSONObject) -> None:
     """Check the program of a document.
 
     Raises:
-        PublicationError: it has no text or no names, or it may call a tool that its calls do not declare.
+        PublicationError: it has no text or no names, or it may call a tool that its calls
+            do not declare.
     """
     program, names, calls = plan.get("program"), plan.get("names"), plan.get("calls")
     if not isinstance(program, str) or len(program) > LONGEST:
         raise PublicationError(
-            f"publication.plan.program: expected text of at most {LONGEST:,} characters, found {show(program)}"
+            f"publication.plan.program: expected text of at most {LONGEST:,} "
+            f"characters, found {show(program)}"
         )
     if not isinstance(names, dict) or not isinstance(calls, list):
-        raise PublicationError("publication.plan: a program has an object of names and an array of calls beside it")
+        raise PublicationError(
+            "publication.plan: a program has an object of names and an array of calls beside it"
+        )
     extra = [call for call in declared_calls(names, program) if call not in calls]
     if extra:
-        raise PublicationError(f"publication.plan.calls: {show(extra[0])} is missing, which names has")
+        raise PublicationError(
+            f"publication.plan.calls: {show(extra[0])} is missing, which names has"
+        )
 
 
 def check_explained(document: Document) -> None:
-    """Check that a plan of a document sends what it shows, as far as its recorded input tells: each explanation of a
-    literal that has a value for that input gives the literal. What results decide cannot be checked here.
+    """Check that a plan of a document sends what it shows, as far as its recorded input tells: each
+    explanation of a literal that has a value for that input gives the literal. What results decide
+    cannot be checked here.
 
     Raises:
-        PublicationError: an explanation gives another value; the message says where, and what was expected.
+        PublicationError: an explanation gives another value; the message says where, and
+            what was expected.
     """
     plan = offered_plan(document)
     listed = (plan.explained or {}).get("values") if plan is not None else None
@@ -114,7 +128,8 @@ def check_explained(document: Document) -> None:
     written: JSONObject = {"calls": plan.calls, "output": plan.output}
     try:
         explained = [
-            read_earlier_explained(one, where=f"publication.plan.explained.{n}") for n, one in enumerate(listed)
+            read_earlier_explained(one, where=f"publication.plan.explained.{n}")
+            for n, one in enumerate(listed)
         ]
     except ExplanationError as error:
         raise PublicationError(str(error)) from None
@@ -134,14 +149,16 @@ def check_explained(document: Document) -> None:
             value = escaped(value)
             if not same(value, literal):
                 raise PublicationError(
-                    f"publication.plan.{'.'.join(one.at)}: the plan has {show(literal)} here, and a call with the"
-                    f" recorded input would send {show(value)} ({by.shown}); expected an explanation that gives"
-                    f" {show(literal)}"
+                    f"publication.plan.{'.'.join(one.at)}: the plan has {show(literal)} here, and "
+                    f"a call with the recorded input would send {show(value)} ({by.shown}); "
+                    f"expected an explanation that gives {show(literal)}"
                 )
 
 
 def _reference_for(text: str, given: JSONObject) -> JSON | Missing:
-    """The value of a reference for an input, as a plan writes it; MISSING if it has none, or reads anything else."""
+    """The value of a reference for an input, as a plan writes it; MISSING if it has none, or
+    reads anything else.
+    """
     try:
         value = _value_for(read_explanation(text), given)
     except ExplanationError:
@@ -164,16 +181,20 @@ def _value_for(explanation: Explanation, given: JSONObject) -> JSON | Missing:
 
 
 def own_cycle(store: Store, name: str, calls: list[JSON]) -> str | None:
-    """Return through which ideas a plan would call itself once it is published as `name`; None if it would not."""
+    """Return through which ideas a plan would call itself once it is published as `name`; None
+    if it would not.
+    """
     cycle = cycle_through(store, name, next_version(store, name), calls)
     return None if cycle is None else f"it would call itself: {' -> '.join(cycle)}"
 
 
 def check_guide(store: Store, document: Document) -> None:
-    """Check the guide of a document (`Publication.guide`). Its tools are not checked, because they may come later.
+    """Check the guide of a document (`Publication.guide`). Its tools are not checked, because they
+    may come later.
 
     Raises:
-        PublicationError: no run could begin with it, or it would call itself; the message names the place.
+        PublicationError: no run could begin with it, or it would call itself; the message
+            names the place.
     """
     told = document.publication_members()
     recorded: JSON = told["recorded"]
@@ -185,7 +206,8 @@ def check_guide(store: Store, document: Document) -> None:
     for member, expected, fits in _MEMBERS:
         if not fits(guide.get(member)):
             raise PublicationError(
-                f"publication.{_GUIDE}.{member}: expected {expected}, found {show(guide.get(member))}"
+                f"publication.{_GUIDE}.{member}: expected {expected}, found "
+                f"{show(guide.get(member))}"
             )
     given = recorded.get("input") if isinstance(recorded, dict) else None
     arguments: JSONObject = given if isinstance(given, dict) else {}
@@ -216,27 +238,34 @@ def _is_plan(value: JSON) -> bool:
     if value is None:
         return True
     calls = value.get("calls") if isinstance(value, dict) else None
-    return isinstance(calls, list) and all(isinstance(one, dict) and isinstance(one.get("_tool"), str) for one in calls)
+    return isinstance(calls, list) and all(
+        isinstance(one, dict) and isinstance(one.get("_tool"), str) for one in calls
+    )
 
 
 _GUIDE: Final = "recorded.solve"
 _MEMBERS: Final[tuple[tuple[str, str, Callable[[JSON], bool]], ...]] = (
     ("context", "an array of messages", lambda value: isinstance(value, list)),
     ("tools", "an array of [module or null, name]", _is_tools),
-    ("output_schema", "a JSON Schema, or null for text", lambda value: isinstance(value, dict | None)),
+    (
+        "output_schema",
+        "a JSON Schema, or null for text",
+        lambda value: isinstance(value, dict | None),
+    ),
     ("by_instance", "true or false", lambda value: value is None or isinstance(value, bool)),
     ("plan", 'an object {"calls": [call, ...], "output"}', _is_plan),
 )
 
 
 def honest_annotations(plan: Plan | None, here: Catalogue, offered: Catalogue) -> JSONObject:
-    """Return the behaviour hints of a plan, given the tools that are here. If it calls an unknown tool, which may come
-    later, the hints are the most cautious ones.
+    """Return the behaviour hints of a plan, given the tools that are here. If it calls an unknown
+    tool, which may come later, the hints are the most cautious ones.
 
     Args:
         plan: the plan; None: the idea has no plan, so its effects are unknown.
         here: the tools that are here, and those of the rooms that it names.
-        offered: the same, and the tools that the plan defines itself. Its hints for tools that run are ignored.
+        offered: the same, and the tools that the plan defines itself. Its hints for tools that
+            run are ignored.
     """
     called: list[Tool] = []
     for call in plan.calls if plan is not None else [None]:
@@ -251,8 +280,11 @@ def honest_annotations(plan: Plan | None, here: Catalogue, offered: Catalogue) -
     return hints_of(called)
 
 
-def missing(needs: Iterable[Need], store: Store, modules: Modules, tools: Iterable[Tool]) -> list[str]:
-    """Return a line for each missing tool that imported ideas call. Without lines the ideas can run.
+def missing(
+    needs: Iterable[Need], store: Store, modules: Modules, tools: Iterable[Tool]
+) -> list[str]:
+    """Return a line for each missing tool that imported ideas call. Without lines
+    the ideas can run.
 
     Args:
         needs: the tools that the ideas call.
@@ -262,29 +294,46 @@ def missing(needs: Iterable[Need], store: Store, modules: Modules, tools: Iterab
     """
     wanted, tools = sorted(set(needs)), list(tools)
     lines: list[str] = []
-    absent = {need.module for need in wanted if need.module and not _exists(need.module, store, modules)}
+    absent = {
+        need.module for need in wanted if need.module and not _exists(need.module, store, modules)
+    }
     for module in sorted(absent):
         names = sorted({need.tool for need in wanted if need.module == module})
         elsewhere = sorted({one.module for one in tools if one.module and one.name in names})
         hint = f" {', '.join(elsewhere)} here has tools of these names." if elsewhere else ""
         if module.startswith(IDEA):
-            lines.append(f"nothing is published here as {module.removeprefix(IDEA)!r}, which it calls")
+            lines.append(
+                f"nothing is published here as {module.removeprefix(IDEA)!r}, which it calls"
+            )
         else:
             more = f" and {len(names) - 5} more" if len(names) > 5 else ""
             called = f"{', '.join(names[:5])}{more}"
-            lines.append(f"the server {module!r} is not configured here (mcpServers); it calls {called}.{hint}")
+            lines.append(
+                f"the server {module!r} is not configured here (mcpServers); "
+                f"it calls {called}.{hint}"
+            )
     away = {one.name: one for one in modules.statuses() if one.state != "up"}
     for need in wanted:
         if need.module in absent or need.module.startswith(IDEA) or need.module == ANONYMOUS:
             continue
-        if any(need.tool in (one.name, one.remote_name) and need.module in ("", one.module or "") for one in tools):
+        if any(
+            need.tool in (one.name, one.remote_name) and need.module in ("", one.module or "")
+            for one in tools
+        ):
             continue
         status = away.get(need.module)
         if status is not None:
-            lines.append(f"the server {need.module!r} is {status.state}, so its tool {need.tool!r} cannot be looked up")
+            lines.append(
+                f"the server {need.module!r} is {status.state}, so its tool "
+                f"{need.tool!r} cannot be looked up"
+            )
             continue
         known = [one.name for one in tools if not need.module or one.module == need.module]
-        where = f"at the server {need.module!r}" if need.module else "here (a file of tools, perhaps: --tools)"
+        where = (
+            f"at the server {need.module!r}"
+            if need.module
+            else "here (a file of tools, perhaps: --tools)"
+        )
         lines.append(f"there is no tool {need.tool!r} {where}.{did_you_mean(need.tool, known)}")
     return lines
 

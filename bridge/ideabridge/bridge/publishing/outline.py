@@ -1,6 +1,7 @@
 """Outline: what publishing must know about a run, without its calls and their results.
 
-Folding a long run takes seconds, so the process that lifts it folds it once, and says what the server needs.
+Folding a long run takes seconds, so the process that lifts it folds it once, and says what
+the server needs.
 """
 
 from __future__ import annotations
@@ -57,7 +58,9 @@ class Outline:
 
     def to_json(self) -> JSONObject:
         """Return it as JSON, for another process."""
-        members: dict[str, Any] = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        members: dict[str, Any] = {
+            field.name: getattr(self, field.name) for field in dataclasses.fields(self)
+        }
         tools, latent = self.catalogue.to_json()
         return {**members, "catalogue": [tools, latent]}
 
@@ -88,12 +91,16 @@ def outline_of(function: Function, name: str) -> Outline:
 
 
 def _description_of(function: Function, name: str) -> str:
-    """Describe a run in one sentence for models: by its task, or else by the tools that it called and the members of
-    its output.
+    """Describe a run in one sentence for models: by its task, or else by the tools that it called
+    and the members of its output.
     """
     meta = function.stored.meta
     tools = list(meta.tools)
-    texts = (one.value for one in function.run.machine.messages if one.type == "text" and one.role == "user")
+    texts = (
+        one.value
+        for one in function.run.machine.messages
+        if one.type == "text" and one.role == "user"
+    )
     # The title is the task, cut to one line.
     task = next((text for text in texts if isinstance(text, str) and text.strip()), meta.title)
     sentence = first_sentence(task)

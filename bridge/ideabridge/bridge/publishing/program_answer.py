@@ -1,4 +1,6 @@
-"""ProgramAnswer: a program that does what runs did, with the words of its author, as it is handed in."""
+"""ProgramAnswer: a program that does what runs did, with the words of its author, as
+it is handed in.
+"""
 
 from __future__ import annotations
 
@@ -24,14 +26,15 @@ class ProgramAnswer:
 
     Attributes:
         program: the text.
-        inputs: for each run, in order, the members of `input` that the run was not given but would have had, with the
-            values of that run; None: there are none.
+        inputs: for each run, in order, the members of `input` that the run was not given but would
+            have had, with the values of that run; None: there are none.
         description: what the tool does; None: nothing is said.
         parameters: what is said about members of `input`, as `parameters` of `Bridge.publish`.
-        constants: recorded values that stand in the program because they are the same for every input.
-        is_of_mind: True if a mind wrote it, which has read results that somebody else wrote. Its words are shown as
-            those of an assistant, a recorded value in the text is refused unless it is among `constants`, and a person
-            shares it with others.
+        constants: recorded values that stand in the program because they are the same
+            for every input.
+        is_of_mind: True if a mind wrote it, which has read results that somebody else wrote. Its
+            words are shown as those of an assistant, a recorded value in the text is refused unless
+            it is among `constants`, and a person shares it with others.
     """
 
     program: str

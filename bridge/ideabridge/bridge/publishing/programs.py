@@ -1,9 +1,10 @@
 """Programs: publish a program as a tool, and check that it does what recorded runs did.
 
-Theory of operation. `RecordedResults` is a finished run as a program sees it: the calls with their parameters and
-results, in the order in which they ended. `reproduce` runs a program in the sandbox with the input of such a run. No
-tool is called: a call of the program gets the result of the same call of the run. The program reproduces the run if it
-makes the same calls, those with effects in the same order for each module, and ends with the same output.
+Theory of operation. `RecordedResults` is a finished run as a program sees it: the calls with their
+parameters and results, in the order in which they ended. `reproduce` runs a program in the sandbox
+with the input of such a run. No tool is called: a call of the program gets the result of the same
+call of the run. The program reproduces the run if it makes the same calls, those with effects in
+the same order for each module, and ends with the same output.
 
 - A call that the run repeated may be made once, and a call that only reads may be repeated.
 - A call that failed in the run may be left out, and so may a call of a built-in tool.
@@ -28,11 +29,23 @@ from ideabridge.bridge.context.reader import is_reader
 from ideabridge.bridge.context.references import compile_value, escaped, fill
 from ideabridge.bridge.errors import ProgramError, PublicationError
 from ideabridge.bridge.lifting.contrast import contrast
-from ideabridge.bridge.lifting.function import Function, digest, executed_calls, is_distinctive, walk
+from ideabridge.bridge.lifting.function import (
+    Function,
+    digest,
+    executed_calls,
+    is_distinctive,
+    walk,
+)
 from ideabridge.bridge.lifting.inside import stands_in
 from ideabridge.bridge.lifting.parameters import ParameterDecision
 from ideabridge.bridge.loop.catalogue import Catalogue
-from ideabridge.bridge.loop.event import CallDecided, CallFinished, CallProposed, OutcomeDecided, SolutionProposed
+from ideabridge.bridge.loop.event import (
+    CallDecided,
+    CallFinished,
+    CallProposed,
+    OutcomeDecided,
+    SolutionProposed,
+)
 from ideabridge.bridge.loop.progress import CallStatus, Progress
 from ideabridge.bridge.programs.handles import Handle
 from ideabridge.bridge.programs.names import ProgramNames
@@ -69,7 +82,7 @@ _COPIED: Final = 20
 """The most copied values that are named."""
 
 
-# -- recordings ------------------------------------------------------------------------------------------------------
+# -- recordings ------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -84,7 +97,8 @@ class RecordedCall:
         ended: its place in the order in which calls ended.
         reads_only: True if it only reads, or only asks a mind.
         taken: True if the program has made the call.
-        is_aside: True if it only looks around: with a tool that another run of the same task did not need.
+        is_aside: True if it only looks around: with a tool that another run of the same
+            task did not need.
     """
 
     index: int
@@ -98,8 +112,8 @@ class RecordedCall:
 
     @property
     def is_needed(self) -> bool:
-        """True if a program has to make the call: it did not fail, and does more than look around, or shape data as
-        Python can.
+        """True if a program has to make the call: it did not fail, and does more than look around,
+        or shape data as Python can.
         """
         if self.is_aside or self.result.exception is not None:
             return False
@@ -120,7 +134,8 @@ class RecordedResults:
         calls: its calls; one for each item of an `_each`.
         output: its result.
         catalogue: its tools.
-        output_counts: False: nobody said what its result should be, so a program may return another one.
+        output_counts: False: nobody said what its result should be, so a program may
+            return another one.
         now: when it began, in seconds since 1970.
         seed: of `random`, if a program made the run.
     """
@@ -160,10 +175,12 @@ class RecordedResults:
 
 
 def of_one_task(recordings: Sequence[RecordedResults]) -> list[RecordedResults]:
-    """The recordings of runs of one task, as one program is judged by them: each with the tools of all, and with what
-    only some of them looked at as calls that a program need not make.
+    """The recordings of runs of one task, as one program is judged by them: each with the tools of
+    all, and with what only some of them looked at as calls that a program need not make.
     """
-    catalogue = Catalogue({tool.key: tool for one in recordings for tool in one.catalogue.tools}.values())
+    catalogue = Catalogue(
+        {tool.key: tool for one in recordings for tool in one.catalogue.tools}.values()
+    )
     called = [{call.tool.key for call in one.calls} for one in recordings]
     by_all = called[0].intersection(*called[1:])
     for one in recordings:
@@ -199,7 +216,7 @@ def _ends(run: RecordedRun) -> dict[int, int]:
     return defaultdict(int, found)
 
 
-# -- reproducing -----------------------------------------------------------------------------------------------------
+# -- reproducing -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +254,9 @@ class _Reproduction:
     _calls: dict[tuple[object, str], list[RecordedCall]] = field(
         default_factory=dict[tuple[object, str], list[RecordedCall]]
     )
-    _writes: dict[str | None, list[RecordedCall]] = field(default_factory=dict[str | None, list[RecordedCall]])
+    _writes: dict[str | None, list[RecordedCall]] = field(
+        default_factory=dict[str | None, list[RecordedCall]]
+    )
     _made: list[tuple[int, int, Result]] = field(default_factory=list[tuple[int, int, Result]])
 
     def __post_init__(self) -> None:
@@ -247,7 +266,9 @@ class _Reproduction:
                 self._writes.setdefault(one.tool.module, []).append(one)
 
     def take(self, step: Step) -> tuple[int, Result] | None:
-        """Take the next step of the program; if it waits, return the number of a call and its recorded result."""
+        """Take the next step of the program; if it waits, return the number of a call and its
+        recorded result.
+        """
         match step:
             case Called(number, call, site):
                 self.reached.add(site)
@@ -268,8 +289,15 @@ class _Reproduction:
 
     def _called(self, number: int, call: JSONObject) -> None:
         tool = self.recording.catalogue.look_up(call)
-        parameters: JSONObject = {key: value for key, value in call.items() if key not in ("_tool", "_module")}
-        if tool is not None and tool.module is None and tool.name == "sleep" and not self._calls_of(tool):
+        parameters: JSONObject = {
+            key: value for key, value in call.items() if key not in ("_tool", "_module")
+        }
+        if (
+            tool is not None
+            and tool.module is None
+            and tool.name == "sleep"
+            and not self._calls_of(tool)
+        ):
             self._made.append((-1, number, Result()))
             return
         listed = self._matching(tool, parameters)
@@ -277,16 +305,24 @@ class _Reproduction:
         if free is None and listed and listed[0].reads_only:
             free = listed[0]
         if free is None:
-            shown = f"{call.get('_tool') if tool is None else tool.label} {show(parameters, _SHOWN)}"
+            shown = (
+                f"{call.get('_tool') if tool is None else tool.label} {show(parameters, _SHOWN)}"
+            )
             why = "more often than the run did" if listed else self._nearest(tool)
-            self._differs(f"its call {number}, {shown}, {'is made ' if listed else 'is not in the run; '}{why}")
+            self._differs(
+                f"its call {number}, {shown}, "
+                f"{'is made ' if listed else 'is not in the run; '}{why}"
+            )
             return
         free.taken = True
         queue = self._writes.get(free.tool.module, [])
         if free in queue:
             before = next(one for one in queue if not one.taken or one is free)
             if before is not free:
-                self._differs(f"its call {number}, {free.shown}, comes before {before.shown}, which the run made first")
+                self._differs(
+                    f"its call {number}, {free.shown}, comes before {before.shown}, "
+                    "which the run made first"
+                )
                 return
         self._made.append((free.ended, number, free.result))
 
@@ -317,7 +353,11 @@ class _Reproduction:
 
     def _end(self, output: JSON) -> None:
         left = [one for one in self.recording.calls if not one.taken and one.is_needed]
-        left = [one for one in left if not any(other.taken for other in self._matching(one.tool, one.parameters))]
+        left = [
+            one
+            for one in left
+            if not any(other.taken for other in self._matching(one.tool, one.parameters))
+        ]
         if left:
             more = f", and {len(left) - 1} more" if len(left) > 1 else ""
             self._differs(f"it does not make the call {left[0].shown}{more}")
@@ -336,7 +376,8 @@ def _value_of(handle: Handle) -> JSON:
 async def reproduce(
     sandbox: Sandbox, program: str, names: JSONObject, given: JSONObject, recording: RecordedResults
 ) -> Judgement:
-    """Run a program with the results of a recording, in a process of its own, and compare what it does with the run.
+    """Run a program with the results of a recording, in a process of its own, and compare what it
+    does with the run.
 
     Args:
         sandbox: the workers.
@@ -351,7 +392,9 @@ async def reproduce(
         return Judgement(str(error))
     # Digests of large parameters take long.
     judge = await compute_in_thread(_Reproduction, recording)
-    setting: Setting = setting_of(mapped, {"input": given, "state": {}}, recording.now, recording.seed)
+    setting: Setting = setting_of(
+        mapped, {"input": given, "state": {}}, recording.now, recording.seed
+    )
     send, receive = anyio.create_memory_object_stream[Step](math.inf)
 
     def pass_on(steps: Sequence[Step]) -> None:
@@ -372,7 +415,9 @@ async def reproduce(
     return Judgement(judge.difference, frozenset(judge.reached), judge.output)
 
 
-async def _judged(judge: _Reproduction, session: ProgramSession, steps: ObjectReceiveStream[Step]) -> None:
+async def _judged(
+    judge: _Reproduction, session: ProgramSession, steps: ObjectReceiveStream[Step]
+) -> None:
     async for step in steps:
         result = await _beside(step, judge)
         if judge.has_ended:
@@ -392,7 +437,7 @@ async def _beside(step: Step, judge: _Reproduction) -> tuple[int, Result] | None
             return judge.take(step)
 
 
-# -- the tool --------------------------------------------------------------------------------------------------------
+# -- the tool --------------------------------------------------------------------------------------
 
 
 def own_program(function: Function) -> str | None:
@@ -400,7 +445,9 @@ def own_program(function: Function) -> str | None:
     machine = function.run.machine
     program = machine.solution.program
     whole = len(machine.history) == len(machine.solution.calls)
-    return program.program if program is not None and whole and not machine.solution.failed else None
+    return (
+        program.program if program is not None and whole and not machine.solution.failed else None
+    )
 
 
 def named_tools(functions: Sequence[Function], program: str) -> JSONObject:
@@ -422,26 +469,33 @@ def declared_calls(names: JSONObject, program: str) -> list[JSON]:
                 case [None | str() as module, str(name)]:
                     found.add((module or "", name))
                 case _:
-                    raise PublicationError(f"names: expected [module or null, tool], found {show(key)}")
+                    raise PublicationError(
+                        f"names: expected [module or null, tool], found {show(key)}"
+                    )
     # The order in which modules listed their tools is no difference between two versions.
-    calls: list[JSON] = [{"_tool": name, **({"_module": module} if module else {})} for module, name in sorted(found)]
+    calls: list[JSON] = [
+        {"_tool": name, **({"_module": module} if module else {})} for module, name in sorted(found)
+    ]
     return [*calls, {"_tool": "solve", "_module": ANONYMOUS}] if ASK in program else calls
 
 
 def input_schema_of(
     program: str, function: Function, given: JSONObject, decisions: Mapping[str, ParameterDecision]
 ) -> tuple[JSONObject, JSONObject]:
-    """The parameters of a program: the input schema of its run, if it was given one for this input, or else those that
-    are derived from the members of `input` that the program reads, and from the input.
+    """The parameters of a program: the input schema of its run, if it was given one for this
+    input, or else those that are derived from the members of `input` that the program reads, and
+    from the input.
 
-    `input["x"]` makes a required parameter, `input.get("x", 5)` an optional one with a default. If `input` is used as a
-    whole, each member that the run was given is required, and others are allowed.
+    `input["x"]` makes a required parameter, `input.get("x", 5)` an optional one with a
+    default. If `input` is used as a whole, each member that the run was given is required, and
+    others are allowed.
 
     Returns:
         (the JSON Schema, the input without members that the program does not read).
 
     Raises:
-        PublicationError: a decision is about a parameter that does not exist, or cannot be made for a program.
+        PublicationError: a decision is about a parameter that does not exist, or cannot be
+            made for a program.
     """
     for message in function.run.machine.messages:
         declared = message.schema if message.type == "input" and not message.instance else None
@@ -462,10 +516,13 @@ def input_schema_of(
     for name, decision in decisions.items():
         schema_of = properties.get(name)
         if not isinstance(schema_of, dict):
-            raise PublicationError(f"parameters.{name[:80]}: the program reads no input of this name")
+            raise PublicationError(
+                f"parameters.{name[:80]}: the program reads no input of this name"
+            )
         if decision.rename or decision.merge or decision.fix or decision.at:
             raise PublicationError(
-                f"parameters.{name}: expected description, required or default; a program reads its input by name"
+                f"parameters.{name}: expected description, required or default; a "
+                "program reads its input by name"
             )
         if decision.description is not None:
             schema_of["description"] = decision.description
@@ -491,7 +548,9 @@ class _Default:
 
 
 def _members_of_input(program: str) -> tuple[list[str], dict[str, _Default | None], bool]:
-    """(members that a program needs, members that it may have, whether it uses `input` in another way)."""
+    """(members that a program needs, members that it may have, whether it uses `input`
+    in another way).
+    """
     tree = parsed(program)
     if tree is None:
         return [], {}, True
@@ -500,7 +559,9 @@ def _members_of_input(program: str) -> tuple[list[str], dict[str, _Default | Non
     known: set[ast.Name] = set()
     for node in ast.walk(tree):
         match node:
-            case ast.Subscript(value=ast.Name(id="input") as name, slice=ast.Constant(value=str(key))):
+            case ast.Subscript(
+                value=ast.Name(id="input") as name, slice=ast.Constant(value=str(key))
+            ):
                 required[key] = None
                 known.add(name)
             case ast.Call(
@@ -518,7 +579,10 @@ def _members_of_input(program: str) -> tuple[list[str], dict[str, _Default | Non
                 known.add(name)
             case _:
                 pass
-    whole = any(isinstance(node, ast.Name) and node.id == "input" and node not in known for node in ast.walk(tree))
+    whole = any(
+        isinstance(node, ast.Name) and node.id == "input" and node not in known
+        for node in ast.walk(tree)
+    )
     return [name for name in required if name not in optional], optional, whole
 
 
@@ -538,7 +602,8 @@ class RecordedLiteral:
     Attributes:
         line: its line; 0: it is a default that stands beside the program.
         value: the value.
-        place: where it was recorded: `the result of calls.0 (list) at 2.name`, `calls.1 (send) at text`.
+        place: where it was recorded: `the result of calls.0 (list) at 2.name`,
+            `calls.1 (send) at text`.
         parameter: the member of `input` whose default it is; empty: it is no default.
     """
 
@@ -557,11 +622,15 @@ class RecordedLiteral:
         return f"{where}: the default of {self.parameter[:80]}, {shown}, is also in {self.place}"
 
 
-def copied_values(program: str, given: JSON, recordings: Iterable[RecordedResults]) -> list[RecordedLiteral]:
-    """The literals of a program that are also values of recorded results, and not of the input; at most 20.
+def copied_values(
+    program: str, given: JSON, recordings: Iterable[RecordedResults]
+) -> list[RecordedLiteral]:
+    """The literals of a program that are also values of recorded results, and not of the
+    input; at most 20.
 
-    A value that the run sent before any result had it was not copied: the result repeats it. The key with which a
-    program reads a member, as in `row["name"]` and `row.get("name")`, is no such literal.
+    A value that the run sent before any result had it was not copied: the result repeats it.
+    The key with which a program reads a member, as in `row["name"]` and `row.get("name")`, is
+    no such literal.
     """
     tree = parsed(program)
     literals = [] if tree is None else _literals(tree)
@@ -580,15 +649,20 @@ def copied_values(program: str, given: JSON, recordings: Iterable[RecordedResult
     return found[:_COPIED]
 
 
-def sent_texts(program: str, given: JSON, recordings: Iterable[RecordedResults]) -> list[RecordedLiteral]:
-    """The texts of a program that its recorded runs sent to a tool, and that are no value of the input; at most 20.
+def sent_texts(
+    program: str, given: JSON, recordings: Iterable[RecordedResults]
+) -> list[RecordedLiteral]:
+    """The texts of a program that its recorded runs sent to a tool, and that are no value of the
+    input; at most 20.
 
-    A text counts if it was a whole parameter of a call, or if it has a digit and was a part of one, as the month in a
-    path. What a parameter may only choose from (`enum`) names no data. Defaults of members of `input` are left to
-    `recorded_defaults`.
+    A text counts if it was a whole parameter of a call, or if it has a digit and was a part of one,
+    as the month in a path. What a parameter may only choose from (`enum`) names no data. Defaults
+    of members of `input` are left to `recorded_defaults`.
     """
     tree = parsed(program)
-    literals = [] if tree is None else [literal for literal in _literals(tree) if not literal.parameter]
+    literals = (
+        [] if tree is None else [literal for literal in _literals(tree) if not literal.parameter]
+    )
     inputs = {digest(value) for _, value in walk(given)}
     texts = {literal.value for literal in literals if isinstance(literal.value, str)}
     texts = {text for text in texts if digest(text) not in inputs}
@@ -604,7 +678,9 @@ def sent_texts(program: str, given: JSON, recordings: Iterable[RecordedResults])
 
 
 def _places_sent(recording: RecordedResults, texts: Collection[str]) -> dict[str, str]:
-    """The calls that were sent a text, or a text of which it is a part, by the digests of the texts."""
+    """The calls that were sent a text, or a text of which it is a part, by the
+    digests of the texts.
+    """
     places: dict[str, str] = {}
     left = set(texts)
     for call in recording.calls:
@@ -615,7 +691,9 @@ def _places_sent(recording: RecordedResults, texts: Collection[str]) -> dict[str
             if is_option or not isinstance(value, str):
                 continue
             for text in [text for text in left if text == value or _is_data_in(text, value)]:
-                places[digest(text)] = f"calls.{call.index} ({call.tool.label}) at {_path_text(path)}"
+                places[digest(text)] = (
+                    f"calls.{call.index} ({call.tool.label}) at {_path_text(path)}"
+                )
                 left.discard(text)
     return places
 
@@ -626,13 +704,17 @@ def _is_data_in(text: str, value: str) -> bool:
 
 
 def recorded_defaults(
-    program: str, stated: Mapping[str, JSON], given: Sequence[JSON], recordings: Sequence[RecordedResults]
+    program: str,
+    stated: Mapping[str, JSON],
+    given: Sequence[JSON],
+    recordings: Sequence[RecordedResults],
 ) -> list[RecordedLiteral]:
     """The defaults of members of `input` that one recorded run alone has; at most 20.
 
-    Such a default is a text that stands in the run, also as a part of a longer text that it sent, or a number that a
-    result had before the run sent it. One run cannot show whether it is right for a caller who passes none. What two
-    runs had is no such value, and neither are other numbers, as in a plan: they are sizes and limits.
+    Such a default is a text that stands in the run, also as a part of a longer text that it sent,
+    or a number that a result had before the run sent it. One run cannot show whether it is right
+    for a caller who passes none. What two runs had is no such value, and neither are other numbers,
+    as in a plan: they are sizes and limits.
 
     Args:
         program: the text.
@@ -643,26 +725,36 @@ def recorded_defaults(
     tree = parsed(program)
     literals = [] if tree is None else [literal for literal in _literals(tree) if literal.parameter]
     for name, default in stated.items():
-        values = [value for _, value in walk(default) if isinstance(value, str | int | float) and _is_telling(value)]
+        values = [
+            value
+            for _, value in walk(default)
+            if isinstance(value, str | int | float) and _is_telling(value)
+        ]
         literals += [_Literal(0, value, name) for value in values]
     texts = {literal.value for literal in literals if isinstance(literal.value, str)}
     numbers = {digest(literal.value) for literal in literals if not isinstance(literal.value, str)}
     places: dict[str, list[str]] = {}
     for value, recording in zip(given, recordings, strict=True):
-        of_run = {**_places_of_texts(value, recording, texts), **_seen_before_sent(recording, numbers)}
+        of_run = {
+            **_places_of_texts(value, recording, texts),
+            **_seen_before_sent(recording, numbers),
+        }
         for key, place in of_run.items():
             places.setdefault(key, []).append(place)
     defaults: list[RecordedLiteral] = []
     for literal in literals:
         known = places.get(digest(literal.value), [])
         if len(known) == 1:
-            defaults.append(RecordedLiteral(literal.lineno, literal.value, known[0], literal.parameter))
+            defaults.append(
+                RecordedLiteral(literal.lineno, literal.value, known[0], literal.parameter)
+            )
     return defaults[:_COPIED]
 
 
 def seen_before_sent(value: JSON, recording: RecordedResults) -> bool:
-    """Return whether a text or a number may come from a result of a run: it is a part of one, or stands in a text of
-    one, and the run had not sent it before. Short texts and small numbers tell nothing.
+    """Return whether a text or a number may come from a result of a run: it is a part of one,
+    or stands in a text of one, and the run had not sent it before. Short texts and small
+    numbers tell nothing.
     """
     if not _is_telling(value):
         return False
@@ -671,7 +763,9 @@ def seen_before_sent(value: JSON, recording: RecordedResults) -> bool:
     text = value if isinstance(value, str) else encode_text(value)
     sent = _first_sent(recording, {digest(value)}).get(digest(value), math.inf)
     for call in recording.calls:
-        if call.ended < sent and any(isinstance(part, str) and text in part for _, part in walk(call.result.value)):
+        if call.ended < sent and any(
+            isinstance(part, str) and text in part for _, part in walk(call.result.value)
+        ):
             return True
     return False
 
@@ -690,7 +784,9 @@ def _first_sent(recording: RecordedResults, wanted: Collection[str]) -> dict[str
 
 
 def _seen_before_sent(recording: RecordedResults, wanted: Collection[str]) -> dict[str, str]:
-    """The places of values in results that had come before a call was sent the value, by the digests of the values."""
+    """The places of values in results that had come before a call was sent the value, by the
+    digests of the values.
+    """
     sent = _first_sent(recording, wanted)
     places: dict[str, str] = {}
     for call in recording.calls:
@@ -699,18 +795,27 @@ def _seen_before_sent(recording: RecordedResults, wanted: Collection[str]) -> di
                 continue
             key = digest(value)
             if key in wanted and call.ended < sent.get(key, math.inf):
-                places.setdefault(key, f"the result of calls.{call.index} ({call.tool.label}) at {_path_text(path)}")
+                places.setdefault(
+                    key,
+                    f"the result of calls.{call.index} ({call.tool.label}) at {_path_text(path)}",
+                )
     return places
 
 
-def _places_of_texts(given: JSON, recording: RecordedResults, texts: Collection[str]) -> dict[str, str]:
-    """Where texts stand in a run, by their digests: in its calls or its input, also in a longer text there, or as a
-    whole result or a part of one. A word within the text of a result is there by chance.
+def _places_of_texts(
+    given: JSON, recording: RecordedResults, texts: Collection[str]
+) -> dict[str, str]:
+    """Where texts stand in a run, by their digests: in its calls or its input, also in a longer
+    text there, or as a whole result or a part of one. A word within the text of a result is
+    there by chance.
     """
     documents: list[tuple[str, JSON, bool]] = []
     for call in recording.calls:
         name = f"calls.{call.index} ({call.tool.label})"
-        documents += [(name, call.parameters, True), (f"the result of {name}", call.result.value, False)]
+        documents += [
+            (name, call.parameters, True),
+            (f"the result of {name}", call.result.value, False),
+        ]
     documents.append(("the input", given, True))
 
     places: dict[str, str] = {}
@@ -719,7 +824,9 @@ def _places_of_texts(given: JSON, recording: RecordedResults, texts: Collection[
         for path, value in walk(document):
             if not isinstance(value, str):
                 continue
-            for text in [text for text in left if text == value or (is_sent and stands_in(text, value))]:
+            for text in [
+                text for text in left if text == value or (is_sent and stands_in(text, value))
+            ]:
                 places[digest(text)] = f"{where} at {_path_text(path)}"
                 left.discard(text)
     return places
@@ -730,7 +837,9 @@ def _path_text(path: Sequence[str]) -> str:
 
 
 def _literals(tree: ast.Module) -> list[_Literal]:
-    """The texts and numbers of a program that are not equal to others by chance, in the order of its lines."""
+    """The texts and numbers of a program that are not equal to others by chance, in the
+    order of its lines.
+    """
     keys: set[ast.AST] = set()
     defaults: dict[ast.AST, str] = {}
     found: list[_Literal] = []
@@ -756,8 +865,8 @@ def _literals(tree: ast.Module) -> list[_Literal]:
 
 
 def _defaults_in(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
-    """Yield (member of `input`, what stands for it if nobody passes it) of an expression: `input.get("a", 1)`,
-    `input.get("a") or 1`, `input["a"] if "a" in input else 1`.
+    """Yield (member of `input`, what stands for it if nobody passes it) of an expression:
+    `input.get("a", 1)`, `input.get("a") or 1`, `input["a"] if "a" in input else 1`.
     """
     match node:
         case ast.Call(args=[_, default]):
@@ -784,7 +893,8 @@ def _read_member(node: ast.AST) -> str | None:
         case ast.Subscript(value=ast.Name(id="input"), slice=ast.Constant(value=str(name))):
             return name
         case ast.Call(
-            func=ast.Attribute(value=ast.Name(id="input"), attr="get"), args=[ast.Constant(value=str(name)), *_]
+            func=ast.Attribute(value=ast.Name(id="input"), attr="get"),
+            args=[ast.Constant(value=str(name)), *_],
         ):
             return name
         case _:
@@ -833,10 +943,14 @@ class ToolCallSite:
         return f"line {self.site.line}: no recorded run has called {self.shown} here{then}"
 
 
-def unreached_sites(program: str, names: ProgramNames, reached: Collection[CallSite]) -> list[ToolCallSite]:
-    """The calls of tools in the text of a program that no recording made, as far as the text shows them.
+def unreached_sites(
+    program: str, names: ProgramNames, reached: Collection[CallSite]
+) -> list[ToolCallSite]:
+    """The calls of tools in the text of a program that no recording made, as far as the
+    text shows them.
 
-    What counts when the program runs is where a call was made: a call from a place that is not in `reached` asks.
+    What counts when the program runs is where a call was made: a call from a place that is not in
+    `reached` asks.
     """
     tree = parsed(prepared(program, names.servers))
     if tree is None:
@@ -854,8 +968,12 @@ def unreached_sites(program: str, names: ProgramNames, reached: Collection[CallS
     return sorted(found, key=lambda call: call.site)
 
 
-def _imported_names(tree: ast.Module, names: ProgramNames) -> tuple[dict[str, str], dict[str, tuple[str, str]]]:
-    """(the modules by their names in the program, (module, function) by the names of imported functions)."""
+def _imported_names(
+    tree: ast.Module, names: ProgramNames
+) -> tuple[dict[str, str], dict[str, tuple[str, str]]]:
+    """(the modules by their names in the program, (module, function) by the names of
+    imported functions).
+    """
     modules: dict[str, str] = {}
     functions: dict[str, tuple[str, str]] = {}
     for node in ast.walk(tree):

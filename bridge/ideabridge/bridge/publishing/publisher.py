@@ -1,7 +1,7 @@
 """Publishing: turn ideas into tools, and check whether what is published still works.
 
-Theory of operation. `Publisher.publish` reads the run that made an idea as a function, and chooses how calls will be
-answered:
+Theory of operation. `Publisher.publish` reads the run that made an idea as a function, and chooses
+how calls will be answered:
 
 | answer | what a call does | what is stored |
 |---|---|---|
@@ -10,14 +10,16 @@ answered:
 | `solve` | asks a mind anew, with the plan as guidance | a guide: context, tools, output schema, plan |
 | `recorded` | returns the stored output for the stored input | nothing more |
 
-`auto` chooses the program if one program is all that the run did, or else the first of the others that is possible. A
-version that it publishes as a plan or for solving keeps the answer `auto`. Input and output are always stored, so that
-`verify` can compare them later. What is uncertain about a plan is no reason to refuse it: the plan keeps all
-explanations of a copied value, and each answer says what it assumes.
+`auto` chooses the program if one program is all that the run did, or else the first of the others
+that is possible. A version that it publishes as a plan or for solving keeps the answer `auto`.
+Input and output are always stored, so that `verify` can compare them later. What is uncertain about
+a plan is no reason to refuse it: the plan keeps all explanations of a copied value, and each answer
+says what it assumes.
 
-Invariants. A plan or program is published only if it is self-consistent (with the recorded results it returns the
-recorded output), and it does not call itself through other ideas. After the tools are known, nothing waits until the
-version is written: the plan is checked against the tools that its pins name. A failed publication stores nothing.
+Invariants. A plan or program is published only if it is self-consistent (with the recorded results
+it returns the recorded output), and it does not call itself through other ideas. After the tools
+are known, nothing waits until the version is written: the plan is checked against the tools that
+its pins name. A failed publication stores nothing.
 """
 
 from __future__ import annotations
@@ -95,7 +97,12 @@ from ideabridge.bridge.publishing.programs import (
     unreached_sites,
 )
 from ideabridge.bridge.publishing.teaching import add_record, without_claims
-from ideabridge.bridge.publishing.verify import Verdict, reason_not_to_run, silent_defaults, verify_offline
+from ideabridge.bridge.publishing.verify import (
+    Verdict,
+    reason_not_to_run,
+    silent_defaults,
+    verify_offline,
+)
 from ideabridge.bridge.publishing.verify import drift as drift_of
 from ideabridge.bridge.runs.offer import SETTLE_SECONDS, Offer
 from ideabridge.bridge.runs.pins import (
@@ -145,18 +152,24 @@ MAX_AUDIENCE: Final = 100
 
 
 def read_audience(store: Store, to: str | Iterable[str]) -> tuple[str, ...]:
-    """Return the callers that `me` (only the owner), `all`, or names of users stand for; see `Publications.share`.
+    """Return the callers that `me` (only the owner), `all`, or names of users stand for; see
+    `Publications.share`.
 
     Raises:
-        PublicationError: `to` is empty, has too many names, or combines `me` or `all` with other names.
+        PublicationError: `to` is empty, has too many names, or combines `me` or `all`
+            with other names.
         UnknownUserError: there is no such user.
     """
     words = to.split(",") if isinstance(to, str) else [*to]
     names = [word.strip() for word in words if word.strip()]
     if not names or (len(names) > 1 and not {"me", "all"}.isdisjoint(names)):
-        raise PublicationError(f"to: expected me, all, or names of users, found {', '.join(names)[:80]!r}")
+        raise PublicationError(
+            f"to: expected me, all, or names of users, found {', '.join(names)[:80]!r}"
+        )
     if len(names) > MAX_AUDIENCE:
-        raise PublicationError(f"to: expected at most {MAX_AUDIENCE} names, found {len(names):,}; all: everybody")
+        raise PublicationError(
+            f"to: expected at most {MAX_AUDIENCE} names, found {len(names):,}; all: everybody"
+        )
     if names == ["me"]:
         return ()
     return (EVERYBODY,) if names == ["all"] else store.users.audience(names)
@@ -229,12 +242,18 @@ class Publisher:
         if isinstance(document, dict):
             self.screen.check(document)
         if not publish:
-            idea_id = await self.bridge.patiently(lambda: self.store.import_idea(document, checks=checks))
+            idea_id = await self.bridge.patiently(
+                lambda: self.store.import_idea(document, checks=checks)
+            )
             return SavedIdea(idea_id, left_out=read.meta.left_out)
         name = str(read.publication_members()["name"])
         self.check_free(name, caller=caller)
         known = find_published(self.store, name, caller)
-        if known is not None and known.idea_id == read.idea.id and self._is_export_of(name, document):
+        if (
+            known is not None
+            and known.idea_id == read.idea.id
+            and self._is_export_of(name, document)
+        ):
             return SavedIdea(known.idea_id, known, known)
         check_explained(read)
         # The digest of the document was checked above.
@@ -259,7 +278,11 @@ class Publisher:
                 )
                 after = self.store.publications.versions(name, caller=SEES_ALL, limit=1)[0]
                 lines = [] if before is None else differences(before, after)
-                if before is not None and lines and not {name, f"{name}@{before.version}"} & set(replace):
+                if (
+                    before is not None
+                    and lines
+                    and not {name, f"{name}@{before.version}"} & set(replace)
+                ):
                     # The transaction is rolled back, so nothing of the document is stored.
                     raise NameInUseError(f"{name}@{before.version}", lines)
                 if before is not None and not lines and before.idea_id == idea_id:
@@ -271,19 +294,29 @@ class Publisher:
         except _UnchangedError as unchanged:
             return SavedIdea(unchanged.known.idea_id, unchanged.known, unchanged.known)
         # A document with pins keeps them. Without pins, its calls mean the tools that are here.
-        return SavedIdea(idea_id, await self.ways.pinned(after, caller), before, left_out=read.meta.left_out)
+        return SavedIdea(
+            idea_id, await self.ways.pinned(after, caller), before, left_out=read.meta.left_out
+        )
 
     def _is_export_of(self, name: str, document: JSON) -> bool:
         """Whether a document is what this store would export for a name."""
         try:
-            exports = [self.store.export_idea(name, caller=SEES_ALL, results=results) for results in (False, True)]
+            exports = [
+                self.store.export_idea(name, caller=SEES_ALL, results=results)
+                for results in (False, True)
+            ]
         except IdeabridgeError:
             # It contains a secret, for example.
             return False
-        return isinstance(document, dict) and document.get("digest") in [one["digest"] for one in exports]
+        return isinstance(document, dict) and document.get("digest") in [
+            one["digest"] for one in exports
+        ]
 
-    async def check_plan(self, plan: Plan | None, name: str, caller: str, *, where: str) -> JSONObject:
-        """Check the plan of a document with the tools that are here, and return its behaviour hints.
+    async def check_plan(
+        self, plan: Plan | None, name: str, caller: str, *, where: str
+    ) -> JSONObject:
+        """Check the plan of a document with the tools that are here, and return its
+        behaviour hints.
 
         Args:
             plan: the plan, with an input; None: the idea has none, so its effects are unknown.
@@ -303,7 +336,11 @@ class Publisher:
         self.check_free(name, caller=caller)
         here = self.offer.of_plan(dataclasses.replace(plan, tools=()), caller)
         offered = self.offer.of_plan(plan, caller)
-        named = {str(call["_tool"]) for call in plan.calls if isinstance(call, dict) and offered.look_up(call)}
+        named = {
+            str(call["_tool"])
+            for call in plan.calls
+            if isinstance(call, dict) and offered.look_up(call)
+        }
         calls = with_plain_ideas([with_own_module(call, offered) for call in plan.calls], named)
         cycle = own_cycle(self.store, name, calls)
         if cycle is not None:
@@ -314,15 +351,17 @@ class Publisher:
                 with suppress(MeantToolError):
                     await self.bridge.dry_run(plan, caller=caller)
             except IdeabridgeError as error:
-                raise PublicationError(f"{where}: it cannot run with the tools here: {error}") from None
+                raise PublicationError(
+                    f"{where}: it cannot run with the tools here: {error}"
+                ) from None
         return honest_annotations(plan, here, offered)
 
     def check_free(self, name: str, *, caller: str = LOCAL) -> None:
         """Check that a publication may have a name.
 
-        Names of modules are taken, and so is every name by which ideabridge's own tools, the built-in ones, or those of
-        tool files and modules are called. A name that is already published stays valid: no module takes it by listing a
-        tool of that name.
+        Names of modules are taken, and so is every name by which ideabridge's own tools, the
+        built-in ones, or those of tool files and modules are called. A name that is already
+        published stays valid: no module takes it by listing a tool of that name.
 
         Raises:
             PublicationNameError: it is not a valid name, or is reserved.
@@ -330,25 +369,41 @@ class Publisher:
         """
         check_name(name)
         if name in RESERVED:
-            raise PublicationNameError(f"name: {name!r} is a name of ideabridge itself; choose another")
-        tools = [tool for tool in self.offer.known if tool.module is None or not tool.module.startswith("idea:")]
+            raise PublicationNameError(
+                f"name: {name!r} is a name of ideabridge itself; choose another"
+            )
+        tools = [
+            tool
+            for tool in self.offer.known
+            if tool.module is None or not tool.module.startswith("idea:")
+        ]
         if any(tool.module is None and name in known_as(tool.name, None, None) for tool in tools):
-            raise PublicationError(f"name: {name!r} is a tool of ideabridge, or of a tool file here; choose another")
+            raise PublicationError(
+                f"name: {name!r} is a tool of ideabridge, or of a tool file here; choose another"
+            )
         if find_published(self.store, name, caller) is not None:
             return
         if any(name == safe_name(module) for module in self.configuration.modules):
             raise PublicationError(f"name: {name!r} is a module here; choose another")
         for tool in tools:
-            if tool.module is not None and name in known_as(tool.name, tool.remote_name, tool.module):
-                raise PublicationError(f"name: {name!r} is a tool of module {tool.module!r} here; choose another")
+            if tool.module is not None and name in known_as(
+                tool.name, tool.remote_name, tool.module
+            ):
+                raise PublicationError(
+                    f"name: {name!r} is a tool of module {tool.module!r} here; choose another"
+                )
         # Hosts know this name, even if the module no longer lists the tool.
         module, tool = self.store.tool_memory.exposed_names(self._scope).get(name, ("", ""))
         if module in self.configuration.modules:
-            raise PublicationError(f"name: {name!r} is the name of {module}.{tool} for hosts; choose another")
+            raise PublicationError(
+                f"name: {name!r} is the name of {module}.{tool} for hosts; choose another"
+            )
 
     @property
     def _scope(self) -> str:
-        """The project within which names of exposed tools are unique: projects can share a store."""
+        """The project within which names of exposed tools are unique: projects can share a
+        store.
+        """
         return str(self.configuration.folder.absolute())
 
     async def publish(
@@ -390,7 +445,13 @@ class Publisher:
             outlined = OutlinedRun(outline_of(function, name), None, "")
         else:
             outlined = await self.drafting.outlined(
-                ref, caller, name, answer, choices=chosen.to_json(), parameters=decided, strict=strict
+                ref,
+                caller,
+                name,
+                answer,
+                choices=chosen.to_json(),
+                parameters=decided,
+                strict=strict,
             )
         outline = outlined.outline
         text = (description or outline.description).rstrip()
@@ -403,15 +464,15 @@ class Publisher:
             raise NoFinishedRunError(f"run {outline.run} is {outline.status}, not done")
         if answer == "recorded" and not is_done:
             raise PublicationError(
-                f"it cannot be recorded: its run is {outline.status} and gave no output; publish it as a"
-                " plan or to be solved (answer: plan, solve)"
+                f"it cannot be recorded: its run is {outline.status} and gave no output; publish "
+                "it as a plan or to be solved (answer: plan, solve)"
             )
         if written is not None and answer not in ("auto", "program"):
             raise PublicationError(f"answer: expected 'program' for a program, found {answer!r}")
         if answer == "program" and written is None and own is None:
             raise PublicationError(
-                "it cannot be published as a program: its calls were not made by one program; write one, or let a mind"
-                " write it (--program ask)"
+                "it cannot be published as a program: its calls were not made by one program; "
+                "write one, or let a mind write it (--program ask)"
             )
         no_plan = ""
         if written is not None:
@@ -427,7 +488,9 @@ class Publisher:
                 made = await self._program(function, ProgramAnswer(own), making, name, caller)
             except ProgramRefusedError as error:
                 if answer == "program":
-                    raise PublicationError(f"it cannot be published as a program: {error}") from None
+                    raise PublicationError(
+                        f"it cannot be published as a program: {error}"
+                    ) from None
                 no_plan = str(error)
         elif answer in ("auto", "plan"):
             found = await self._lifted(outlined, making, name, caller)
@@ -495,7 +558,9 @@ class Publisher:
         if made.draft is not None:
             for record in made.draft.records:
                 add_record(self.store, published, record)
-            return dataclasses.replace(published, report={**made.draft.report, "open": made.draft.open})
+            return dataclasses.replace(
+                published, report={**made.draft.report, "open": made.draft.open}
+            )
         report = made.report
         if report is None and no_plan:
             point = OpenPoint("no_plan", "", f"the run is no plan: {no_plan}")
@@ -505,7 +570,8 @@ class Publisher:
     def _audience_of_mind(
         self, name: str, audience: tuple[str, ...] | None, by: Decider, caller: str
     ) -> tuple[str, ...] | None:
-        """The callers with whom a version is shared whose words a mind wrote: it has read what others wrote.
+        """The callers with whom a version is shared whose words a mind wrote: it has read
+        what others wrote.
 
         A new name is for the publisher alone, and a person decides about anybody else.
 
@@ -515,11 +581,13 @@ class Publisher:
         if by.kind == "person" or not self.store.users.exist():
             return audience
         known = find_published(self.store, name, caller)
-        others = audience or (() if audience is not None or known is None else self.store.publications.shares(name))
+        others = audience or (
+            () if audience is not None or known is None else self.store.publications.shares(name)
+        )
         if others:
             raise NeedsPersonError(
-                f"{name!r} is shared with others, and an assistant wrote the program and its descriptions; a person"
-                " agrees first, or it gets another name and no `to`"
+                f"{name!r} is shared with others, and an assistant wrote the program and its "
+                "descriptions; a person agrees first, or it gets another name and no `to`"
             )
         return ()
 
@@ -533,10 +601,15 @@ class Publisher:
         """
         program = written.program
         if making.strict or making.choices.take:
-            raise PublicationError("a program has no copied values to decide on: leave strict and take out")
+            raise PublicationError(
+                "a program has no copied values to decide on: leave strict and take out"
+            )
         if function.instances:
             raise ProgramRefusedError("it ran over instances")
-        functions = [function, *[await self.drafting.function(ref, caller) for ref in making.choices.runs]]
+        functions = [
+            function,
+            *[await self.drafting.function(ref, caller) for ref in making.choices.runs],
+        ]
         recorded = of_one_task([await self._results(one) for one in functions])
         given = read_inputs(functions, written.inputs)
         names = named_tools(functions, program)
@@ -549,7 +622,9 @@ class Publisher:
         plan: JSONObject = {"program": program, "names": names, "calls": calls}
         if function.tools:
             plan["tools"] = list[JSON](function.tools)
-        plan["pins"] = [Pin.of(tool).to_json() for tool in pinned_tools(calls, catalogue, defined_in(plan))]
+        plan["pins"] = [
+            Pin.of(tool).to_json() for tool in pinned_tools(calls, catalogue, defined_in(plan))
+        ]
         await self.expect_listed(calls, defined_in(plan), caller)
         # Another caller may have taken the name in the meantime.
         self.check_free(name, caller=caller)
@@ -563,13 +638,24 @@ class Publisher:
         runs = [other.run for other in recorded[1:]]
         copied = await compute_in_thread(copied_values, program, list[JSON](given), recorded)
         if own_program(function) != program:
-            stated = {one: decision.default[0] for one, decision in making.decisions.items() if decision.default}
+            stated = {
+                one: decision.default[0]
+                for one, decision in making.decisions.items()
+                if decision.default
+            }
             defaults = await compute_in_thread(recorded_defaults, program, stated, given, recorded)
             known = {(literal.line, literal.value) for literal in defaults}
-            copied = [*defaults, *(literal for literal in copied if (literal.line, literal.value) not in known)]
-            undeclared = [literal for literal in defaults if not _is_declared(literal, written.constants)]
+            copied = [
+                *defaults,
+                *(literal for literal in copied if (literal.line, literal.value) not in known),
+            ]
+            undeclared = [
+                literal for literal in defaults if not _is_declared(literal, written.constants)
+            ]
             if undeclared:
-                plan["recorded_defaults"] = list[JSON](dict.fromkeys(literal.parameter for literal in undeclared))
+                plan["recorded_defaults"] = list[JSON](
+                    dict.fromkeys(literal.parameter for literal in undeclared)
+                )
         if written.is_of_mind and not runs:
             _expect_confirmed(copied, written.constants)
         if own_program(function) != program:
@@ -579,7 +665,10 @@ class Publisher:
             copied += [literal for literal in sent if (literal.line, literal.value) not in known]
         if copied:
             plan["copied"] = [value.text for value in copied]
-        report: JSONObject = {"reproduces": [function.run.id, *runs], "copied": [value.text for value in copied]}
+        report: JSONObject = {
+            "reproduces": [function.run.id, *runs],
+            "copied": [value.text for value in copied],
+        }
         report["rows"] = [row.to_json() for row in parameter_rows(schema, arguments)]
         if own_program(function) != program:
             reached = sorted({site for one in judgements for site in one.reached})
@@ -588,12 +677,19 @@ class Publisher:
             if unreached:
                 report["unreached"] = [call.text for call in unreached]
         lifting: JSONObject = {"run": function.run.id, "runs": list[JSON](runs)}
-        lifting |= {"checked": "confirmed" if runs else "self-consistent", "confirmed_by": list[JSON](runs)}
+        lifting |= {
+            "checked": "confirmed" if runs else "self-consistent",
+            "confirmed_by": list[JSON](runs),
+        }
         if written.is_of_mind:
             lifting["words_of"] = "assistant"
         if "unreached" in report:
             lifting["unreached"] = report["unreached"]
-        called = [tool for call in calls if isinstance(call, dict) and (tool := here.look_up(call)) is not None]
+        called = [
+            tool
+            for call in calls
+            if isinstance(call, dict) and (tool := here.look_up(call)) is not None
+        ]
         asked = ", ".join(_tool(calls[place]) for place in asking_calls(self.store, here, calls))
         sentences = f"A model is asked by {asked}." if asked else ""
         if written.is_of_mind:
@@ -601,10 +697,16 @@ class Publisher:
         hints = hints_of(tool for tool in called if tool.key not in here.latent)
         plan["lifting"] = lifting
         output = None if recorded[0].output_counts else (judgements[0].output,)
-        return _Made("program", sentences, hints, schema, arguments, plan=plan, report=report, output=output)
+        return _Made(
+            "program", sentences, hints, schema, arguments, plan=plan, report=report, output=output
+        )
 
     async def _judge(
-        self, program: str, names: JSONObject, given: Sequence[JSONObject], recorded: Sequence[RecordedResults]
+        self,
+        program: str,
+        names: JSONObject,
+        given: Sequence[JSONObject],
+        recorded: Sequence[RecordedResults],
     ) -> list[Judgement]:
         """Run a program with the results of each run.
 
@@ -615,7 +717,9 @@ class Publisher:
         for results, value in zip(recorded, given, strict=True):
             judgement = await reproduce(self.sandbox(), program, names, value, results)
             if judgement.difference is not None:
-                raise ProgramRefusedError(f"with the results of run {results.run}, {judgement.difference}")
+                raise ProgramRefusedError(
+                    f"with the results of run {results.run}, {judgement.difference}"
+                )
             judgements.append(judgement)
         return judgements
 
@@ -645,10 +749,12 @@ class Publisher:
         mind: MindName | Choice = AUTO,
         caller: str = LOCAL,
     ) -> tuple[Publication, list[RefusedProgram]]:
-        """Let a mind write a program that does what runs did, and publish it. It may try three times.
+        """Let a mind write a program that does what runs did, and publish it. It may
+        try three times.
 
         Args:
-            refs: runs of the same task, each as in `Bridge.publish`; the parameters are those of the first one.
+            refs: runs of the same task, each as in `Bridge.publish`; the parameters are those
+                of the first one.
             name: see `Bridge.publish`.
             description: see `Bridge.publish`.
             to: see `Bridge.publish`.
@@ -682,8 +788,12 @@ class Publisher:
         return await distill(self.bridge, describe, publish, self.note_refused, mind, caller)
 
     async def note_refused(self, run: str, why: str) -> None:
-        """Note that the program which a mind wrote in a run was refused: the run itself ended well."""
-        await self.bridge.write(lambda: self.store.settings.set(REFUSED_PROGRAM + run, why.encode()))
+        """Note that the program which a mind wrote in a run was refused: the run
+        itself ended well.
+        """
+        await self.bridge.write(
+            lambda: self.store.settings.set(REFUSED_PROGRAM + run, why.encode())
+        )
 
     async def program_request(
         self,
@@ -708,9 +818,13 @@ class Publisher:
             function = await self.drafting.function(ref, caller)
             runs.append((function, await self._results(function)))
         points = await self.drafting.open_points(refs, caller)
-        return await compute_in_thread(partial(program_request, runs, points, refused, wanted=wanted, room=room))
+        return await compute_in_thread(
+            partial(program_request, runs, points, refused, wanted=wanted, room=room)
+        )
 
-    async def _lifted(self, run: OutlinedRun, making: _Making, name: str, caller: str) -> _Lifted | str:
+    async def _lifted(
+        self, run: OutlinedRun, making: _Making, name: str, caller: str
+    ) -> _Lifted | str:
         """Return the plan with every choice applied, or the reason why the run cannot be a plan."""
         draft = run.draft
         if draft is None:
@@ -718,7 +832,9 @@ class Publisher:
         await self.expect_listed(calls_in(draft.plan), defined_in(draft.plan), caller)
         # Another caller may have taken the name in the meantime.
         self.check_free(name, caller=caller)
-        given = read_published(draft.plan, draft.arguments, draft.schema, run.outline.output_schema, name="it")
+        given = read_published(
+            draft.plan, draft.arguments, draft.schema, run.outline.output_schema, name="it"
+        )
         catalogue = self.offer.of_plan(given, caller)
         cycle = own_cycle(self.store, name, calls_in(draft.plan))
         if cycle is not None:
@@ -730,10 +846,14 @@ class Publisher:
         if draft.fault is not None:
             raise PublicationError(draft.fault)
         if draft.difference is not None and making.choices.take:
-            raise PublicationError(f"with what was taken, it does not do what its run did: {draft.difference}")
+            raise PublicationError(
+                f"with what was taken, it does not do what its run did: {draft.difference}"
+            )
         return _Lifted(draft, catalogue) if draft.difference is None else draft.difference
 
-    async def expect_listed(self, calls: Iterable[JSON], defined: frozenset[str], caller: str) -> None:
+    async def expect_listed(
+        self, calls: Iterable[JSON], defined: frozenset[str], caller: str
+    ) -> None:
         """Wait until the modules that calls need have listed their tools; see `needed_modules`.
 
         Raises:
@@ -749,7 +869,8 @@ class Publisher:
         if await unlisted() and (away := await unlisted()):
             shown = "; ".join(one.error or f"module {one.name!r} is {one.state}" for one in away)
             raise ModulesAwayError(
-                f"its calls need tools of a module that is not up: {shown[:_AWAY]}. Try again when it is up"
+                "its calls need tools of a module that is not up: "
+                f"{shown[:_AWAY]}. Try again when it is up"
             )
 
     def audience(self, to: str | Iterable[str], caller: str) -> tuple[str, ...]:
@@ -757,10 +878,12 @@ class Publisher:
         audience, users = read_audience(self.store, to), self.store.users
         only_admins = self.configuration.users.share == "admins"
         if audience and only_admins and user_of(caller) is not None and not users.manages(caller):
-            raise PublicationError("to: here only admins publish to others; leave `to` out, or say me")
+            raise PublicationError(
+                "to: here only admins publish to others; leave `to` out, or say me"
+            )
         return audience
 
-    # -- verifying ---------------------------------------------------------------------------------------------
+    # -- verifying ---------------------------------------------------------------------------------
 
     async def drift(
         self, plan: Plan, output: JSON, *, effects: bool = False, caller: str = LOCAL
@@ -773,7 +896,9 @@ class Publisher:
         why = reason_not_to_run(plan.calls, self.offer.of_plan(plan, caller), effects=effects)
         if why is not None:
             return why, None
-        run = await self.bridge.run_plan(plan, caller=caller, title=f"verify {plan.name or 'a lifted plan'}")
+        run = await self.bridge.run_plan(
+            plan, caller=caller, title=f"verify {plan.name or 'a lifted plan'}"
+        )
         status = await run.wait()
         different = drift_of(run, output)
         if status != "done":
@@ -781,15 +906,24 @@ class Publisher:
         return None, different
 
     async def verify(
-        self, names: Iterable[str] = (), *, live: bool = True, effects: bool = False, caller: str = LOCAL
+        self,
+        names: Iterable[str] = (),
+        *,
+        live: bool = True,
+        effects: bool = False,
+        caller: str = LOCAL,
     ) -> list[Verdict]:
         """See `Bridge.verify`."""
-        found = [self.store.publications.named(name, caller=caller) for name in names] or self._published(caller)
+        found = [
+            self.store.publications.named(name, caller=caller) for name in names
+        ] or self._published(caller)
         verdicts: list[Verdict] = []
         for before in found:
             with suppress(ModulesAwayError):  # the verdict reports it
                 await self.expect_listed(calls_in(before.plan), defined_in(before.plan), caller)
-                await self.expect_listed(calls_in((before.guide or {}).get("plan")), defined_in(before.guide), caller)
+                await self.expect_listed(
+                    calls_in((before.guide or {}).get("plan")), defined_in(before.guide), caller
+                )
             publication = await self.ways.pinned(before, caller)
             recorded = publication.recorded if isinstance(publication.recorded, dict) else {}
             plan = _plan_of(publication, recorded.get("input"))
@@ -804,7 +938,9 @@ class Publisher:
             if publication.plan is not None and "output" not in recorded:
                 verdict.notes.append("not run: no output is recorded to compare with")
             elif publication.plan is not None and live and not verdict.faults:
-                why, different = await self.drift(plan, recorded.get("output"), effects=effects, caller=caller)
+                why, different = await self.drift(
+                    plan, recorded.get("output"), effects=effects, caller=caller
+                )
                 verdict.faults += [] if different is None else [different]
                 verdict.notes.append(f"not run: {why}" if why is not None else "run again")
             verdicts.append(verdict)
@@ -836,18 +972,26 @@ class Publisher:
             return [f"its run would not become this plan today: {error}"]
         return silent_defaults(plan, draft.plan)
 
-    async def _reproduce(self, publication: Publication, plan: Plan, caller: str, verdict: Verdict) -> None:
-        """Check whether a published program still does what its run did, if this store has the run."""
+    async def _reproduce(
+        self, publication: Publication, plan: Plan, caller: str, verdict: Verdict
+    ) -> None:
+        """Check whether a published program still does what its run did, if this
+        store has the run.
+        """
         lifting = (publication.plan or {}).get("lifting")
         run = lifting.get("run") if isinstance(lifting, dict) else None
         try:
-            function = await self.drafting.function(str(run or publication.idea_id), publication.owner or caller)
+            function = await self.drafting.function(
+                str(run or publication.idea_id), publication.owner or caller
+            )
         except IdeabridgeError as error:
             # An imported program comes without its run.
             verdict.notes.append(f"its run cannot be read: {error}")
             return
         results, names = await self._results(function), plan.names or {}
-        judgement = await reproduce(self.sandbox(), plan.program or "", names, plan.input or {}, results)
+        judgement = await reproduce(
+            self.sandbox(), plan.program or "", names, plan.input or {}, results
+        )
         difference = judgement.difference
         if difference is None:
             verdict.notes.append("with its recorded results it does what its run did")
@@ -934,10 +1078,11 @@ _EXAMPLE: Final = 100
 
 
 def _with_examples(schema: JSONObject, given: JSON, recording: RecordedResults) -> JSONObject:
-    """Return an input schema with an example for each parameter that has no description: the value of the run.
+    """Return an input schema with an example for each parameter that has no description: the
+    value of the run.
 
-    Everybody whom the tool is shared with sees it. So it is a value that the publisher gave the run, and none that may
-    come from one of its results, which are the publisher's own.
+    Everybody whom the tool is shared with sees it. So it is a value that the publisher gave the
+    run, and none that may come from one of its results, which are the publisher's own.
     """
     properties = schema.get("properties")
     if not isinstance(properties, dict) or not isinstance(given, dict):
@@ -946,7 +1091,9 @@ def _with_examples(schema: JSONObject, given: JSON, recording: RecordedResults) 
     for name, declared in properties.items():
         value = given.get(name)
         shown[name] = declared
-        if not isinstance(declared, dict) or not {"description", "default", "examples"}.isdisjoint(declared):
+        if not isinstance(declared, dict) or not {"description", "default", "examples"}.isdisjoint(
+            declared
+        ):
             continue
         is_short = isinstance(value, str | int | float) and 0 < len(str(value)) <= _EXAMPLE
         if is_short and not isinstance(value, bool) and not seen_before_sent(value, recording):
@@ -955,33 +1102,39 @@ def _with_examples(schema: JSONObject, given: JSON, recording: RecordedResults) 
 
 
 def _expect_confirmed(copied: Sequence[RecordedLiteral], constants: Sequence[JSON]) -> None:
-    """Raise ConstantsOpenError if a mind's program has recorded values that the mind did not name as constants.
+    """Raise ConstantsOpenError if a mind's program has recorded values that the mind did not
+    name as constants.
 
-    One run cannot show whether they are the same for other input: a program that only writes its values down does what
-    the run did, and nothing else. A person's program is published as it is, and its report names them.
+    One run cannot show whether they are the same for other input: a program that only writes its
+    values down does what the run did, and nothing else. A person's program is published as it is,
+    and its report names them.
     """
     open_ = [one for one in copied if not _is_declared(one, constants)]
     if open_:
         named = "; ".join(one.text for one in open_)
         values = [*dict.fromkeys(one.value for one in open_)]
         raise ConstantsOpenError(
-            f"it does what the run did, but recorded values stand in it: {named}. Take them from a result or from"
-            " `input`; or, if they are the same for every input, hand it in with constants:"
-            f" {encode_text(list[JSON](values))}",
+            f"it does what the run did, but recorded values stand in it: {named}. Take them from "
+            "a result or from `input`; or, if they are the same for every input, hand it in with "
+            f"constants: {encode_text(list[JSON](values))}",
             list[JSON](values),
         )
 
 
 def _is_declared(literal: RecordedLiteral, constants: Sequence[JSON]) -> bool:
-    """Return whether the author of a program says that a recorded value is the same for every input."""
+    """Return whether the author of a program says that a recorded value is the same
+    for every input.
+    """
     return any(same(literal.value, constant) for constant in constants)
 
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """How a publication answers, the sentences that its description says about this, and what is stored for it.
+    """How a publication answers, the sentences that its description says about this, and what
+    is stored for it.
 
-    `recorded` is the input with which it repeats its run; `output`, if given, is its output instead of that of the run.
+    `recorded` is the input with which it repeats its run; `output`, if given, is its output instead
+    of that of the run.
     """
 
     answer: Answer
@@ -1027,8 +1180,8 @@ def _as_plan(found: _Lifted, answer: str, store: Store, by: Decider, making: _Ma
         "parameters": making.parameters,
     }
     if draft.places is not None:
-        # The calls of the run, by the places of the plan; several if they were folded into one, null if only another
-        # run made it.
+        # The calls of the run, by the places of the plan; several if they were folded into one,
+        # null if only another run made it.
         lifting["places"] = draft.places
     if lifting["choices"] or making.parameters:
         lifting["decided_by"] = by.to_json()
@@ -1037,7 +1190,11 @@ def _as_plan(found: _Lifted, answer: str, store: Store, by: Decider, making: _Ma
     plan: JSONObject = {**draft.plan, "lifting": lifting}
     listed = [call for call in calls_in(plan) if isinstance(call, dict)]
     # A latent call only asks a mind.
-    called = [tool for call in listed if (tool := catalogue.look_up(call)) and tool.key not in catalogue.latent]
+    called = [
+        tool
+        for call in listed
+        if (tool := catalogue.look_up(call)) and tool.key not in catalogue.latent
+    ]
     return _Made(
         "auto" if answer == "auto" else "plan",
         f"A model is asked for {asked} alone." if asked else "",
@@ -1052,10 +1209,21 @@ def _as_plan(found: _Lifted, answer: str, store: Store, by: Decider, making: _Ma
 def _as_guide(guide: JSONObject, answer: str, outline: Outline) -> _Made:
     catalogue = outline.catalogue
     # Clean rooms have the same tools as the run itself.
-    offered = [one for one in catalogue.tools if one.key not in catalogue.latent and one.module != ANONYMOUS]
+    offered = [
+        one
+        for one in catalogue.tools
+        if one.key not in catalogue.latent and one.module != ANONYMOUS
+    ]
     hints = hints_of(offered)
     way: Answer = "auto" if answer == "auto" else "solve"
-    return _Made(way, describe_guide(offered, hints), hints, outline.input_schema, outline.input or {}, guide=guide)
+    return _Made(
+        way,
+        describe_guide(offered, hints),
+        hints,
+        outline.input_schema,
+        outline.input or {},
+        guide=guide,
+    )
 
 
 def describe_guide(offered: Sequence[Tool], hints: JSONObject) -> str:
@@ -1068,10 +1236,14 @@ def describe_guide(offered: Sequence[Tool], hints: JSONObject) -> str:
 
 def _with_guide(made: _Made, guided: _Made) -> _Made:
     """A plan after which a mind goes on where it gives no output."""
-    both = {key: (made.annotations.get(key), guided.annotations.get(key)) for key in made.annotations}
+    both = {
+        key: (made.annotations.get(key), guided.annotations.get(key)) for key in made.annotations
+    }
     every = ("readOnlyHint", "idempotentHint")
     hints: JSONObject = {
-        key: all(one is True for one in pair) if key in every else any(one is not False for one in pair)
+        key: all(one is True for one in pair)
+        if key in every
+        else any(one is not False for one in pair)
         for key, pair in both.items()
     }
     sentences = f"{made.sentences} Where the plan cannot go on, a model does.".lstrip()

@@ -1,9 +1,11 @@
-"""Rounds: the programs that a mind handed in for a run, one after another, until the recordings accept one.
+"""Rounds: the programs that a mind handed in for a run, one after another, until the
+recordings accept one.
 
-Theory of operation. A mind that saw a run hands in a program; `hand_in` publishes it, or says how it differs. Each
-program is journaled as a run of its own, whose Request is what the mind was told and whose Solution is its answer. A
-record in the store has the runs of these rounds with the differences, so they are counted over processes. It belongs to
-the run that is published, whatever the tool is to be called, and is empty once a program is accepted.
+Theory of operation. A mind that saw a run hands in a program; `hand_in` publishes it, or says how
+it differs. Each program is journaled as a run of its own, whose Request is what the mind was told
+and whose Solution is its answer. A record in the store has the runs of these rounds with the
+differences, so they are counted over processes. It belongs to the run that is published, whatever
+the tool is to be called, and is empty once a program is accepted.
 """
 
 from __future__ import annotations
@@ -14,7 +16,12 @@ from hashlib import sha256
 from typing import Final
 
 from ideabridge.bridge.context.mind import TURNS
-from ideabridge.bridge.errors import ConstantsOpenError, ProgramRefusedError, PublicationError, RejectedSolutionError
+from ideabridge.bridge.errors import (
+    ConstantsOpenError,
+    ProgramRefusedError,
+    PublicationError,
+    RejectedSolutionError,
+)
 from ideabridge.bridge.loop.event import Decider
 from ideabridge.bridge.minds.choice import Choice, MindName
 from ideabridge.bridge.publishing.distilling import ROUNDS, ask_program
@@ -71,8 +78,8 @@ class ProgramTask:
 
     @property
     def rounds_setting(self) -> str:
-        """The name of the setting with the rounds of its first run: another name for the tool, or other runs beside
-        it, give no further rounds.
+        """The name of the setting with the rounds of its first run: another name for the tool, or
+        other runs beside it, give no further rounds.
         """
         return _RECORD + sha256("\0".join([self.caller, self.refs[0]]).encode()).hexdigest()[:32]
 
@@ -91,10 +98,14 @@ class Rounds:
         """Start the run in which a mind writes the next program; see `ask_program`."""
         refused = [RefusedProgram(one.program, one.why) for one in self.refused(task)]
         wanted = ToolWords(task.name, task.description)
-        request = await self._publisher.program_request(task.refs, task.caller, refused, wanted=wanted)
+        request = await self._publisher.program_request(
+            task.refs, task.caller, refused, wanted=wanted
+        )
         return await ask_program(self._publisher.bridge, request, mind, task.caller)
 
-    async def hand_in(self, task: ProgramTask, answer: ProgramAnswer, run: Run | None = None) -> Publication:
+    async def hand_in(
+        self, task: ProgramTask, answer: ProgramAnswer, run: Run | None = None
+    ) -> Publication:
         """Publish a mind's program, if the recordings accept it.
 
         Args:
@@ -103,8 +114,10 @@ class Rounds:
             run: the run in which the mind wrote it; None: it was handed in, and becomes a run now.
 
         Raises:
-            ConstantsOpenError: it does what the runs did, and recorded values stand in it. This is no round.
-            ProgramRefusedError: it does something else; the message has the difference and the rounds that are left.
+            ConstantsOpenError: it does what the runs did, and recorded values stand in it.
+                This is no round.
+            ProgramRefusedError: it does something else; the message has the difference and the
+                rounds that are left.
             PublicationError: see `Bridge.publish`.
         """
         journaled = run.id if run is not None else await self._journal(task, answer)
@@ -140,7 +153,9 @@ class Rounds:
             await run.patiently(lambda: run.submit(0, solution))
         except RejectedSolutionError as error:
             run.cancel("the program was handed in in another form")
-            raise PublicationError(f"the program is not in the form that was asked for: {error}") from None
+            raise PublicationError(
+                f"the program is not in the form that was asked for: {error}"
+            ) from None
         await run.wait()
         return run.id
 
@@ -153,13 +168,17 @@ class Rounds:
             counts.append(len(rounds))
             return encode({"rounds": [dataclasses.asdict(one) for one in rounds]})
 
-        await self._publisher.bridge.write(lambda: self._publisher.store.settings.change(task.rounds_setting, add))
+        await self._publisher.bridge.write(
+            lambda: self._publisher.store.settings.change(task.rounds_setting, add)
+        )
         return counts[-1]
 
     async def _forget(self, task: ProgramTask) -> None:
         settings = self._publisher.store.settings
         if self.refused(task):
-            await self._publisher.bridge.write(lambda: settings.set(task.rounds_setting, encode({"rounds": []})))
+            await self._publisher.bridge.write(
+                lambda: settings.set(task.rounds_setting, encode({"rounds": []}))
+            )
 
 
 def _read_rounds(raw: bytes | None) -> list[ProgramRound]:
@@ -179,6 +198,6 @@ def _left(count: int) -> str:
     if left == 1:
         return "One more program may follow"
     return (
-        f"{count} programs were refused, so leave it at that unless the person asks for more: what is published stays"
-        " as it is"
+        f"{count} programs were refused, so leave it at that unless the person asks for more: "
+        "what is published stays as it is"
     )

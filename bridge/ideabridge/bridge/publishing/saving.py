@@ -1,12 +1,12 @@
 """Saving: turn what was not done by a finished run into a tool.
 
-That is an idea that somebody wrote by hand, an idea that came from elsewhere, or what a run that did not end well has
-done. `read_idea` says what it is, and this module adds what only the tools that are here can say: whether it can run,
-what it may do, and which definitions its calls mean.
+That is an idea that somebody wrote by hand, an idea that came from elsewhere, or what a run that
+did not end well has done. `read_idea` says what it is, and this module adds what only the tools
+that are here can say: whether it can run, what it may do, and which definitions its calls mean.
 
-Nothing runs. A plan or program is checked as in a dry run, and its name, cycles and secrets as in any publication. If a
-tool that it needs is missing here, it is saved nevertheless, with the most cautious hints, and the result says what is
-missing.
+Nothing runs. A plan or program is checked as in a dry run, and its name, cycles and secrets as in
+any publication. If a tool that it needs is missing here, it is saved nevertheless, with the most
+cautious hints, and the result says what is missing.
 """
 
 from __future__ import annotations
@@ -48,7 +48,15 @@ from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.tool import ANONYMOUS, IDEA
 
-_MORE_PARAMETERS: Final = ("$ref", "allOf", "anyOf", "oneOf", "patternProperties", "dependentSchemas", "if")
+_MORE_PARAMETERS: Final = (
+    "$ref",
+    "allOf",
+    "anyOf",
+    "oneOf",
+    "patternProperties",
+    "dependentSchemas",
+    "if",
+)
 """The words of a schema that may name further parameters."""
 
 _SENTENCE_ENDS: Final = (".", "!", "?")
@@ -90,16 +98,25 @@ class Saver:
         if written.name is None:
             raise PublicationError("name: missing; a tool needs one, such as weekly_report")
         return await self.publish(
-            written, written.name, replace=replace, to=to, caller=caller, members=dict(written.members)
+            written,
+            written.name,
+            replace=replace,
+            to=to,
+            caller=caller,
+            members=dict(written.members),
         )
 
     async def _only_save(self, written: WrittenIdea, caller: str) -> SavedIdea:
         if user_of(caller) is not None:
             # Nobody but the owner of the store would see it.
-            raise PublicationError("name: missing; an idea of a user of this server is published under a name")
+            raise PublicationError(
+                "name: missing; an idea of a user of this server is published under a name"
+            )
         publisher = self.publisher
         return SavedIdea(
-            await publisher.bridge.patiently(lambda: publisher.store.ideas.save(written.idea, written.meta))
+            await publisher.bridge.patiently(
+                lambda: publisher.store.ideas.save(written.idea, written.meta)
+            )
         )
 
     async def publish(
@@ -122,10 +139,12 @@ class Saver:
             replace: see `Bridge.save_idea`.
             to: see `Bridge.publish`.
             caller: who publishes.
-            members: what the document says, from which it can be written again; None: there is no document.
+            members: what the document says, from which it can be written again; None: there
+                is no document.
 
         Raises:
-            PublicationError, ModulesAwayError, PublicationNameError, NameInUseError: see `Bridge.save_idea`.
+            PublicationError, ModulesAwayError, PublicationNameError, NameInUseError: see
+                `Bridge.save_idea`.
         """
         publisher = self.publisher
         publisher.check_free(name, caller=caller)
@@ -190,7 +209,9 @@ class Saver:
         if after is before:
             return SavedIdea(made.idea_id, before, before, prepared.missing)
         # It means the tools that are here now.
-        return SavedIdea(made.idea_id, await publisher.ways.pinned(after, caller), before, prepared.missing)
+        return SavedIdea(
+            made.idea_id, await publisher.ways.pinned(after, caller), before, prepared.missing
+        )
 
     async def publish_as_it_is(
         self,
@@ -202,14 +223,15 @@ class Saver:
         to: str | Iterable[str] | None = None,
         caller: str = LOCAL,
     ) -> Publication:
-        """Publish an idea of which no run here ended well, by what it holds: its calls as they are written, with every
-        literal a constant, or else its context and schema, which a mind solves.
+        """Publish an idea of which no run here ended well, by what it holds: its calls as they are
+        written, with every literal a constant, or else its context and schema, which a mind solves.
 
         Args:
             ref: an id, a unique prefix of one, or the id of a run that ended early.
             name: see `Bridge.publish`.
             description: see `Bridge.publish`.
-            answer: see `Bridge.publish`; `auto` asks a mind where the calls cannot run by themselves.
+            answer: see `Bridge.publish`; `auto` asks a mind where the calls cannot
+                run by themselves.
             to: see `Bridge.publish`.
             caller: see `Bridge.publish`.
 
@@ -235,7 +257,9 @@ class Saver:
             if answer != "auto" or not document.get("solution"):
                 raise PublicationError(f"it cannot become a tool: {error}") from None
             # Its calls need what the run before them did, or tools that are not here.
-            written = _kept(read_idea({**document, "answer": "solve", "solution": None}, stored=True), kept)
+            written = _kept(
+                read_idea({**document, "answer": "solve", "solution": None}, stored=True), kept
+            )
             saved = await self.publish(written, name, description=description, to=to, caller=caller)
         if saved.publication is None:
             raise PublicationError(f"{name} was not published")
@@ -252,7 +276,9 @@ class Saver:
             names = await publisher.offer.of_program(written.program, caller)
             planned["names"] = names.used_by(written.program)
             planned["calls"] = declared_calls(planned["names"], written.program)
-        plan = read_published(planned, written.example, written.input_schema, written.schema, name=name)
+        plan = read_published(
+            planned, written.example, written.input_schema, written.schema, name=name
+        )
         if not written.has_example:
             # What the input is, is known at a call only.
             _expect_parameters(plan)
@@ -266,7 +292,9 @@ class Saver:
         if written.program is None:
             planned["calls"] = [with_own_module(call, catalogue) for call in calls]
         places = asking_calls(publisher.store, catalogue, calls)
-        asked = ", ".join(str(call.get("_tool")) for place in places if isinstance(call := calls[place], dict))
+        asked = ", ".join(
+            str(call.get("_tool")) for place in places if isinstance(call := calls[place], dict)
+        )
         lacking = [
             _need(call)
             for call in calls
@@ -283,23 +311,30 @@ class Saver:
         own = {tool.name for tool in defined}
         wanted = written.tools
         if wanted is None:
-            called = [call for call in written.calls if isinstance(call, dict) and "_output" not in call]
+            called = [
+                call for call in written.calls if isinstance(call, dict) and "_output" not in call
+            ]
             wanted = tuple(dict.fromkeys(_named(call) for call in called))
         patterns = [one for one in wanted if one not in own]
         offered = []
         if patterns:
             await offer.reach(tool.module for tool in chosen_tools(offer.known, patterns))
-            offered = [tool for tool in offer.chosen(patterns, caller=caller).tools if tool.name not in own]
+            offered = [
+                tool for tool in offer.chosen(patterns, caller=caller).tools if tool.name not in own
+            ]
         origins: list[JSON] = [list[JSON](tool.origin) for tool in offered]
         absent = [
             one
             for one in patterns
-            if not chosen_tools(offered, [one]) and not any(tool.in_room and tool.module == one for tool in offered)
+            if not chosen_tools(offered, [one])
+            and not any(tool.in_room and tool.module == one for tool in offered)
         ]
         absent = [one for one in absent if one != f"{ANONYMOUS}.solve"]
         unknown = next((one for one in absent if has_wildcard(one)), None)
         if unknown is not None:
-            raise PublicationError(f"tools: nothing here matches {unknown!r}; name the tools, or start their server")
+            raise PublicationError(
+                f"tools: nothing here matches {unknown!r}; name the tools, or start their server"
+            )
         needs = [_need_of_name(one) for one in absent]
         for need in needs:
             origins.append([need.module or None, need.tool])
@@ -314,7 +349,9 @@ class Saver:
             )
         except IdeabridgeError as error:
             raise PublicationError(f"no run can begin with it: {error}") from None
-        cycle = own_cycle(publisher.store, name, [*written.calls, *({"_module": one} for one in wanted)])
+        cycle = own_cycle(
+            publisher.store, name, [*written.calls, *({"_module": one} for one in wanted)]
+        )
         if cycle is not None:
             raise PublicationError(f"tools: {cycle}")
         if isinstance(plan := guide.get("plan"), dict):
@@ -325,19 +362,29 @@ class Saver:
                 pinned = pinned_tools(calls, catalogue, defined_in(guide))
                 guide["pins"] = [Pin.of(tool).to_json() for tool in pinned]
         # What a missing tool does is unknown.
-        hints = dict(CAUTIOUS) if needs else hints_of(tool for tool in offered if tool.module != ANONYMOUS)
+        hints = (
+            dict(CAUTIOUS)
+            if needs
+            else hints_of(tool for tool in offered if tool.module != ANONYMOUS)
+        )
         return _Prepared(None, guide, hints, describe_guide(offered, hints), self._missing(needs))
 
     def _missing(self, needs: list[Need]) -> tuple[str, ...]:
         publisher = self.publisher
-        return tuple(missing(needs, publisher.store, publisher.modules, publisher.offer.known)) if needs else ()
+        return (
+            tuple(missing(needs, publisher.store, publisher.modules, publisher.offer.known))
+            if needs
+            else ()
+        )
 
 
 def _expect_parameters(plan: Plan) -> None:
     """Refuse a reference to an input that the parameters do not name: no call passes one."""
     schema = plan.input_schema or {}
     declared = schema.get("properties")
-    is_open = any(word in schema for word in _MORE_PARAMETERS) or bool(schema.get("additionalProperties"))
+    is_open = any(word in schema for word in _MORE_PARAMETERS) or bool(
+        schema.get("additionalProperties")
+    )
     if plan.program is not None or is_open or not isinstance(declared, dict):
         return
     for reference in needed_inputs(plan):
@@ -345,7 +392,9 @@ def _expect_parameters(plan: Plan) -> None:
         if name not in declared:
             text = clipped(format_reference(reference.full))
             near = did_you_mean(name, declared)
-            raise PublicationError(f"solution: nothing supplies {text}: the input has no parameter of this name.{near}")
+            raise PublicationError(
+                f"solution: nothing supplies {text}: the input has no parameter of this name.{near}"
+            )
 
 
 def _kept(written: WrittenIdea, idea: Idea | None) -> WrittenIdea:
@@ -362,14 +411,20 @@ def _document_of(stored: StoredIdea) -> JSONObject:
     if isinstance(calls, list):
         solution["calls"] = [with_module(call, tools) for call in calls]
     names: list[JSON] = [f"{module}.{tool}" if module else tool for tool, module in tools.items()]
-    document: JSONObject = {"context": idea.context, "schema": idea.schema, "solution": solution, "tools": names}
+    document: JSONObject = {
+        "context": idea.context,
+        "schema": idea.schema,
+        "solution": solution,
+        "tools": names,
+    }
     if stored.meta.description:
         document["description"] = stored.meta.description[:MAX_TEXT]
     return document
 
 
 def _document_of_run(store: Store, run: str) -> JSONObject:
-    """The question of a run that ended before anything was done, as a document, with the plan that it waited for.
+    """The question of a run that ended before anything was done, as a document, with the plan
+    that it waited for.
 
     Raises:
         PublicationError: it has not ended, or nobody can read how it began.
@@ -378,20 +433,30 @@ def _document_of_run(store: Store, run: str) -> JSONObject:
     if found is None:
         record = store.runs.get(run)
         status = "gone" if record is None else record.status
-        raise PublicationError(f"run {run} is {status}, and has not ended; cancel it first, or publish it when it has")
+        raise PublicationError(
+            f"run {run} is {status}, and has not ended; cancel it first, or publish it when it has"
+        )
     started = found.started
     defined = {one.name for one in defined_tools(read_context(started.context))}
     origins = [
-        tool.origin for tool in found.machine.catalogue.tools if tool.module is not None or tool.name not in defined
+        tool.origin
+        for tool in found.machine.catalogue.tools
+        if tool.module is not None or tool.name not in defined
     ]
     names: list[JSON] = [f"{module}.{tool}" if module else tool for module, tool in origins]
-    context = [one for one in started.context if not (isinstance(one, dict) and one.get("content") == LAZY)]
+    context = [
+        one for one in started.context if not (isinstance(one, dict) and one.get("content") == LAZY)
+    ]
     document: JSONObject = {"context": context, "schema": started.output_schema, "tools": names}
     proposed = [event for event in found.events if isinstance(event, SolutionProposed)]
     if proposed:
         # A plan that nobody accepted.
         output = proposed[-1].output
-        if isinstance(output, dict) and list(output) == ["value"] and wrap_output(started.output_schema)[1]:
+        if (
+            isinstance(output, dict)
+            and list(output) == ["value"]
+            and wrap_output(started.output_schema)[1]
+        ):
             output = output["value"]
         document["solution"] = {"calls": proposed[-1].calls, "output": output}
     return document

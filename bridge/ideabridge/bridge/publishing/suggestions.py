@@ -1,8 +1,10 @@
-"""Suggestions: calls that a caller made more than once, in runs of any kind, and the tool that they would make.
+"""Suggestions: calls that a caller made more than once, in runs of any kind, and the tool that
+they would make.
 
-The calls of the latest runs are compared by their tools alone: the same tools in the same order are the same work. For
-the most frequent of these, the journals of some of the runs show which parameters differed, and which of them were
-copied from earlier results. The tool takes the others as its parameters.
+The calls of the latest runs are compared by their tools alone: the same tools in the same order are
+the same work. For the most frequent of these, the journals of some of the runs show which
+parameters differed, and which of them were copied from earlier results. The tool takes the others
+as its parameters.
 """
 
 from __future__ import annotations
@@ -73,7 +75,8 @@ class Suggestion:
         times: how often it was done.
         tools: the tools that were called, in order.
         changes: True if one of them may change something.
-        parameters: the parameters that the tool would have: those that differed, without a default, first.
+        parameters: the parameters that the tool would have: those that differed, without a
+            default, first.
         occurrences: the calls that were examined, the latest first.
         title: what the latest of them was done for.
     """
@@ -90,7 +93,8 @@ class Suggestion:
     def signature(self) -> str:
         """`flight_report(city, date="2026-11-22")`."""
         shown = [
-            f"{name}={_shown(given['default'])}" if "default" in given else name for name, given in self.parameters
+            f"{name}={_shown(given['default'])}" if "default" in given else name
+            for name, given in self.parameters
         ]
         return f"{self.name}({', '.join(shown)})"
 
@@ -98,7 +102,9 @@ class Suggestion:
     def command(self) -> str:
         """The command that publishes it."""
         latest, *others = (one.ref for one in self.occurrences)
-        return " ".join(["ideabridge ideas publish", latest, self.name, *(f"--with {ref}" for ref in others)])
+        return " ".join(
+            ["ideabridge ideas publish", latest, self.name, *(f"--with {ref}" for ref in others)]
+        )
 
     def to_json(self) -> JSONObject:
         """The attributes as JSON, with `signature` and `command`."""
@@ -116,11 +122,12 @@ class Suggestion:
 
 
 def suggest(store: Store, caller: str, *, least: int = 2, limit: int = 10) -> list[Suggestion]:
-    """Find work that a caller did at least `least` times and that is not a tool yet, the most calls saved first.
+    """Find work that a caller did at least `least` times and that is not a tool yet, the most
+    calls saved first.
 
-    It is suggested if it was done with different arguments, or at least three times, and if it has two calls, or one
-    that may change something and always had some of its arguments. All calls must have succeeded. This reads journals
-    for up to five seconds.
+    It is suggested if it was done with different arguments, or at least three times, and if it has
+    two calls, or one that may change something and always had some of its arguments. All calls must
+    have succeeded. This reads journals for up to five seconds.
     """
     lines = _lines(store, caller)
     published = _published(store, caller)
@@ -134,9 +141,15 @@ def suggest(store: Store, caller: str, *, least: int = 2, limit: int = 10) -> li
             break
         if _without_helpers(tools) in published:
             # Neither are its parts.
-            taken.update((line, start + step) for line, start in places for step in range(len(tools)))
+            taken.update(
+                (line, start + step) for line, start in places for step in range(len(tools))
+            )
             continue
-        free = [one for one in places if not any((one[0], one[1] + step) in taken for step in range(len(tools)))]
+        free = [
+            one
+            for one in places
+            if not any((one[0], one[1] + step) in taken for step in range(len(tools)))
+        ]
         if len(free) < least:
             continue
         made = _examine(runs, lines, tools, free, names)
@@ -147,12 +160,14 @@ def suggest(store: Store, caller: str, *, least: int = 2, limit: int = 10) -> li
     return found
 
 
-# -- repetitions -----------------------------------------------------------------------------------------------------
+# -- repetitions -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """The calls of a run that succeeded: their tools, and their numbers in the run, which has `count` calls."""
+    """The calls of a run that succeeded: their tools, and their numbers in the run, which
+    has `count` calls.
+    """
 
     run: str
     title: str
@@ -173,7 +188,11 @@ def _lines(store: Store, caller: str) -> list[_Line]:
             if isinstance(origin, dict) and "run" in origin:
                 # A part of another run.
                 continue
-            tools = [_tool_of(call) for solution in store.ideas.solutions_of(record.id) for call in _calls_in(solution)]
+            tools = [
+                _tool_of(call)
+                for solution in store.ideas.solutions_of(record.id)
+                for call in _calls_in(solution)
+            ]
             failed = store.runs.failed_calls(record.id) if tools else set[int]()
             kept = [(tool, place) for place, tool in enumerate(tools) if place not in failed]
             calls += len(kept)
@@ -198,8 +217,12 @@ def _tool_of(call: JSONObject) -> str:
     return re.split(r"[./]", str(call.get("_tool")))[-1]
 
 
-def _repeated(lines: Sequence[_Line], least: int) -> list[tuple[tuple[str, ...], list[tuple[int, int]]]]:
-    """(tools, [(line, start)]) of everything that occurs at least `least` times, the most calls saved first."""
+def _repeated(
+    lines: Sequence[_Line], least: int
+) -> list[tuple[tuple[str, ...], list[tuple[int, int]]]]:
+    """(tools, [(line, start)]) of everything that occurs at least `least` times, the most
+    calls saved first.
+    """
     found: dict[tuple[str, ...], list[tuple[int, int]]] = {}
     for number, line in enumerate(lines):
         tools = line.tools
@@ -213,14 +236,22 @@ def _repeated(lines: Sequence[_Line], least: int) -> list[tuple[tuple[str, ...],
             found.setdefault(tools, []).append((number, 0))
     often = [one for one in found.items() if len(one[1]) >= least and not _is_repetition(one[0])]
     # Single calls come last: calls of them are mostly parts of something else.
-    often.sort(key=lambda one: (len(one[0]) > 1, (len(one[1]) - 1) * len(one[0]), len(one[0])), reverse=True)
+    often.sort(
+        key=lambda one: (len(one[0]) > 1, (len(one[1]) - 1) * len(one[0]), len(one[0])),
+        reverse=True,
+    )
     return often
 
 
 def _is_repetition(tools: tuple[str, ...]) -> bool:
-    """True if a sequence is another one several times: a loop, of which the number of turns is chance."""
+    """True if a sequence is another one several times: a loop, of which the number of
+    turns is chance.
+    """
     size = len(tools)
-    return any(size % part == 0 and tools == tools[:part] * (size // part) for part in range(1, size // 2 + 1))
+    return any(
+        size % part == 0 and tools == tools[:part] * (size // part)
+        for part in range(1, size // 2 + 1)
+    )
 
 
 def _published(store: Store, caller: str) -> set[tuple[str, ...]]:
@@ -230,7 +261,11 @@ def _published(store: Store, caller: str) -> set[tuple[str, ...]]:
     while True:
         page = store.publications.page(_PAGE, after, caller=caller)
         for one in page.items:
-            solution = one.plan if one.plan is not None else store.ideas.get(one.idea_id, caller=SEES_ALL).idea.solution
+            solution = (
+                one.plan
+                if one.plan is not None
+                else store.ideas.get(one.idea_id, caller=SEES_ALL).idea.solution
+            )
             found.add(_without_helpers(tuple(_tool_of(call) for call in _calls_in(solution))))
         if page.next is None:
             return found
@@ -241,7 +276,7 @@ def _without_helpers(tools: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(tool for tool in tools if tool not in _HELPERS)
 
 
-# -- the tool that they would make -----------------------------------------------------------------------------------
+# -- the tool that they would make -----------------------------------------------------------------
 
 
 class _Runs:
@@ -265,7 +300,11 @@ class _Runs:
 
 
 def _examine(
-    runs: _Runs, lines: Sequence[_Line], tools: tuple[str, ...], places: Sequence[tuple[int, int]], names: set[str]
+    runs: _Runs,
+    lines: Sequence[_Line],
+    tools: tuple[str, ...],
+    places: Sequence[tuple[int, int]],
+    names: set[str],
 ) -> Suggestion | None:
     examined: list[tuple[Occurrence, list[EndedCall], _Line]] = []
     keys: list[ToolKey] = []
@@ -277,7 +316,8 @@ def _examine(
         own = line.places[start : start + len(tools)]
         calls = runs.calls(line.run, own)
         origins = [] if calls is None else [call.tool.origin for call in calls]
-        # The same name may belong to another server. A failed call in between is not part of the work.
+        # The same name may belong to another server. A failed call in between is not
+        # part of the work.
         if calls is None or (keys and origins != keys) or own[-1] - own[0] >= len(own):
             lost += 1
             continue
@@ -291,7 +331,10 @@ def _examine(
     changes = any(call.tool.annotations.read_only is not True for call in works[0])
     if len(tools) < 2 and not changes:
         return None
-    differs = any([call.parameters for call in work] != [call.parameters for call in works[0]] for work in works)
+    differs = any(
+        [call.parameters for call in work] != [call.parameters for call in works[0]]
+        for work in works
+    )
     parameters = _parameters(works)
     if not differs and times < 3:
         return None
@@ -317,7 +360,9 @@ def _parameters(works: Sequence[Sequence[EndedCall]]) -> tuple[tuple[str, JSONOb
                 # Each time it is the value at the same place of an earlier result.
                 continue
             at = f"calls.{place}.{key}"
-            equal = next((one for one in slots if one.filled.keys == (key,) and one.values == values), None)
+            equal = next(
+                (one for one in slots if one.filled.keys == (key,) and one.values == values), None
+            )
             if equal is not None:
                 equal.at.append(at)
             else:
@@ -387,7 +432,9 @@ def _key(value: JSON) -> tuple[str, JSON] | None:
 
 
 def _name(works: Sequence[tuple[_Line, Sequence[EndedCall]]]) -> str:
-    """The words that all tasks share, without the values of their calls; else the names of the tools."""
+    """The words that all tasks share, without the values of their calls; else the
+    names of the tools.
+    """
     tasks: list[tuple[str, set[str]]] = []
     for line, calls in works:
         values = [words_of(_text(value)) for call in calls for value in call.parameters.values()]

@@ -1,4 +1,6 @@
-"""Teaching: what a replay of a published idea shows is added to its evidence when the run has ended."""
+"""Teaching: what a replay of a published idea shows is added to its evidence when
+the run has ended.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,8 @@ _OPEN: Final = 1_000
 class Teaching:
     """The replays of this process that may teach something.
 
-    A replay is examined after its end, when the next idea is called or the bridge closes: its values are evidence if
-    the publisher called it and a person confirmed them; see `record_of`.
+    A replay is examined after its end, when the next idea is called or the bridge closes: its
+    values are evidence if the publisher called it and a person confirmed them; see `record_of`.
     """
 
     def __init__(self, store: Store) -> None:
@@ -48,7 +50,9 @@ class Teaching:
             self._open.append((run, publication))
 
     async def learn(self) -> None:
-        """Add what ended replays show to the evidence of their versions. Threads read the replays."""
+        """Add what ended replays show to the evidence of their versions. Threads
+        read the replays.
+        """
         ended = self._take_ended()
         while ended:
             run_id, publication = ended[0]
@@ -91,13 +95,17 @@ class Teaching:
         try:
             add_record(self._store, publication, record)
         except IdeabridgeError as error:
-            logger.warning("run %s teaches nothing about %s: %s", record.run, publication.name, error)
+            logger.warning(
+                "run %s teaches nothing about %s: %s", record.run, publication.name, error
+            )
 
 
 def add_record(store: Store, publication: Publication, record: Record) -> None:
     """Add a record to the evidence of a version, if it shows something new."""
     store.publications.add_evidence(
-        publication.name, publication.version, lambda published, known: teach(published, known, record)
+        publication.name,
+        publication.version,
+        lambda published, known: teach(published, known, record),
     )
 
 
@@ -114,7 +122,14 @@ def _record(draft: PlanDraft, run: AlignedRun, by: str) -> Record:
         value = run.leaf(place, keys)
         if not isinstance(value, Missing):
             values[one.at] = value
-    return Record(run.run_id, by, "run", now_text(), values, view_of(draft.explained, partial(_read, run, arguments)))
+    return Record(
+        run.run_id,
+        by,
+        "run",
+        now_text(),
+        values,
+        view_of(draft.explained, partial(_read, run, arguments)),
+    )
 
 
 def _read(run: AlignedRun, arguments: JSONObject, text: str) -> JSON | Missing:
@@ -122,24 +137,36 @@ def _read(run: AlignedRun, arguments: JSONObject, text: str) -> JSON | Missing:
 
 
 _REASONS: Final = (CONTRADICTED, COPIED_PART, JUDGED, MAYBE_DATA, RECORDED, VARIES)
-"""The reasons that a document may give: a person reads them in questions, so no document words them."""
+"""The reasons that a document may give: a person reads them in questions, so no
+document words them."""
 
 
 def without_claims(document: JSON, before: Publication | None) -> JSON:
-    """Return a document whose plan claims no evidence: each copied value is assumed, whatever the document says.
+    """Return a document whose plan claims no evidence: each copied value is assumed, whatever
+    the document says.
 
     The own plan of a name that is imported again keeps what the store knows of it.
     """
     publication = document.get("publication") if isinstance(document, dict) else None
     plan = publication.get("plan") if isinstance(publication, dict) else None
     listed = plan.get("explained") if isinstance(plan, dict) else None
-    if not isinstance(document, dict) or not isinstance(publication, dict) or not isinstance(plan, dict):
+    if (
+        not isinstance(document, dict)
+        or not isinstance(publication, dict)
+        or not isinstance(plan, dict)
+    ):
         return document
-    if not isinstance(listed, list) or (before is not None and (before.plan or {}).get("explained") == listed):
+    if not isinstance(listed, list) or (
+        before is not None and (before.plan or {}).get("explained") == listed
+    ):
         return document
     claims: list[JSON] = []
     for one in listed:
-        members = {key: value for key, value in one.items() if key != "runs"} if isinstance(one, dict) else one
+        members = (
+            {key: value for key, value in one.items() if key != "runs"}
+            if isinstance(one, dict)
+            else one
+        )
         if isinstance(members, dict):
             told = members.get("why")
             members = {**members, "why": told if told in _REASONS else UNPROVED}

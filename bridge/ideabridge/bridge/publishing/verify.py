@@ -42,8 +42,9 @@ class Verdict:
 
 
 async def verify_offline(publication: Publication, store: Store, checked: PinCheck) -> Verdict:
-    """Check a publication without running anything: whether tools are gone or changed, and whether a plan of calls
-    still does what its run did. That is read where it holds up nobody; see `reading`.
+    """Check a publication without running anything: whether tools are gone or changed, and
+    whether a plan of calls still does what its run did. That is read where it holds up
+    nobody; see `reading`.
 
     Args:
         publication: the publication, whose run is in the store.
@@ -57,16 +58,25 @@ async def verify_offline(publication: Publication, store: Store, checked: PinChe
     if plan is None:
         solved = publication.guide is not None
         verdict.notes.append(
-            "a mind is asked each time; nothing is run" if solved else "answers from the store; nothing runs"
+            "a mind is asked each time; nothing is run"
+            if solved
+            else "answers from the store; nothing runs"
         )
         return verdict
     recorded = publication.recorded
-    if verdict.faults or "program" in plan or not (isinstance(recorded, dict) and "output" in recorded):
-        # Without a recorded output, no run made it. `Publisher.verify` runs a program in the sandbox.
+    if (
+        verdict.faults
+        or "program" in plan
+        or not (isinstance(recorded, dict) and "output" in recorded)
+    ):
+        # Without a recorded output, no run made it. `Publisher.verify` runs a program
+        # in the sandbox.
         return verdict
     try:
         run = _run_of(publication, plan, store)
-        members: JSONObject = {member.name: getattr(publication, member.name) for member in fields(publication)}
+        members: JSONObject = {
+            member.name: getattr(publication, member.name) for member in fields(publication)
+        }
         difference = await read_beside(
             difference_of,
             store,
@@ -80,7 +90,9 @@ async def verify_offline(publication: Publication, store: Store, checked: PinChe
     except IdeabridgeError as error:
         verdict.notes.append(f"its run cannot be read: {error}")
     else:
-        verdict.faults += [] if difference is None else [f"not self-consistent any more: {difference}"]
+        verdict.faults += (
+            [] if difference is None else [f"not self-consistent any more: {difference}"]
+        )
     return verdict
 
 
@@ -101,8 +113,8 @@ def _run_of(publication: Publication, plan: JSONObject, store: Store) -> str:
 
 
 def difference_of(store: Store, members: dict[str, Any], run_id: str) -> str | None:
-    """Return how the published plan with these members differs from its run, with the recorded results; None if it
-    does not.
+    """Return how the published plan with these members differs from its run, with the recorded
+    results; None if it does not.
 
     Raises:
         PublicationError, UnknownRunError: the run is not in this store, or cannot be compared.
@@ -121,23 +133,31 @@ def difference_of(store: Store, members: dict[str, Any], run_id: str) -> str | N
         places = {place: one for place, one in enumerate(listed) if isinstance(one, int)}
         if any(isinstance(one, list) for one in listed):
             # An earlier version published it.
-            raise PublicationError("several of its calls are one call of the plan, so they are not compared")
-    return inconsistency(run, plan_of(publication, given if isinstance(given, dict) else {}), places)
+            raise PublicationError(
+                "several of its calls are one call of the plan, so they are not compared"
+            )
+    return inconsistency(
+        run, plan_of(publication, given if isinstance(given, dict) else {}), places
+    )
 
 
 def silent_defaults(published: JSONObject, lifted: JSONObject) -> list[str]:
-    """Return a sentence for each recorded default that a plan of an earlier version takes without a word, although a
-    part of it stood in an earlier text.
+    """Return a sentence for each recorded default that a plan of an earlier version takes without a
+    word, although a part of it stood in an earlier text.
 
     Args:
         published: the plan.
         lifted: what its run becomes today, with the same choices.
     """
     known = {literal.at for literal in explained_in(published)}
-    silent = [literal for literal in explained_in(lifted) if literal.why == COPIED_PART and literal.at not in known]
+    silent = [
+        literal
+        for literal in explained_in(lifted)
+        if literal.why == COPIED_PART and literal.at not in known
+    ]
     return [
-        f"{'.'.join(literal.at)} takes its recorded value and no answer says so, although {COPIED_PART}: an earlier"
-        " version published it; published again, it says so"
+        f"{'.'.join(literal.at)} takes its recorded value and no answer says so, although "
+        f"{COPIED_PART}: an earlier version published it; published again, it says so"
         for literal in silent
     ]
 

@@ -1,8 +1,8 @@
 """Written: ideas that a person writes by hand, as documents.
 
-A document is `{"name"?, "description"?, "context", "schema"?, "solution"?, "tools"?, "answer"?, "tags"?}`. `read_idea`
-checks it without looking at the tools that are here, so the same document makes the same idea on every machine. What it
-holds decides how its tool answers:
+A document is `{"name"?, "description"?, "context", "schema"?, "solution"?, "tools"?, "answer"?,
+"tags"?}`. `read_idea` checks it without looking at the tools that are here, so the same document
+makes the same idea on every machine. What it holds decides how its tool answers:
 
 | the solution has | answer |
 |---|---|
@@ -29,7 +29,14 @@ from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.plan import Plan, read_published
 from ideabridge.bridge.runs.offer import defined_tools
 from ideabridge.bridge.store.errors import IdeaDocumentError
-from ideabridge.bridge.store.idea import ANSWERS, Answer, Idea, IdeaMeta, Publication, function_schemas
+from ideabridge.bridge.store.idea import (
+    ANSWERS,
+    Answer,
+    Idea,
+    IdeaMeta,
+    Publication,
+    function_schemas,
+)
 from ideabridge.bridge.store.publications import check_name
 from ideabridge.tools.compose import solution_schema, wrap_output
 from ideabridge.tools.encoding import JSON, MAX_BYTES, JSONObject, ObjectLike, encode, normalise
@@ -39,7 +46,17 @@ from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.reading import read_solution
 from ideabridge.tools.schema import Validator, check_schema
 
-MEMBERS: Final = ("name", "description", "context", "schema", "solution", "tools", "answer", "tags", "$schema")
+MEMBERS: Final = (
+    "name",
+    "description",
+    "context",
+    "schema",
+    "solution",
+    "tools",
+    "answer",
+    "tags",
+    "$schema",
+)
 """The members of a document. `$schema` is for editors."""
 
 MAX_TEXT: Final = 4000
@@ -54,7 +71,8 @@ _NO_INPUT: Final[JSONObject] = {"type": "object", "properties": {}, "additionalP
 
 @dataclass(frozen=True, slots=True)
 class WrittenIdea:
-    """An idea that somebody wrote by hand, checked as far as possible without the tools that it uses.
+    """An idea that somebody wrote by hand, checked as far as possible without the
+    tools that it uses.
 
     Attributes:
         idea: the triple as it is stored.
@@ -86,7 +104,9 @@ class WrittenIdea:
 
     @property
     def title(self) -> str:
-        """One line for people: the beginning of its description, or of the first text in its context."""
+        """One line for people: the beginning of its description, or of the first text
+        in its context.
+        """
         texts = [str(message.value) for message in self.messages if message.type == "text"]
         lines = [line.strip() for line in "\n".join([self.description, *texts]).splitlines()]
         return next(filter(None, lines), self.name or "")[:_TITLE]
@@ -94,8 +114,12 @@ class WrittenIdea:
     @property
     def meta(self) -> IdeaMeta:
         """Its metadata when it is saved."""
-        names = dict.fromkeys(str(call.get("_tool")) for call in self.calls if isinstance(call, dict))
-        return IdeaMeta(title=self.title, description=self.description, tools=tuple(names), tags=self.tags)
+        names = dict.fromkeys(
+            str(call.get("_tool")) for call in self.calls if isinstance(call, dict)
+        )
+        return IdeaMeta(
+            title=self.title, description=self.description, tools=tuple(names), tags=self.tags
+        )
 
     @property
     def example(self) -> JSONObject:
@@ -105,7 +129,9 @@ class WrittenIdea:
 
     @property
     def input_schema(self) -> JSONObject:
-        """The parameters of its tool: the schema of the input in its context, or else one inferred from its value."""
+        """The parameters of its tool: the schema of the input in its context, or else one inferred
+        from its value.
+        """
         return function_schemas(self.idea)[0] or dict(_NO_INPUT)
 
     @property
@@ -114,25 +140,36 @@ class WrittenIdea:
         if self.schema is None:
             return {"type": "string"} if self.answer == "solve" else None
         if self.answer == "plan" and self._plan(self.example).output_by_instance:
-            return {"type": "object", "additionalProperties": move_refs(self.schema, ("additionalProperties",))}
+            return {
+                "type": "object",
+                "additionalProperties": move_refs(self.schema, ("additionalProperties",)),
+            }
         return self.schema
 
     @property
     def has_example(self) -> bool:
-        """Whether the input of its context satisfies the input schema: an author may leave it empty."""
+        """Whether the input of its context satisfies the input schema: an author may
+        leave it empty.
+        """
         return Validator(self.input_schema, what="input").is_valid(self.example)
 
     def published_plan(self) -> JSONObject:
-        """The plan in the form of a publication, see `read_published`; of a program without the names of its tools."""
+        """The plan in the form of a publication, see `read_published`; of a program without the
+        names of its tools.
+        """
         plan: JSONObject
         if self.program is not None:
             plan = {"program": self.program}
         else:
             plan = {"calls": self.calls, "output": self.output}
-        states = {one.instance: one.value for one in self.messages if one.type == "state" and one.instance}
+        states = {
+            one.instance: one.value for one in self.messages if one.type == "state" and one.instance
+        }
         tools = [message.value for message in self.messages if message.type == "tool"]
         beside: list[JSON] = [
-            message.to_json() for message in self.messages if message.type != "tool" and not _is_input(message)
+            message.to_json()
+            for message in self.messages
+            if message.type != "tool" and not _is_input(message)
         ]
         if states:
             plan["instances"] = states
@@ -145,10 +182,14 @@ class WrittenIdea:
         return plan
 
     def _plan(self, arguments: JSONObject) -> Plan:
-        return read_published(self.published_plan(), arguments, self.input_schema, self.schema, name=self.name or "it")
+        return read_published(
+            self.published_plan(), arguments, self.input_schema, self.schema, name=self.name or "it"
+        )
 
     def guide(self, tools: list[JSON]) -> JSONObject:
-        """The beginning of a run that solves it, see `Publication.guide`; `tools` are `[module or null, name]`."""
+        """The beginning of a run that solves it, see `Publication.guide`; `tools` are
+        `[module or null, name]`.
+        """
         context: list[JSON] = []
         for message in self.messages:
             shown = dataclasses.replace(message, value={}) if _is_input(message) else message
@@ -165,7 +206,9 @@ class WrittenIdea:
         return fill(compile_value(self.output, [], []), lambda _: None)
 
 
-def read_idea(document: ObjectLike | JSON, *, name: str | None = None, stored: bool = False) -> WrittenIdea:
+def read_idea(
+    document: ObjectLike | JSON, *, name: str | None = None, stored: bool = False
+) -> WrittenIdea:
     """Read an idea that was written by hand.
 
     Args:
@@ -174,16 +217,19 @@ def read_idea(document: ObjectLike | JSON, *, name: str | None = None, stored: b
         stored: it is made of an idea of the store, whose solution was checked when it was saved.
 
     Raises:
-        IdeaDocumentError: a member is unknown, missing or malformed; the message says which, and what was expected.
+        IdeaDocumentError: a member is unknown, missing or malformed; the message says which, and
+            what was expected.
         PublicationNameError: the name cannot be published.
         PublicationError: it cannot be answered as `answer` says.
-        MessageError, SchemaError, ValueMismatchError: a message, a schema or the solution is malformed, or the output
-            or the input does not satisfy its schema.
+        MessageError, SchemaError, ValueMismatchError: a message, a schema or the solution is
+            malformed, or the output or the input does not satisfy its schema.
         InvalidJSONError, LimitExceededError: it is not JSON, or is too large or too deep.
     """
     read = normalise(document, what="the idea")
     if not isinstance(read, dict):
-        raise IdeaDocumentError(f'an idea: expected an object, {{"context": [...], ...}}, found {show(read)}')
+        raise IdeaDocumentError(
+            f'an idea: expected an object, {{"context": [...], ...}}, found {show(read)}'
+        )
     size = len(encode(read))
     if size > MAX_BYTES:
         raise LimitExceededError(f"the idea has {size:,} bytes; at most {MAX_BYTES:,} are taken")
@@ -193,7 +239,9 @@ def read_idea(document: ObjectLike | JSON, *, name: str | None = None, stored: b
         check_name(named)
     wanted_answer = _text(read, "answer") or "auto"
     if wanted_answer not in ANSWERS:
-        raise IdeaDocumentError(f"answer: expected {', '.join(ANSWERS)}; found {show(wanted_answer)}")
+        raise IdeaDocumentError(
+            f"answer: expected {', '.join(ANSWERS)}; found {show(wanted_answer)}"
+        )
     context = with_instances(_context(read))
     messages = read_context(context)
     defined_tools(messages)
@@ -230,7 +278,11 @@ def read_idea(document: ObjectLike | JSON, *, name: str | None = None, stored: b
         program=program if isinstance(program, str) else None,
         tools=_names(read, "tools"),
         tags=_names(read, "tags") or (),
-        members={key: read[key] for key in ("description", "schema", "tools", "answer", "tags") if key in read},
+        members={
+            key: read[key]
+            for key in ("description", "schema", "tools", "answer", "tags")
+            if key in read
+        },
     )
     _check_input(found)
     if way == "recorded" and asked is not None:
@@ -241,7 +293,12 @@ def read_idea(document: ObjectLike | JSON, *, name: str | None = None, stored: b
 def written_texts(written: WrittenIdea) -> JSONObject:
     """Everything that a document says, as it is searched for secrets."""
     solution = written.idea.solution
-    return {"name": written.name, **written.members, "context": written.idea.context, "solution": solution}
+    return {
+        "name": written.name,
+        **written.members,
+        "context": written.idea.context,
+        "solution": solution,
+    }
 
 
 def written_document(publication: Publication, idea: Idea) -> JSONObject | None:
@@ -265,7 +322,10 @@ def written_document(publication: Publication, idea: Idea) -> JSONObject | None:
     said: JSONObject = {key: value for key, value in solution.items() if value not in (None, [])}
     if said:
         document["solution"] = said
-    return {**document, **{key: members[key] for key in ("tools", "answer", "tags") if key in members}}
+    return {
+        **document,
+        **{key: members[key] for key in ("tools", "answer", "tags") if key in members},
+    }
 
 
 def plan_document(plan: Plan, name: str, missing: Iterable[JSON] = ()) -> JSONObject:
@@ -277,9 +337,15 @@ def plan_document(plan: Plan, name: str, missing: Iterable[JSON] = ()) -> JSONOb
         missing: references to an input that the plan was not given, which become its parameters.
     """
     context = dataclasses.replace(plan, description=None).context()
-    names = dict.fromkeys(path[1] for one in missing if (path := operand_path(str(one)))[1:] and path[0] == "input")
+    names = dict.fromkeys(
+        path[1] for one in missing if (path := operand_path(str(one)))[1:] and path[0] == "input"
+    )
     if plan.input is None and names:
-        schema: JSONObject = {"type": "object", "properties": {key: {} for key in names}, "required": list[JSON](names)}
+        schema: JSONObject = {
+            "type": "object",
+            "properties": {key: {} for key in names},
+            "required": list[JSON](names),
+        }
         context.append({"type": "input", "input": {}, "schema": schema})
     document: JSONObject = {"name": name, "context": context, "answer": "auto"}
     if plan.description:
@@ -292,8 +358,9 @@ def plan_document(plan: Plan, name: str, missing: Iterable[JSON] = ()) -> JSONOb
 
 
 def is_solution_schema(schema: JSONObject) -> bool:
-    """Return whether a schema is that of a Solution, and not only of its output: it has the properties `calls` and
-    `output`, and its calls are an array without items or of objects with `_tool`.
+    """Return whether a schema is that of a Solution, and not only of its output: it has
+    the properties `calls` and `output`, and its calls are an array without items or of
+    objects with `_tool`.
     """
     properties = schema.get("properties")
     if not isinstance(properties, dict) or not {"calls", "output"} <= properties.keys():
@@ -305,7 +372,9 @@ def is_solution_schema(schema: JSONObject) -> bool:
     if not isinstance(items, dict):
         return calls.get("maxItems") == 0
     branches = items.get("anyOf")
-    return all(_is_call(one, schema) for one in (branches if isinstance(branches, list) else [items]))
+    return all(
+        _is_call(one, schema) for one in (branches if isinstance(branches, list) else [items])
+    )
 
 
 def _is_call(schema: JSON, root: JSONObject) -> bool:
@@ -321,7 +390,7 @@ def _is_input(message: Message) -> bool:
     return message.type == "input" and not message.instance
 
 
-# -- the members of a document ---------------------------------------------------------------------------------------
+# -- the members of a document ---------------------------------------------------------------------
 
 
 def _expect_members(document: JSONObject) -> None:
@@ -329,10 +398,16 @@ def _expect_members(document: JSONObject) -> None:
         if key in MEMBERS:
             continue
         if key in ("calls", "output", "program"):
-            raise IdeaDocumentError(f'{key}: write it inside the solution: {{"solution": {{"{key}": ...}}}}')
+            raise IdeaDocumentError(
+                f'{key}: write it inside the solution: {{"solution": {{"{key}": ...}}}}'
+            )
         if key in ("ideabridge", "digest"):
-            raise IdeaDocumentError("this is an exported idea, which `ideas import` and `Bridge.import_idea` take")
-        raise IdeaDocumentError(f"{show(key)}: unknown; an idea has {', '.join(MEMBERS)}.{did_you_mean(key, MEMBERS)}")
+            raise IdeaDocumentError(
+                "this is an exported idea, which `ideas import` and `Bridge.import_idea` take"
+            )
+        raise IdeaDocumentError(
+            f"{show(key)}: unknown; an idea has {', '.join(MEMBERS)}.{did_you_mean(key, MEMBERS)}"
+        )
 
 
 def _text(document: JSONObject, key: str) -> str | None:
@@ -348,19 +423,27 @@ def _names(document: JSONObject, key: str) -> tuple[str, ...] | None:
     value = document.get(key)
     if value is None:
         return None
-    names = [one for one in value if isinstance(one, str) and one] if isinstance(value, list) else []
+    names = (
+        [one for one in value if isinstance(one, str) and one] if isinstance(value, list) else []
+    )
     if not isinstance(value, list) or len(names) != len(value) or len(names) > MAX_TOOLS:
-        raise IdeaDocumentError(f"{key}: expected an array of at most {MAX_TOOLS:,} texts, found {show(value)}")
+        raise IdeaDocumentError(
+            f"{key}: expected an array of at most {MAX_TOOLS:,} texts, found {show(value)}"
+        )
     return tuple(names)
 
 
 def _context(document: JSONObject) -> list[JSON]:
     if "context" not in document:
-        raise IdeaDocumentError('context: missing; expected an array of messages, such as {"role", "content"}')
+        raise IdeaDocumentError(
+            'context: missing; expected an array of messages, such as {"role", "content"}'
+        )
     value = document["context"]
     listed = value if isinstance(value, list) else [value]
     if not listed and document.get("solution") is None:
-        raise IdeaDocumentError("context: empty, and there is no solution, so the idea says nothing")
+        raise IdeaDocumentError(
+            "context: empty, and there is no solution, so the idea says nothing"
+        )
     return [_with_value(message) for message in listed]
 
 
@@ -372,7 +455,11 @@ def _with_value(message: JSON) -> JSON:
     if isinstance(content, dict):
         return {**message, "content": _with_value(content)}
     if message.get("type") == "input" and "schema" in message and "input" not in message:
-        return {"type": "input", "input": {}, **{key: value for key, value in message.items() if key != "type"}}
+        return {
+            "type": "input",
+            "input": {},
+            **{key: value for key, value in message.items() if key != "type"},
+        }
     return message
 
 
@@ -383,33 +470,45 @@ def _schema(document: JSONObject) -> JSONObject | None:
     if value is True:
         return {}
     if not isinstance(value, dict):
-        raise IdeaDocumentError(f"schema: expected a JSON Schema, which is an object; found {show(value)}")
+        raise IdeaDocumentError(
+            f"schema: expected a JSON Schema, which is an object; found {show(value)}"
+        )
     check_schema(value, what="schema")
     return value
 
 
 def _expect_solution_members(solution: JSON) -> None:
-    """Refuse what a solution does not have, unless the schema of the document is that of a whole Solution."""
+    """Refuse what a solution does not have, unless the schema of the document is that of a
+    whole Solution.
+    """
     members = ("calls", "output", "program")
     is_call = isinstance(solution, dict) and "_tool" in solution
     for key in solution if isinstance(solution, dict) and not is_call else ():
         if key not in members:
             expected = ", ".join(members)
-            raise IdeaDocumentError(f"solution.{key}: unknown; a solution has {expected}.{did_you_mean(key, members)}")
+            raise IdeaDocumentError(
+                f"solution.{key}: unknown; a solution has {expected}.{did_you_mean(key, members)}"
+            )
 
 
 def _solution(document: JSONObject) -> JSONObject:
-    """The solution: `{"calls", "output"}` or `{"program"}`; without one, calls and output are empty."""
+    """The solution: `{"calls", "output"}` or `{"program"}`; without one, calls and
+    output are empty.
+    """
     value = document.get("solution")
     if value is None:
         return {"calls": [], "output": None}
     program = value.get("program") if isinstance(value, dict) else None
     if isinstance(value, dict) and program is not None:
         if not isinstance(program, str):
-            raise IdeaDocumentError(f"solution.program: expected Python text, found {show(program)}")
+            raise IdeaDocumentError(
+                f"solution.program: expected Python text, found {show(program)}"
+            )
         extra = [key for key in ("calls", "output") if value.get(key)]
         if extra:
-            raise IdeaDocumentError(f"solution: a program makes its own calls and output; leave {extra[0]} out")
+            raise IdeaDocumentError(
+                f"solution: a program makes its own calls and output; leave {extra[0]} out"
+            )
         return {"program": program}
     try:
         solution, _ = read_solution(value)
@@ -418,14 +517,15 @@ def _solution(document: JSONObject) -> JSONObject:
     return {"calls": solution["calls"], "output": solution["output"]}
 
 
-# -- what it becomes -------------------------------------------------------------------------------------------------
+# -- what it becomes -------------------------------------------------------------------------------
 
 
 def _answer(wanted: str, calls: list[JSON], output: JSON, program: JSON) -> Answer:
     """How a call of the idea is answered.
 
     Raises:
-        PublicationError: it holds nothing to answer with in the wanted way; the message says what it lacks.
+        PublicationError: it holds nothing to answer with in the wanted way; the message
+            says what it lacks.
     """
     holes: list[Hole] = []
     problems: list[tuple[tuple[str, ...], str]] = []
@@ -434,8 +534,12 @@ def _answer(wanted: str, calls: list[JSON], output: JSON, program: JSON) -> Answ
         path, problem = problems[0]
         raise IdeaDocumentError(f"solution.output{''.join(f'.{key}' for key in path)}: {problem}")
     possible: dict[str, str | None] = {
-        "program": None if program is not None else "its solution has no program; write it as solution.program",
-        "plan": None if calls or output is not None else "its solution has no calls; write them as solution.calls",
+        "program": None
+        if program is not None
+        else "its solution has no program; write it as solution.program",
+        "plan": None
+        if calls or output is not None
+        else "its solution has no calls; write them as solution.calls",
         "recorded": None,
         "solve": None,
     }
@@ -444,7 +548,9 @@ def _answer(wanted: str, calls: list[JSON], output: JSON, program: JSON) -> Answ
     if output is None:
         possible["recorded"] = "its solution has no output; write it as solution.output"
     elif holes:
-        possible["recorded"] = "its output has references; write the values, or leave the answer out (it is a plan)"
+        possible["recorded"] = (
+            "its output has references; write the values, or leave the answer out (it is a plan)"
+        )
     if wanted != "auto":
         lack = possible[wanted]
         if lack is not None:
@@ -460,7 +566,9 @@ def _answer(wanted: str, calls: list[JSON], output: JSON, program: JSON) -> Answ
 def _composed(
     wanted: JSONObject | None, way: Answer, calls: list[JSON], output: JSON, program: JSON
 ) -> tuple[JSON, JSONObject]:
-    """(schema, solution) as they are stored: the schema of a Solution with this output, whatever tools are here."""
+    """(schema, solution) as they are stored: the schema of a Solution with this output, whatever
+    tools are here.
+    """
     schema = solution_schema([], wanted)
     properties = cast("JSONObject", schema["properties"])
     is_any = wanted is None and way != "solve"
@@ -469,7 +577,11 @@ def _composed(
         schema = {key: value for key, value in schema.items() if key != "$defs"}
         properties["output"] = {}
     if way != "recorded" or calls:
-        call: JSONObject = {"type": "object", "properties": {"_tool": {"type": "string"}}, "required": ["_tool"]}
+        call: JSONObject = {
+            "type": "object",
+            "properties": {"_tool": {"type": "string"}},
+            "required": ["_tool"],
+        }
         properties["calls"] = {"type": "array", "items": call}
     if program is not None:
         schema["properties"] = {"program": {"type": "string"}, **properties}
@@ -482,11 +594,21 @@ def _composed(
 
 
 def _unwrapped(schema: JSONObject | None, output: JSON) -> tuple[JSONObject | None, JSON]:
-    """The schema of an output that may be null, and the output, without the `{"value": ...}` around them."""
-    if schema is None or schema.get("required") != ["value"] or schema.get("additionalProperties") is not False:
+    """The schema of an output that may be null, and the output, without the
+    `{"value": ...}` around them.
+    """
+    if (
+        schema is None
+        or schema.get("required") != ["value"]
+        or schema.get("additionalProperties") is not False
+    ):
         return schema, output
     properties = schema.get("properties")
-    if not isinstance(properties, dict) or list(properties) != ["value"] or not isinstance(properties["value"], dict):
+    if (
+        not isinstance(properties, dict)
+        or list(properties) != ["value"]
+        or not isinstance(properties["value"], dict)
+    ):
         return schema, output
     if output is not None and not (isinstance(output, dict) and list(output) == ["value"]):
         return schema, output
@@ -500,7 +622,9 @@ def _unwrapped(schema: JSONObject | None, output: JSON) -> tuple[JSONObject | No
 def _check_input(found: WrittenIdea) -> None:
     inputs = [message for message in found.messages if _is_input(message)]
     if len(inputs) > 1:
-        raise MessageError("context: several inputs; one input is what becomes the parameters of a tool")
+        raise MessageError(
+            "context: several inputs; one input is what becomes the parameters of a tool"
+        )
     if not inputs:
         return
     check_schema(found.input_schema, what="the schema of the input")

@@ -1,12 +1,14 @@
 """Binding: what a run that was read from its journal may call here.
 
-A run is bound to the modules as they were when it began: its `RunStarted` has a digest of the start definition of each
-module that its tools reach (`start_definitions`). The configuration may change in all other ways while a run waits.
-A call is refused where its module starts differently now, or where its Python tool is missing or has another
-definition. `Executor` compares the definitions of a module's tools each time before it sends a call.
+A run is bound to the modules as they were when it began: its `RunStarted` has a digest of the start
+definition of each module that its tools reach (`start_definitions`). The configuration may change
+in all other ways while a run waits.
+A call is refused where its module starts differently now, or where its Python tool is missing or
+has another definition. `Executor` compares the definitions of a module's tools each time before
+it sends a call.
 
-A run goes on if none of the calls that it has still to make is refused. Other calls of a mind, made later, fail one by
-one with the reason.
+A run goes on if none of the calls that it has still to make is refused. Other calls of a mind, made
+later, fail one by one with the reason.
 """
 
 from __future__ import annotations
@@ -28,13 +30,16 @@ OWN_TOOLS = ""
 """The place of the Python tools of this process among the modules, as in `Tool.reached`."""
 
 
-def bound_to(catalogue: Catalogue, definitions: Mapping[str, str], parent: JSONObject | None) -> JSONObject:
+def bound_to(
+    catalogue: Catalogue, definitions: Mapping[str, str], parent: JSONObject | None
+) -> JSONObject:
     """The start definitions to which a new run is bound, by module.
 
     Args:
         catalogue: the tools of the run.
         definitions: the start definitions of the configuration.
-        parent: those to which the run that it answers a call of is bound, which hold for a room as well.
+        parent: those to which the run that it answers a call of is bound, which hold for
+            a room as well.
     """
     reached = {module for tool in catalogue.tools for module in tool.reached}
     current: dict[str, JSON] = {**definitions, **(parent or {})}
@@ -50,7 +55,9 @@ def sentence(why: str) -> str:
 
 @cache
 def _builtin_tools() -> Mapping[str, Tool]:
-    """The definitions of the built-in tools: a large journal asks for them once for each of its calls."""
+    """The definitions of the built-in tools: a large journal asks for them once for
+    each of its calls.
+    """
     return builtin_toolbox().tools
 
 
@@ -90,11 +97,14 @@ class Binding:
         """Return why the run cannot go on here; None if it can."""
         program = self._machine.program
         if program is not None and program.interpreter != interpreter():
-            return f"its program began in {program.interpreter}; here is {interpreter()}, which may do something else"
+            return (
+                f"its program began in {program.interpreter}; here is {interpreter()}, "
+                "which may do something else"
+            )
         if self._bound is None and not self.is_same:
             return (
-                "the configuration has changed since it was started, and an earlier version of ideabridge did not note "
-                "what the run needs of it"
+                "the configuration has changed since it was started, and an earlier version of "
+                "ideabridge did not note what the run needs of it"
             )
         for tool in self._needed():
             fault = self.fault_of(tool)
@@ -123,10 +133,14 @@ class Binding:
                 return f"its tool {tool.name!r} has changed since it was started: {difference}"
         if is_reader(tool) or tool == _builtin_tools().get(tool.name) or self._is_bound(OWN_TOOLS):
             return None
-        return f"its tool {tool.name!r} belongs to another project, or to another program, than this one"
+        return (
+            f"its tool {tool.name!r} belongs to another project, or to "
+            "another program, than this one"
+        )
 
     def _is_from_files(self, tool: Tool) -> bool:
-        """Return whether a tool has the definition that files of tools, or a program, had under its name.
+        """Return whether a tool has the definition that files of tools, or a program, had
+        under its name.
 
         A tool that a context or a handler defines does not.
         """
@@ -144,8 +158,8 @@ class Binding:
         if self._bound is None or module not in self._bound:
             return f"its module {module!r} was chosen under another configuration"
         return (
-            f"its module {module!r} starts differently than when the run began (command, arguments, folder, address, "
-            "allowed tools, or the names of headers and variables)"
+            f"its module {module!r} starts differently than when the run began (command, "
+            "arguments, folder, address, allowed tools, or the names of headers and variables)"
         )
 
     def _is_bound(self, module: str) -> bool:
@@ -161,7 +175,9 @@ class Binding:
         if machine.program is not None:
             yield from ProgramNames.of(machine.program.names, machine.catalogue.tools).listed
         if machine.waiting_plan is not None:
-            yield from (call.tool for call in machine.waiting_plan.graph.calls if call.tool is not None)
+            yield from (
+                call.tool for call in machine.waiting_plan.graph.calls if call.tool is not None
+            )
         rooms = {call for call, _ in machine.open_rooms}
         for progress in machine.history:
             if progress.settled or progress.tool is None or progress.call.has_latent:

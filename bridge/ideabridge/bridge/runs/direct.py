@@ -1,7 +1,8 @@
 """Direct calls: what a client calls one by one, without a plan, as sessions that can be published.
 
-The calls of one caller, client and connection are a session, until ten minutes pass without one. A session in progress
-is stored call by call. When it ends, it becomes a run of kind `session`. Parts of it can be made runs at any time.
+The calls of one caller, client and connection are a session, until ten minutes pass without one. A
+session in progress is stored call by call. When it ends, it becomes a run of kind `session`. Parts
+of it can be made runs at any time.
 """
 
 from __future__ import annotations
@@ -16,7 +17,15 @@ from typing import Final, TypeVar, cast
 from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.runs.recorded import read_run
-from ideabridge.bridge.runs.stretch import EndedCall, EndedRun, calls_of, cut, ended_run, keep_ended, part_id
+from ideabridge.bridge.runs.stretch import (
+    EndedCall,
+    EndedRun,
+    calls_of,
+    cut,
+    ended_run,
+    keep_ended,
+    part_id,
+)
 from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.store.errors import RunExistsError, StoreError
 from ideabridge.bridge.store.journal import SessionRow
@@ -73,7 +82,8 @@ class SessionInfo:
     Attributes:
         run: the id of its run. It exists when the session has ended.
         client: name and version of the client; "" if it sent none.
-        session: hash of the connection; "" if the transport has none: several conversations may be in it.
+        session: hash of the connection; "" if the transport has none: several
+            conversations may be in it.
         began: when its first call arrived, in seconds since 1970.
         last: when its last call ended, in seconds since 1970.
         calls: the number of its calls.
@@ -122,7 +132,10 @@ class SessionInfo:
         more = f", {self.client}" if self.client else ""
         doubt = "; perhaps of several conversations" if self.is_ambiguous else ""
         tools = ", ".join(self.tools)
-        return f"{self.run}: {self.calls} calls of {tools[:200]}, {_iso(self.began)} to {_iso(self.last)}{more}{doubt}"
+        return (
+            f"{self.run}: {self.calls} calls of {tools[:200]}, {_iso(self.began)} to "
+            f"{_iso(self.last)}{more}{doubt}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,10 +170,15 @@ class DirectSessions:
         self._store, self._writer, self._screen = store, writer, screen
         self._settings, self._fingerprint, self._ideas = settings, fingerprint, ideas
 
-    # -- writing -----------------------------------------------------------------------------------------------
+    # -- writing -----------------------------------------------------------------------------------
 
     def write(
-        self, job: Callable[[], T], done: Callable[[T], None], failed: Callable[[Exception], None], *, is_large: bool
+        self,
+        job: Callable[[], T],
+        done: Callable[[T], None],
+        failed: Callable[[Exception], None],
+        *,
+        is_large: bool,
     ) -> None:
         """Write calls; see `Writer.write`.
 
@@ -180,14 +198,24 @@ class DirectSessions:
         """
         await self._write(lambda: None)
 
-    # -- finding -----------------------------------------------------------------------------------------------
+    # -- finding -----------------------------------------------------------------------------------
 
     def latest(self, caller: str, limit: int = LISTED) -> list[SessionInfo]:
         """The latest sessions of a caller, the latest first."""
-        found = {run: _ended_info(run, origin) for run, origin in self._store.runs.sessions(caller, limit)}
+        found = {
+            run: _ended_info(run, origin)
+            for run, origin in self._store.runs.sessions(caller, limit)
+        }
         for row in self._store.sessions.of(caller, limit):
             found[row.id] = SessionInfo(
-                row.id, row.client, row.session, row.began, row.last, row.calls, row.tools, in_progress=True
+                row.id,
+                row.client,
+                row.session,
+                row.began,
+                row.last,
+                row.calls,
+                row.tools,
+                in_progress=True,
             )
         return sorted(found.values(), key=lambda one: -one.last)[:limit]
 
@@ -197,14 +225,20 @@ class DirectSessions:
         Args:
             caller: the caller.
             client: name and version of the client; None: any.
-            session: hash of the connection that asks; "": it has none; None: there is no connection.
+            session: hash of the connection that asks; "": it has none; None: there
+                is no connection.
 
         Raises:
-            PublicationError: there is none, or it is not certain which one is meant; the message lists them.
+            PublicationError: there is none, or it is not certain which one is meant; the
+                message lists them.
         """
-        found = [one for one in self.latest(caller, _SEARCHED) if client is None or one.client == client]
+        found = [
+            one for one in self.latest(caller, _SEARCHED) if client is None or one.client == client
+        ]
         if not found:
-            raise PublicationError("session: nothing was called directly, so there is no session to publish")
+            raise PublicationError(
+                "session: nothing was called directly, so there is no session to publish"
+            )
         own = [one for one in found if session and one.session == session]
         if own:
             return own[0].run
@@ -214,27 +248,42 @@ class DirectSessions:
             return first.run
         lines = "\n".join(one.line for one in found[:LISTED])
         raise PublicationError(
-            "session: more than one conversation may have made these calls. Say which one by its id instead of"
-            f" 'session', and with `calls` which of its calls, from 0; check_run shows them:\n{lines}"
+            "session: more than one conversation may have made these calls. Say which "
+            "one by its id instead of"
+            " 'session', and with `calls` which of its calls, from 0; "
+            f"check_run shows them:\n{lines}"
         )
 
     def shown(self, session_id: str, caller: str) -> tuple[SessionInfo, list[JSONObject]] | None:
-        """A session in progress and its calls, each `{"call", "tool", "module"?, "parameters", "error"?, "unkept"?}`;
-        None if the caller has no such session.
+        """A session in progress and its calls, each `{"call", "tool", "module"?, "parameters",
+        "error"?, "unkept"?}`; None if the caller has no such session.
         """
         row = self._store.sessions.get(session_id)
         if row is None or row.caller != caller:
             return None
-        info = SessionInfo(row.id, row.client, row.session, row.began, row.last, row.calls, row.tools, in_progress=True)
+        info = SessionInfo(
+            row.id,
+            row.client,
+            row.session,
+            row.began,
+            row.last,
+            row.calls,
+            row.tools,
+            in_progress=True,
+        )
         shown: list[JSONObject] = []
         bodies = self._store.sessions.calls(session_id)
         for place, body in enumerate(bodies):
-            entry: JSONObject = {"call": place, "tool": body["name"], "parameters": body.get("parameters", {})}
+            entry: JSONObject = {
+                "call": place,
+                "tool": body["name"],
+                "parameters": body.get("parameters", {}),
+            }
             entry.update({key: body[key] for key in ("error", "unkept", "run") if key in body})
             shown.append(entry)
         return info, shown
 
-    # -- publishing --------------------------------------------------------------------------------------------
+    # -- publishing --------------------------------------------------------------------------------
 
     async def part(self, ref: str, calls: Sequence[int] | None, caller: str) -> str:
         """The run of some calls of a session or of another run, made if it does not exist.
@@ -259,7 +308,9 @@ class DirectSessions:
     async def _part_of(self, row: SessionRow, calls: Sequence[int] | None) -> str:
         first, last = (0, row.calls - 1) if calls is None else calls
         if not 0 <= first <= last < row.calls:
-            raise PublicationError(f"session {row.id} has calls 0 to {row.calls - 1}, not {first} to {last}")
+            raise PublicationError(
+                f"session {row.id} has calls 0 to {row.calls - 1}, not {first} to {last}"
+            )
         own = part_id(row.id, first, last)
         if self._store.runs.get(own) is not None:
             return own
@@ -277,7 +328,7 @@ class DirectSessions:
             pass
         return own
 
-    # -- ending ------------------------------------------------------------------------------------------------
+    # -- ending ------------------------------------------------------------------------------------
 
     async def end_idle(self, now: float | None = None) -> int:
         """Make runs of the sessions that have ended, of every process; returns their number.
@@ -309,7 +360,9 @@ class DirectSessions:
                 return None
             made = self._run_of(found)
             if made.unkept:
-                origin["unkept"] = [{"call": place, "why": why} for place, why in made.unkept.items()]
+                origin["unkept"] = [
+                    {"call": place, "why": why} for place, why in made.unkept.items()
+                ]
             return made
 
         try:
@@ -349,7 +402,7 @@ class DirectSessions:
     async def _write(self, job: Callable[[], T]) -> T:
         return job() if self._writer is None else await self._writer.perform(job)
 
-    # -- reading -----------------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------
 
     def _read(self, row: SessionRow, first: int, last: int) -> _Calls:
         """Some calls of a session as calls of a run."""
@@ -388,33 +441,47 @@ class DirectSessions:
         run_id = body.get("run")
         if not isinstance(run_id, str):
             error = body.get("error")
-            return EndedCall(tool, parameters, step, body.get("value"), error if isinstance(error, dict) else None)
+            return EndedCall(
+                tool,
+                parameters,
+                step,
+                body.get("value"),
+                error if isinstance(error, dict) else None,
+            )
         # It became a run: that of an idea, or of one call that waited for approval.
         run = read_run(self._store, run_id)
         if run is None:
             record = self._store.runs.get(run_id)
             status = "gone" if record is None else record.status
             kind = "runtime" if status in _FAILED else _OPEN
-            return EndedCall(tool, parameters, step, error={"kind": kind, "message": f"run {run_id} is {status}"})
+            return EndedCall(
+                tool, parameters, step, error={"kind": kind, "message": f"run {run_id} is {status}"}
+            )
         if tool.in_room:
             return EndedCall(tool, parameters, step, run.result)
         try:
             (call,) = calls_of(run, [0])
         except PublicationError as error:
             # A person has put another kind of call in its place.
-            return EndedCall(tool, parameters, step, error={"kind": "runtime", "message": str(error)})
+            return EndedCall(
+                tool, parameters, step, error={"kind": "runtime", "message": str(error)}
+            )
         return EndedCall(call.tool, call.parameters, step, call.value, call.error)
 
 
 def _without_meta(call: EndedCall) -> EndedCall:
     """A call without the parameters that have names of meta-properties, as a call that failed."""
-    parameters = {name: value for name, value in call.parameters.items() if name not in META_PROPERTIES}
+    parameters = {
+        name: value for name, value in call.parameters.items() if name not in META_PROPERTIES
+    }
     error = call.error or {"kind": "unknown", "message": f"it ran: {_META_NAMES}"}
     return EndedCall(call.tool, parameters, call.step, error=error)
 
 
 def _steps(bodies: Sequence[Mapping[str, JSON]]) -> list[int]:
-    """For each call its step: a call that began before another one of its step had ended has the same one."""
+    """For each call its step: a call that began before another one of its step had ended
+    has the same one.
+    """
     steps: list[int] = []
     step, seen = 0, None
     for body in bodies:
@@ -429,7 +496,11 @@ def _steps(bodies: Sequence[Mapping[str, JSON]]) -> list[int]:
 def _ended_info(run: str, origin: JSONObject) -> SessionInfo:
     tools = cast("list[str]", origin.get("tools", []))
     began, last = cast("float", origin["began"]), cast("float", origin["last"])
-    client, session, count = str(origin["client"]), str(origin["session"]), cast("int", origin["count"])
+    client, session, count = (
+        str(origin["client"]),
+        str(origin["session"]),
+        cast("int", origin["count"]),
+    )
     return SessionInfo(run, client, session, began, last, count, tuple(tools), in_progress=False)
 
 

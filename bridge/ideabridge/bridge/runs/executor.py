@@ -36,13 +36,15 @@ from ideabridge.tools.toolbox import Toolbox
 ProgressCallback = Callable[[float, float | None, str | None], Awaitable[None]]
 
 PATIENCE = 30.0
-"""Seconds that a call waits for a module that is not up: a run may continue before its modules have connected."""
+"""Seconds that a call waits for a module that is not up: a run may continue before its modules
+have connected."""
 
 _ERROR_CHARACTERS = 4096
 
 
 CALLER_MEMORY = 1024 * 1024 * 1024
-"""The approximate bytes of memory that the contexts, results and outputs of all runs of one caller may take."""
+"""The approximate bytes of memory that the contexts, results and outputs of all runs of one
+caller may take."""
 
 MEMORY_STEP = 4 * 1024 * 1024
 """The bytes of memory after which the results of the caller's other runs are counted again."""
@@ -51,7 +53,8 @@ _SMALL_RESULT = 16 * 1024
 
 
 class Kept:
-    """Counts the bytes of results, and of calls of programs, that a run and its rooms keep, in memory and in journals.
+    """Counts the bytes of results, and of calls of programs, that a run and its rooms keep, in
+    memory and in journals.
 
     Args:
         most: the largest number of bytes to keep.
@@ -95,15 +98,18 @@ class Kept:
             ResultLimitError: too much would be kept.
         """
         if self._bytes + size > self._most:
-            raise ResultLimitError(f"the result of {tool} has {size:,} bytes and is not kept: {self._why()}")
+            raise ResultLimitError(
+                f"the result of {tool} has {size:,} bytes and is not kept: {self._why()}"
+            )
         # The other runs, of which there may be hundreds, are counted only from time to time.
         if self.memory + memory - self._looked_at > MEMORY_STEP:
             total = self.memory + memory + self._beside()
             if total > CALLER_MEMORY:
                 raise ResultLimitError(
-                    f"the result of {tool} has {size:,} bytes and is not kept: with it your runs would take about"
-                    f" {total >> 20:,} MB of memory; at most {CALLER_MEMORY >> 20:,} MB are kept for one caller. Wait"
-                    " until runs end, cancel some, or let tools return less"
+                    f"the result of {tool} has {size:,} bytes and is not kept: with it your runs "
+                    f"would take about {total >> 20:,} MB of memory; at most "
+                    f"{CALLER_MEMORY >> 20:,} MB are kept for one caller. Wait until runs end, "
+                    "cancel some, or let tools return less"
                 )
             self._looked_at = self.memory + memory
         self._bytes += size
@@ -111,7 +117,8 @@ class Kept:
 
     def _why(self) -> str:
         return (
-            f"this run keeps {self._bytes:,} bytes of results and calls, and may keep {self._most:,} (limits.run_bytes)"
+            f"this run keeps {self._bytes:,} bytes of results and calls, and may keep "
+            f"{self._most:,} (limits.run_bytes)"
         )
 
 
@@ -125,7 +132,8 @@ class CallContext:
         kept: bounds the results of the run.
         most_shown: the most bytes of JSON of a value that a Request of the run shows whole.
         chosen: the path of `p || q` that the activity has chosen.
-        content: the content blocks of the result of a module's tool, where these say something else than the value.
+        content: the content blocks of the result of a module's tool, where these say something else
+            than the value.
         returned: the message that the activity has returned, whose data is the result of the call.
     """
 
@@ -153,7 +161,9 @@ class CallContext:
             # In a clean room the code sees only the parameters and the imports.
             self.instance, self.output_paths = None, ()
             if effect.imports:
-                self.call["_imports"] = {format_reference(path): normalise(value) for path, value in effect.imports}
+                self.call["_imports"] = {
+                    format_reference(path): normalise(value) for path, value in effect.imports
+                }
         self.chosen: str | None = None
         self.content: list[JSON] | None = None
         self.returned: JSONObject | None = None
@@ -161,14 +171,18 @@ class CallContext:
         self._on_progress = on_progress
         self._on_message = on_message
 
-    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+    async def progress(
+        self, progress: float, total: float | None = None, message: str | None = None
+    ) -> None:
         """Report progress of the call to the watchers of the run."""
         await self._on_progress(progress, total, message)
 
     def add_message(self, message: JSONObject) -> None:
         """Add a typed message to the context of the next Request."""
         if self._is_clean:
-            raise ActivityError("add_message: a clean room adds nothing to the context of the run it is called from")
+            raise ActivityError(
+                "add_message: a clean room adds nothing to the context of the run it is called from"
+            )
         self._on_message(message)
 
     def note_returned(self, kind: str, data: JSON, description: str | None) -> None:
@@ -179,15 +193,17 @@ class CallContext:
         """
         if self._is_clean:
             raise ActivityError(
-                f"it ran and returned a DataMessage ({kind}); a clean room adds nothing to the context of the run it is"
-                " called from"
+                f"it ran and returned a DataMessage ({kind}); a clean room adds nothing to the "
+                "context of the run it is called from"
             )
         self.returned = {"type": "data", "kind": kind, "data": data}
         if description is not None:
             self.returned["description"] = description
 
     def note_content(self, content: list[JSON]) -> None:
-        """Note the content of a result beside its value, which the journal keeps. Raises `ResultLimitError`."""
+        """Note the content of a result beside its value, which the journal keeps. Raises
+        `ResultLimitError`.
+        """
         data = encode(content)
         self.kept.take(len(data), str(self.call["_tool"]), _memory_of(data, len(data)))
         self.content = content
@@ -195,7 +211,9 @@ class CallContext:
     def choose(self, path: str) -> None:
         """Choose which path of `p || q` the result is written to."""
         if self._item is not None:
-            raise ActivityError("cannot choose an output path for one item: with _each all results go together")
+            raise ActivityError(
+                "cannot choose an output path for one item: with _each all results go together"
+            )
         if path not in self.output_paths:
             expected = ", ".join(self.output_paths) or "none: the call has no _outputPath"
             raise ActivityError(f"cannot choose output path {path!r}; expected one of {expected}")
@@ -210,7 +228,9 @@ class RunObserver(Protocol):
         ...
 
     def around(self, effect: Execute) -> AbstractContextManager[Callable[[JSON], None]]:
-        """The scope of one call. It gives a function that takes the result; a failed call leaves it by its error."""
+        """The scope of one call. It gives a function that takes the result; a failed call leaves
+        it by its error.
+        """
         ...
 
 
@@ -244,7 +264,8 @@ class Executor:
 
     Attributes:
         observers: watch the runs that begin, or are read, from now on.
-        traceparent: gives the trace of the present request, which the journals of its runs keep; None: it has none.
+        traceparent: gives the trace of the present request, which the journals of its runs keep;
+            None: it has none.
     """
 
     def __init__(
@@ -274,9 +295,16 @@ class Executor:
             return False
 
     def difference(self, tool: Tool) -> str | None:
-        """Return how a tool of the toolbox has changed; None if it has not changed or is built in."""
+        """Return how a tool of the toolbox has changed; None if it has not changed
+        or is built in.
+        """
         now = self._toolbox.tools.get(tool.name)
-        if is_reader(tool) or now is None or now.digest == tool.digest or now == builtin_toolbox().tools.get(tool.name):
+        if (
+            is_reader(tool)
+            or now is None
+            or now.digest == tool.digest
+            or now == builtin_toolbox().tools.get(tool.name)
+        ):
             return None
         return "; ".join(differences(tool.essence, now.essence))
 
@@ -324,13 +352,16 @@ class Executor:
         else:
             activity = self._toolbox.activity_for(tool, effect.activity)
             if activity is None:
-                raise UnknownToolError(f"tool {tool.name!r} has no activity here; was its tool file left out?")
+                raise UnknownToolError(
+                    f"tool {tool.name!r} has no activity here; was its tool file left out?"
+                )
             value = await self._run_activity(activity, effect.parameters, context)
         data = encode(value) if not isinstance(value, str) else None
         size = len(data) if data is not None else len(cast("str", value))
         if size > self._result_bytes:
             raise ResultLimitError(
-                f"the result of {tool.name} has {size:,} bytes; at most {self._result_bytes:,} are kept"
+                f"the result of {tool.name} has {size:,} bytes; at most "
+                f"{self._result_bytes:,} are kept"
             )
         # It is stored at each path, and once more in a message that the activity has returned.
         target = effect.call.target
@@ -338,8 +369,12 @@ class Executor:
         context.kept.take(size * times, tool.name, _memory_of(data, size) * times)
         return value
 
-    async def _run_activity(self, activity: Activity, parameters: JSONObject, context: CallContext) -> JSON:
-        """Run code of this process, and return its result, which is the data of the message that it returns."""
+    async def _run_activity(
+        self, activity: Activity, parameters: JSONObject, context: CallContext
+    ) -> JSON:
+        """Run code of this process, and return its result, which is the data of the message
+        that it returns.
+        """
         if not activity.copies:
             # A copy: the activity may change its arguments, and the state must not change.
             copied = normalise(parameters)
@@ -357,11 +392,13 @@ class Executor:
     def explain(self, error: Exception, hints: Annotations | None = None) -> JSONObject:
         """An error as a mind sees it: bounded, masked, without traceback.
 
-        Its `kind` is `runtime`. For a call of a `tool` that may change something it is `unknown` if nobody knows
-        whether the call took effect, and `ran` if it ran but its result cannot be used. `sent` is what the tool sent
-        besides the message, see `ModuleError`.
+        Its `kind` is `runtime`. For a call of a `tool` that may change something it is `unknown` if
+        nobody knows whether the call took effect, and `ran` if it ran but its result cannot be
+        used. `sent` is what the tool sent besides the message, see `ModuleError`.
         """
-        text = str(error) if isinstance(error, IdeabridgeError) else f"{type(error).__name__}: {error}"
+        text = (
+            str(error) if isinstance(error, IdeabridgeError) else f"{type(error).__name__}: {error}"
+        )
         masked = self._mask(text)
         if len(masked) > _ERROR_CHARACTERS:
             masked = f"{masked[:_ERROR_CHARACTERS]}... ({len(masked):,} characters)"
@@ -370,14 +407,19 @@ class Executor:
         kind = outcome if outcome in UNCERTAIN and not harmless else "runtime"
         if kind == "ran":
             masked = f"it ran, and its result cannot be used: {masked}"
-        explained: JSONObject = {"kind": kind, "message": masked.encode("utf-8", "replace").decode()}
+        explained: JSONObject = {
+            "kind": kind,
+            "message": masked.encode("utf-8", "replace").decode(),
+        }
         if isinstance(error, ModuleError) and error.sent is not None:
             explained["sent"] = error.sent
         return explained
 
 
 def _keep_sent(error: ModuleError, kept: Kept, tool: str) -> None:
-    """Count what a failed call sent, which the journal keeps; if that is too much, it is left out."""
+    """Count what a failed call sent, which the journal keeps; if that is too much,
+    it is left out.
+    """
     if error.sent is None:
         return
     data = encode(error.sent)
@@ -388,14 +430,21 @@ def _keep_sent(error: ModuleError, kept: Kept, tool: str) -> None:
 
 
 async def _read(effect: Execute, most: int) -> JSONObject:
-    """Run a call of the reading tool. Its value is masked already, like all that calls have made."""
+    """Run a call of the reading tool. Its value is masked already, like all that
+    calls have made.
+    """
     arguments = effect.parameters
-    value, written = arguments.get("reference"), str(meant_reference(effect.call.raw.get("reference")))
+    value, written = (
+        arguments.get("reference"),
+        str(meant_reference(effect.call.raw.get("reference"))),
+    )
     return await compute_in_thread(read_part, value, written, arguments, most)
 
 
 def _memory_of(data: bytes | None, size: int) -> int:
-    """Estimate the bytes of memory that a value takes from its JSON; a text (None) takes its size."""
+    """Estimate the bytes of memory that a value takes from its JSON; a text (None)
+    takes its size.
+    """
     if data is None:
         return size
     if size < _SMALL_RESULT:

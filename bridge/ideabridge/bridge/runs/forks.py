@@ -1,8 +1,9 @@
-"""Forks: a run that continues from a point of another run, with another solution or input (time travel).
+"""Forks: a run that continues from a point of another run, with another solution or
+input (time travel).
 
-The fork's journal begins with the parent's. A new machine takes its events, so a fork is a run like any other: it can
-be folded, driven, resumed and published. Calls that had been started before the fork keep their results and do not run
-again.
+The fork's journal begins with the parent's. A new machine takes its events, so a fork is a run like
+any other: it can be folded, driven, resumed and published. Calls that had been started before the
+fork keep their results and do not run again.
 """
 
 from __future__ import annotations
@@ -41,7 +42,12 @@ from ideabridge.tools.threads import compute_in_thread
 
 _OF_ANSWER = (events.CallProposed, events.OutputProposed, events.SolutionClosed, events.UsageNoted)
 _WHOLE = (events.SolutionProposed, events.ProgramProposed)
-_OF_EXECUTION = (events.CallStarted, events.OutcomeAsked, events.OutcomeDecided, events.CallFinished)
+_OF_EXECUTION = (
+    events.CallStarted,
+    events.OutcomeAsked,
+    events.OutcomeDecided,
+    events.CallFinished,
+)
 
 
 async def fork(
@@ -54,10 +60,11 @@ async def fork(
     new_input: JSONObject | None = None,
     solution: JSON = None,
 ) -> str:
-    """Store a fork of a run, which nobody drives yet, and return its id; see `Bridge.fork`, also for the errors.
+    """Store a fork of a run, which nobody drives yet, and return its id; see `Bridge.fork`, also
+    for the errors.
 
-    The fork begins after event `at`, from 1; with another `solution`, at the Request of that event. The run's input
-    becomes `new_input`. The configuration decides which calls ask from now on.
+    The fork begins after event `at`, from 1; with another `solution`, at the Request of that event.
+    The run's input becomes `new_input`. The configuration decides which calls ask from now on.
     """
     store = runs.store
     record = store.runs.find(run_id, caller=caller)
@@ -70,13 +77,16 @@ async def fork(
     fork_id = f"run_{secrets.token_hex(8)}"
     if solution is None or started.mode == "solve":
         approval = configuration.approval_setting
-        # Handlers of users are code of this process, and so is what offers tools in a first Request.
+        # Handlers of users are code of this process, and so is what offers tools in
+        # a first Request.
         needs_process = runs.has_own_handlers
         if solution is not None and not needs_process:
             needs_process = not await compute_in_thread(_has_request, store, run_id, at)
         if needs_process:
             composer = runs.composer()
-            made = await compute_in_thread(_forked, store, run_id, at, began, composer, approval, solution, fork_id)
+            made = await compute_in_thread(
+                _forked, store, run_id, at, began, composer, approval, solution, fork_id
+            )
         else:
             texts = await read_beside(
                 forked,
@@ -95,7 +105,9 @@ async def fork(
         # Of a plan the calls are the whole answer: with others, it begins anew.
         plan = _plan_of(began, solution)
         settings = settings_under(configuration, output_by_instance=plan.output_by_instance)
-        settings = dataclasses.replace(settings, activities=Settings.from_json(began.settings).activities)
+        settings = dataclasses.replace(
+            settings, activities=Settings.from_json(began.settings).activities
+        )
         if plan.program is None:
             catalogue = await runs.catalogue_of(plan, settings, caller)
             made = (await check_beside(plan, start_plan, plan, catalogue, settings)).events
@@ -109,7 +121,9 @@ async def fork(
 
     def keep() -> None:
         with store.transaction():
-            store.runs.create_fork(fork_id, stored, parent=record, at=at, fingerprint=runs.fingerprint)
+            store.runs.create_fork(
+                fork_id, stored, parent=record, at=at, fingerprint=runs.fingerprint
+            )
             # The ideas of the steps before the fork are steps of the fork, too.
             for step in store.ideas.of_run(run_id) if new_input is None else ():
                 if step.meta.step is not None and step.meta.step < requests:
@@ -138,7 +152,8 @@ def _journal_of(store: Store, run_id: str) -> Iterator[Event]:
             yield event_from_json(event)
     except JournalError as error:
         raise ForkError(
-            f"run {run_id} cannot be forked here: its journal does not fit this version of ideabridge ({error})"
+            f"run {run_id} cannot be forked here: its journal does not fit this "
+            f"version of ideabridge ({error})"
         ) from None
 
 
@@ -165,7 +180,9 @@ def forked(
     solution: JSON,
     fork_id: str,
 ) -> JSON:
-    """The journal of a fork of a run without handlers of its own, as the JSON texts of its events; see `_forked`."""
+    """The journal of a fork of a run without handlers of its own, as the JSON texts of its
+    events; see `_forked`.
+    """
     started = _beginning_of(store, run_id)
     began = started if new_input is None else _with_input(started, new_input)
     composer = Composer(Handlers(), SchemaCache(), program_schema=program_schema)
@@ -194,7 +211,9 @@ def _forked(
     try:
         copy = _Copy(composer, began, approval)
         if solution is not None:
-            requests = [number for number, event in enumerate(kept) if isinstance(event, events.RequestMade)]
+            requests = [
+                number for number, event in enumerate(kept) if isinstance(event, events.RequestMade)
+            ]
             copy.take(kept[: requests[-1] + 1] if requests else kept[:1])
             copy.propose(solution, fork_id)
         else:
@@ -204,13 +223,16 @@ def _forked(
                 copy.take([began, *(one for one in journal if isinstance(one, _WHOLE))])
         copy.cut_off()
     except JournalError as error:
-        raise ForkError(f"the run cannot be forked after event {at}: {error}; fork after an earlier event") from None
+        raise ForkError(
+            f"the run cannot be forked after event {at}: {error}; fork after an earlier event"
+        ) from None
     return copy.events
 
 
 def _kept(journal: Sequence[Event], at: int) -> list[Event]:
-    """The first `at` events of a journal, and those after them that complete what had begun: the ends of calls that
-    were running, and the rest of an answer that was streaming in. A program makes its next calls again.
+    """The first `at` events of a journal, and those after them that complete what had begun: the
+    ends of calls that were running, and the rest of an answer that was streaming in. A program
+    makes its next calls again.
     """
     kept: list[Event] = []
     running: set[tuple[int, int | None]] = set()
@@ -294,9 +316,14 @@ def _with_input(started: events.RunStarted, new_input: JSONObject) -> events.Run
         ForkError: the run takes no input, or does not accept this input.
     """
     messages = read_context(started.context)
-    places = [number for number, one in enumerate(messages) if one.type == "input" and not one.instance]
+    places = [
+        number for number, one in enumerate(messages) if one.type == "input" and not one.instance
+    ]
     if len(places) != 1:
-        raise ForkError(f"input: the run takes {'several inputs' if places else 'none'}, so it cannot have another")
+        raise ForkError(
+            f"input: the run takes {'several inputs' if places else 'none'}, "
+            "so it cannot have another"
+        )
     old = messages[places[0]]
     if old.schema is not None:
         try:
@@ -314,10 +341,13 @@ class _Copy:
     Args:
         composer: composes the Requests: another input makes others.
         started: the beginning of the fork.
-        approval: decides which calls ask from now on. The parent's decisions about calls that ran remain valid.
+        approval: decides which calls ask from now on. The parent's decisions about calls that
+            ran remain valid.
     """
 
-    def __init__(self, composer: Composer, started: events.RunStarted, approval: ApprovalSetting) -> None:
+    def __init__(
+        self, composer: Composer, started: events.RunStarted, approval: ApprovalSetting
+    ) -> None:
         settings = dataclasses.replace(Settings.from_json(started.settings), approval=approval)
         self.machine = Machine()
         self.events: list[Event] = []
@@ -342,13 +372,14 @@ class _Copy:
                         # An undecided approval is asked again, and its time begins anew.
                         continue
                     case events.ConfigurationChanged():
-                        # A fork begins under the present configuration, but its calls ran under the rules of their
-                        # time.
+                        # A fork begins under the present configuration, but its calls ran under the
+                        # rules of their time.
                         if event.rules > self.machine.settings.rules:
                             approval = cast("JSON", self.machine.settings.approval)
                             self._take(dataclasses.replace(event, approval=approval))
                     case events.QuestionAsked() | events.QuestionAnswered():
-                        # The questions of modules belong to calls of the parent, which are not made again.
+                        # The questions of modules belong to calls of the parent, which are
+                        # not made again.
                         continue
                     case events.CallDecided():
                         self._decide(event, ran=event.call in ran)
@@ -376,7 +407,9 @@ class _Copy:
             request = self._composer.compose(self.machine)
             self._take(events.RequestMade.of(self.machine.step, request))
         if program is not None:
-            extra: JSONObject = {key: value for key, value in (proposed.extra or {}).items() if key != "program"}
+            extra: JSONObject = {
+                key: value for key, value in (proposed.extra or {}).items() if key != "program"
+            }
             self._take(program_of_mind(self.machine, program, fork_id, extra))
             return
         errors = self.machine.check(proposed.calls, proposed.output)
@@ -387,12 +420,18 @@ class _Copy:
     def _why_not(self, event: Event, number: int) -> str:
         """Why the fork cannot have an event of its parent."""
         if isinstance(event, events.SolutionProposed):
-            errors = self.machine.check(event.calls, event.output, event.places, event.pattern, event.explained)
+            errors = self.machine.check(
+                event.calls, event.output, event.places, event.pattern, event.explained
+            )
             if errors:
-                return f"with the other input, the calls of the run are malformed:\n{rejection(errors)}"
+                return (
+                    "with the other input, the calls of the run are "
+                    f"malformed:\n{rejection(errors)}"
+                )
         return (
-            "with the other input, or under the present configuration, the run would have gone another way before event"
-            f" {number} ({event.name}); fork after event {number - 1} or an earlier one"
+            "with the other input, or under the present configuration, the run would have "
+            f"gone another way before event {number} ({event.name}); fork after event "
+            f"{number - 1} or an earlier one"
         )
 
     def cut_off(self) -> None:
@@ -410,7 +449,8 @@ class _Copy:
             # The call does not ask now.
             return
         if event.granted is not None or (event.digest != asked.digest and not ran):
-            # The decision was about another call than the one that would run now, or a grant for the parent's run.
+            # The decision was about another call than the one that would run now, or a grant for
+            # the parent's run.
             return
         self._take(events.ApprovalAsked(event.call, asked.approval, asked.digest))
         self._take(dataclasses.replace(event, digest=asked.digest, grant=None))
@@ -420,17 +460,29 @@ class _Copy:
         if asked is not None:
             # It ran without asking then.
             self._take(events.ApprovalAsked(event.call, asked.approval, asked.digest))
-            self._take(events.CallDecided(event.call, asked.digest, "approve", FORK, "it had run before the fork"))
+            self._take(
+                events.CallDecided(
+                    event.call, asked.digest, "approve", FORK, "it had run before the fork"
+                )
+            )
         self._take(event)
 
     def _doubt(self, event: events.OutcomeAsked) -> None:
         # With another input the question differs, and its time begins anew.
         asked = outcome_question(self.machine.history[event.call], event.item)
         if asked is not None:
-            self._take(events.OutcomeAsked(event.call, asked.approval, asked.digest, event.item, why=event.why))
+            self._take(
+                events.OutcomeAsked(
+                    event.call, asked.approval, asked.digest, event.item, why=event.why
+                )
+            )
 
     def _asked(self, call: int) -> AskApproval | None:
-        due = (one for one in self.machine.due() if isinstance(one, AskApproval) and one.call.index == call)
+        due = (
+            one
+            for one in self.machine.due()
+            if isinstance(one, AskApproval) and one.call.index == call
+        )
         return next(due, None)
 
     def _decide_plan(self, event: events.PlanDecided) -> None:

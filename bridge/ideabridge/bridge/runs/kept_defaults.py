@@ -1,9 +1,11 @@
-"""Kept defaults: what a call of a published plan keeps of the recorded run beside the parameters that it passes.
+"""Kept defaults: what a call of a published plan keeps of the recorded run beside the parameters
+that it passes.
 
-A default was recorded together with the other values of its call. So a text, list or object is assumed where another
-value of the call is passed, and any value where one is passed that was a member of the same object of an earlier
-result, as the other coordinate of a place is. Words are always assumed: a mind wrote them for the values of that time.
-Once two runs had the same value, or if the author of the plan wrote it for any input, nothing is assumed.
+A default was recorded together with the other values of its call. So a text, list or object is
+assumed where another value of the call is passed, and any value where one is passed that was a
+member of the same object of an earlier result, as the other coordinate of a place is. Words are
+always assumed: a mind wrote them for the values of that time. Once two runs had the same value, or
+if the author of the plan wrote it for any input, nothing is assumed.
 """
 
 from __future__ import annotations
@@ -13,13 +15,19 @@ from dataclasses import dataclass
 from typing import Final
 
 from ideabridge.bridge.context.explanations import PathTo
-from ideabridge.bridge.context.references import Path, format_reference, is_reference, parse_reference
+from ideabridge.bridge.context.references import (
+    Path,
+    format_reference,
+    is_reference,
+    parse_reference,
+)
 from ideabridge.bridge.context.state import Missing, read
 from ideabridge.bridge.plan import with_defaults
 from ideabridge.tools.encoding import JSON, JSONObject
 
 OWN_WORDS: Final = "words that were recorded are its default"
-"""Why a parameter that the caller does not pass is assumed: its default is a text of several words."""
+"""Why a parameter that the caller does not pass is assumed: its default is a text of several
+words."""
 
 _LONG_TEXT: Final = 40
 """The characters above which a text without a space is taken for words, too."""
@@ -33,7 +41,8 @@ class _Literal:
         form: see `Explained.to_json`.
         at: its place.
         passed: the parameter that is passed in its place; None if none is.
-        is_whole: that parameter has the place of the literal in the plan. None of its explanations is needed.
+        is_whole: that parameter has the place of the literal in the plan. None of its
+            explanations is needed.
     """
 
     form: JSONObject
@@ -45,23 +54,30 @@ class _Literal:
     def holders(self) -> list[str]:
         """The objects in earlier results of which it may be a member; see `Explanation.holder`."""
         by = self.form.get("by")
-        references = [raw for raw in by if isinstance(raw, str) and is_reference(raw)] if isinstance(by, list) else []
+        references = (
+            [raw for raw in by if isinstance(raw, str) and is_reference(raw)]
+            if isinstance(by, list)
+            else []
+        )
         holders = [PathTo(reference).holder for reference in references]
         return [holder for holder in holders if holder is not None]
 
 
 def with_passed(plan: JSONObject, arguments: JSONObject, schema: JSONObject | None) -> JSONObject:
-    """Return a published plan for a call with these arguments: without explanations of parameters that are passed, and
-    with a reason why a recorded default may not belong to the other arguments.
+    """Return a published plan for a call with these arguments: without explanations of parameters
+    that are passed, and with a reason why a recorded default may not belong to the other arguments.
 
     Args:
-        plan: the plan. It has the parameter's reference where such a literal was; a followed value is still a literal.
+        plan: the plan. It has the parameter's reference where such a literal was; a followed value
+            is still a literal.
         arguments: what the caller passes.
         schema: that of the arguments.
     """
     literals = _literals_of(plan, arguments)
     reasons = _reasons(plan, arguments, schema, literals) if plan.get("copied") == 1 else {}
-    dropped = {id(literal.form) for literal in literals if literal.is_whole or literal.at in reasons}
+    dropped = {
+        id(literal.form) for literal in literals if literal.is_whole or literal.at in reasons
+    }
     if not reasons and not dropped:
         return plan
     listed = plan.get("explained")
@@ -72,7 +88,9 @@ def with_passed(plan: JSONObject, arguments: JSONObject, schema: JSONObject | No
 def _reasons(
     plan: JSONObject, arguments: JSONObject, schema: JSONObject | None, literals: Iterable[_Literal]
 ) -> dict[Path, JSONObject]:
-    """The explained literals of the recorded defaults that may not belong to the arguments, by place."""
+    """The explained literals of the recorded defaults that may not belong to the
+    arguments, by place.
+    """
     filled = with_defaults(arguments, schema)
     kept = {name: value for name, value in filled.items() if name not in arguments}
     by_place = {literal.at: literal for literal in literals}
@@ -113,7 +131,9 @@ def _reasons(
 
 
 def _why_kept(default: JSON, passed: list[str]) -> str | None:
-    """Why a default may not belong to what is passed to the same call; None if it may be the same for every input."""
+    """Why a default may not belong to what is passed to the same call; None if it may be the same
+    for every input.
+    """
     if passed and isinstance(default, str | list | dict):
         return _beside(passed[0])
     if isinstance(default, str) and (len(default) > _LONG_TEXT or len(default.split()) > 1):
@@ -122,7 +142,9 @@ def _why_kept(default: JSON, passed: list[str]) -> str | None:
 
 
 def _why_beside(literal: _Literal, replaced: Mapping[str, str]) -> str | None:
-    """Why an explained default may not belong to what is passed for a member of the same object; None if it may."""
+    """Why an explained default may not belong to what is passed for a member of the same object;
+    None if it may.
+    """
     companion = next((replaced[holder] for holder in literal.holders if holder in replaced), None)
     return None if companion is None else _beside(companion)
 

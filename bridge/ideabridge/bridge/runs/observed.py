@@ -1,6 +1,7 @@
 """Observed: the shapes of results of tools that declare none, learned from the runs of each caller.
 
-A shape is a JSON Schema of types and names alone. It contains no value of a result, and no name that looks like data.
+A shape is a JSON Schema of types and names alone. It contains no value of a result, and no name
+that looks like data.
 """
 
 from __future__ import annotations
@@ -60,7 +61,9 @@ class Observed:
         self._next: dict[tuple[str, str | None, str], float] = {}
 
     def note(self, owner: str, tool: Tool, value: JSON) -> None:
-        """Note the result of a call in a run of `owner`. Most results cost one look-up in a table."""
+        """Note the result of a call in a run of `owner`. Most results cost one
+        look-up in a table.
+        """
         if tool.output is not None or tool.in_room:
             return
         key = (owner, tool.module, tool.remote_name or tool.name)
@@ -83,8 +86,8 @@ class Observed:
             logger.warning("keeping the shape of a result: %s", error)
 
     def of(self, owner: str, tool: Tool) -> JSONObject | None:
-        """The shape of the latest results of a tool in an owner's runs; None if there were none, or if the tool
-        declares an output schema.
+        """The shape of the latest results of a tool in an owner's runs; None if there were none, or
+        if the tool declares an output schema.
         """
         if tool.output is not None:
             return None
@@ -104,7 +107,10 @@ def shape_of(value: JSON) -> JSONObject:
         left = [_PARTS]
         shape = _shape(value, depth, left)
         if inner is not None:
-            shape |= {"contentMediaType": "application/json", "contentSchema": _shape(inner, depth, left)}
+            shape |= {
+                "contentMediaType": "application/json",
+                "contentSchema": _shape(inner, depth, left),
+            }
         if len(encode(shape)) <= _BYTES:
             return shape
     return {"type": _type(value)}
@@ -136,21 +142,34 @@ def _shape(value: JSON, depth: int, left: list[int]) -> JSONObject:
             some = islice(value.values(), _ITEMS)
             shape["additionalProperties"] = merged(_shape(item, depth - 1, left) for item in some)
         else:
-            shape["properties"] = {name: _shape(item, depth - 1, left) for name, item in value.items()}
+            shape["properties"] = {
+                name: _shape(item, depth - 1, left) for name, item in value.items()
+            }
     return shape
 
 
 def _is_name(key: str) -> bool:
-    """True if a key is the name of a field, and not data such as an id, a date, an address or a sentence."""
-    return _NAME.fullmatch(key) is not None and _HASH.fullmatch(key) is None and sum(map(str.isdigit, key)) <= _DIGITS
+    """True if a key is the name of a field, and not data such as an id, a date, an
+    address or a sentence.
+    """
+    return (
+        _NAME.fullmatch(key) is not None
+        and _HASH.fullmatch(key) is None
+        and sum(map(str.isdigit, key)) <= _DIGITS
+    )
 
 
 def _content(value: JSON) -> JSONObject | list[JSON] | None:
     """The object or array that a text contains as JSON, or None."""
-    if not isinstance(value, str) or len(value) > _TEXT or not value.lstrip().startswith(("{", "[")):
+    if (
+        not isinstance(value, str)
+        or len(value) > _TEXT
+        or not value.lstrip().startswith(("{", "["))
+    ):
         return None
     try:
-        # Only types are read from it, to a small depth, so it need be neither exact nor bounded otherwise.
+        # Only types are read from it, to a small depth, so it need be neither exact nor
+        # bounded otherwise.
         found = orjson.loads(value)
     except orjson.JSONDecodeError:
         return None

@@ -1,8 +1,9 @@
 """Offer: every tool of the toolbox and of the modules, under names that do not collide.
 
-`Offer` compiles the tools into catalogues: the tools that modules have listed in this process, to run calls, and all
-known tools, to name and search them. It waits for modules whose tools a plan or a task needs. `ModuleLists` stores what
-each module listed when it was last up, so that names do not depend on which modules are up.
+`Offer` compiles the tools into catalogues: the tools that modules have listed in this process, to
+run calls, and all known tools, to name and search them. It waits for modules whose tools a plan or
+a task needs. `ModuleLists` stores what each module listed when it was last up, so that names do not
+depend on which modules are up.
 """
 
 from __future__ import annotations
@@ -35,7 +36,14 @@ from ideabridge.bridge.store.errors import StoreError
 from ideabridge.bridge.store.store import Store
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import ToolDefinitionError, UnknownToolError
-from ideabridge.tools.names import did_you_mean, is_disguised, is_safe_name, safe_name, shown_name, skeleton
+from ideabridge.tools.names import (
+    did_you_mean,
+    is_disguised,
+    is_safe_name,
+    safe_name,
+    shown_name,
+    skeleton,
+)
 from ideabridge.tools.schema import check_schema
 from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool, ToolKey
 from ideabridge.tools.toolbox import Toolbox, with_fixed
@@ -46,7 +54,8 @@ _LOGGED_TOOLS: Final = 5
 """Most tools that one line of the log names."""
 
 _AWAY: Final = 600
-"""Most characters that an error about an unknown tool spends on the reasons why modules are not up."""
+"""Most characters that an error about an unknown tool spends on the reasons why
+modules are not up."""
 
 _REFUSED: Final = 5
 """Most reasons for tools that cannot be called in an error about a program."""
@@ -55,22 +64,26 @@ _LOOK_SECONDS: Final = 3.0
 """Seconds that a plan waits for failed modules that may have a tool which no other module has."""
 
 MAX_PATTERNS: Final = 100
-"""The most patterns with wildcards that choose tools: each is held against the name of every tool."""
+"""The most patterns with wildcards that choose tools: each is held against the name of every
+tool."""
 
 MAX_IDEAS: Final = 100
-"""The most published ideas that patterns such as `idea:*` offer: each adds its schema to every Request."""
+"""The most published ideas that patterns such as `idea:*` offer: each adds its schema
+to every Request."""
 
 _SHOWN_PATTERNS: Final = 10
 _SHOWN_PATTERN: Final = 100
 """The most patterns that an error repeats, and the most characters of each."""
 
 SETTLE_SECONDS: Final = 30.0
-"""Seconds that a run waits for modules that are connecting before it reports that a tool is unknown."""
+"""Seconds that a run waits for modules that are connecting before it reports that a
+tool is unknown."""
 
 
 SOLVE: Final = Tool(
     "solve",
-    "Solve a task in a clean room: the agent loop on the task, which sees its input and _imports and nothing else.",
+    "Solve a task in a clean room: the agent loop on the task, which sees its input and "
+    "_imports and nothing else.",
     {
         "type": "object",
         "properties": {
@@ -81,7 +94,10 @@ SOLVE: Final = Tool(
                 "items": {"type": "string"},
                 "description": "Names or patterns of tools of this run that it may call; none if absent.",
             },
-            "output_schema": {"type": "object", "description": "JSON Schema of the result; text if absent."},
+            "output_schema": {
+                "type": "object",
+                "description": "JSON Schema of the result; text if absent.",
+            },
         },
         "required": ["task"],
         "additionalProperties": False,
@@ -96,9 +112,10 @@ class Offer:
 
     Args:
         idea: returns the tool of `idea:NAME` for a caller; see `idea_tool`.
-        idea_names: returns the names of the ideas that are published to a caller, the most used first.
-        configuration: says whether rules allow tools by their names alone (see `names_settled`), and whether a project
-            file is not used.
+        idea_names: returns the names of the ideas that are published to a caller, the
+            most used first.
+        configuration: says whether rules allow tools by their names alone (see `names_settled`),
+            and whether a project file is not used.
     """
 
     def __init__(
@@ -119,8 +136,14 @@ class Offer:
         self._catalogue: Catalogue | None = None
         self._all: Catalogue | None = None
         for tool in toolbox:
-            if tool.module is not None and not tool.in_room and tool.module not in configuration.modules:
-                logger.warning("tool %s is not offered: no server %r is configured", tool.name, tool.module)
+            if (
+                tool.module is not None
+                and not tool.in_room
+                and tool.module not in configuration.modules
+            ):
+                logger.warning(
+                    "tool %s is not offered: no server %r is configured", tool.name, tool.module
+                )
 
     def forget(self) -> None:
         """Forget the compiled tools after a module came up, went down or changed its tools."""
@@ -128,22 +151,27 @@ class Offer:
 
     @property
     def known(self) -> list[Tool]:
-        """Every tool of the toolbox and of the modules, by the last list of each module, which an earlier process may
-        have stored. So a name does not depend on which modules are up. The same list object until something changes.
+        """Every tool of the toolbox and of the modules, by the last list of each module, which an
+        earlier process may have stored. So a name does not depend on which modules are up. The same
+        list object until something changes.
         """
         if self._known is None:
-            offered = offered_tools(self._toolbox, self._modules.known_tools(), self._modules.reserved())
+            offered = offered_tools(
+                self._toolbox, self._modules.known_tools(), self._modules.reserved()
+            )
             self._known = self._with_targets(offered)
         return self._known
 
     def _with_targets(self, offered: list[Tool]) -> list[Tool]:
-        """Let tools of the toolbox that name a server pass their calls to its tools. One whose tool is not known, and
-        one that names an idea, which not every caller has, is left out.
+        """Let tools of the toolbox that name a server pass their calls to its tools. One whose tool
+        is not known, and one that names an idea, which not every caller has, is left out.
         """
         own = {id(tool) for tool in self._toolbox if tool.module is not None}
         if not own:
             return offered
-        remote = Catalogue(tool for tool in offered if tool.module is not None and id(tool) not in own)
+        remote = Catalogue(
+            tool for tool in offered if tool.module is not None and id(tool) not in own
+        )
         found: list[Tool] = []
         for tool in offered:
             if id(tool) not in own:
@@ -154,7 +182,9 @@ class Offer:
         return found
 
     def _passing_to_ideas(self, caller: str) -> list[Tool]:
-        """The tools of the toolbox that pass their calls to ideas, as far as these are published to a caller."""
+        """The tools of the toolbox that pass their calls to ideas, as far as these are
+        published to a caller.
+        """
         own = [tool for tool in self._toolbox if tool.in_room]
         targets = [(tool, self._idea(str(tool.module), caller)) for tool in own]
         return [passing(tool, target) for tool, target in targets if target is not None]
@@ -162,8 +192,8 @@ class Offer:
     def _defined(self, tool: Tool, caller: str) -> Tool:
         """A tool that a context defines, with the tool that answers its calls.
 
-        A context may come from a mind: what it defines runs nothing that does not exist here already, under the rules
-        for what runs.
+        A context may come from a mind: what it defines runs nothing that does not exist here
+        already, under the rules for what runs.
 
         Raises:
             PlanError: there is no such tool or idea here.
@@ -184,7 +214,9 @@ class Offer:
             return passing(tool, target)
         except UnknownToolError as error:
             member = "_activity" if tool.module is None else "_module"
-            raise PlanError(f"tool {quoted(tool.name)}: {member}: {error}{self.missing()}") from None
+            raise PlanError(
+                f"tool {quoted(tool.name)}: {member}: {error}{self.missing()}"
+            ) from None
 
     @property
     def known_catalogue(self) -> Catalogue:
@@ -195,9 +227,15 @@ class Offer:
 
     @property
     def catalogue(self) -> Catalogue:
-        """The tools that runs are made with, compiled: those that modules have listed in this process."""
+        """The tools that runs are made with, compiled: those that modules have listed
+        in this process.
+        """
         if self._catalogue is None:
-            tools = [tool for tool in self.known if tool.module is None or self._modules[tool.module].listed]
+            tools = [
+                tool
+                for tool in self.known
+                if tool.module is None or self._modules[tool.module].listed
+            ]
             self._catalogue = self._compiled(tools)
         return self._catalogue
 
@@ -215,24 +253,29 @@ class Offer:
         return self.catalogue
 
     async def names_settled(self) -> None:
-        """Where rules allow tools by their names alone, wait until the tools of every module are known, at most
-        `SETTLE_SECONDS`: a module that is up first has a name for itself until another module lists a tool of that
-        name.
+        """Where rules allow tools by their names alone, wait until the tools of every module are
+        known, at most `SETTLE_SECONDS`: a module that is up first has a name for itself until
+        another module lists a tool of that name.
         """
         if self._by_name:
             await self._modules.known(SETTLE_SECONDS)
 
     async def reach(self, modules: Iterable[str | None]) -> None:
-        """Wait until these modules, as far as they are configured, are up or have failed, at most `SETTLE_SECONDS`."""
+        """Wait until these modules, as far as they are configured, are up or have failed, at most
+        `SETTLE_SECONDS`.
+        """
         await self.names_settled()
         names = {*modules} & {*self._modules.names}
-        await self._modules.reach([one for one in names if one and not self._modules[one].listed], SETTLE_SECONDS)
+        await self._modules.reach(
+            [one for one in names if one and not self._modules[one].listed], SETTLE_SECONDS
+        )
 
     async def listed(self, needed: Collection[str | None]) -> list[ModuleStatus]:
-        """Wait until modules have listed their tools or have failed, at most `SETTLE_SECONDS`; return those that have
-        not listed their tools.
+        """Wait until modules have listed their tools or have failed, at most `SETTLE_SECONDS`;
+        return those that have not listed their tools.
 
-        None among the names means every module. Modules that are disabled or not configured are ignored.
+        None among the names means every module. Modules that are disabled or not
+        configured are ignored.
         """
         names = [one.name for one in self._unlisted(needed)]
         if names:
@@ -247,16 +290,19 @@ class Offer:
         ]
 
     def has_all(self, patterns: Iterable[str] | None) -> bool:
-        """True if all patterns are names of present tools or ideas, so that waiting for modules is not necessary."""
+        """True if all patterns are names of present tools or ideas, so that waiting for modules
+        is not necessary.
+        """
         names = {tool.name for tool in self.catalogue.tools}
         return bool(patterns) and all(one in names or one.startswith(IDEA) for one in patterns)
 
     async def catalogue_of(self, plan: Plan, caller: str) -> Catalogue:
-        """The tools that a plan names, for its journal and its idea. If one is unknown: all tools, so that the error
-        can name the nearest.
+        """The tools that a plan names, for its journal and its idea. If one is unknown: all tools,
+        so that the error can name the nearest.
 
         Raises:
-            SchemaError, PlanError: the plan's input schema is invalid, or its input does not satisfy it.
+            SchemaError, PlanError: the plan's input schema is invalid, or its input does
+                not satisfy it.
             PlanError: a call names a version of an idea that does not exist.
         """
         plan.check_input()
@@ -278,9 +324,12 @@ class Offer:
             owners = self._modules_of(missing)
             if owners is None:
                 await self._modules.until(has_all, SETTLE_SECONDS)
-                owners = self._modules_of(call for call in missing if isinstance(call.get("_module"), str))
+                owners = self._modules_of(
+                    call for call in missing if isinstance(call.get("_module"), str)
+                )
             await self._modules.reach(owners or (), max(0.0, until - anyio.current_time()))
-            # An idea has its plain name only where no tool, also of a module that is not up, has it.
+            # An idea has its plain name only where no tool, also of a module that is
+            # not up, has it.
             self._expect_up(plan, self.of_plan(plan, caller, plain_ideas=False))
             catalogue = self.of_plan(plan, caller)
             if any(catalogue.look_up(call) is None for call in unowned):
@@ -292,12 +341,17 @@ class Offer:
             self._expect_versions(plan, catalogue, caller)
         known = all(catalogue.look_up(call) is not None for call in calls)
         if known:
-            more = [*_for_rooms(catalogue, calls), *await self._for_programs(plan, catalogue, caller)]
+            more = [
+                *_for_rooms(catalogue, calls),
+                *await self._for_programs(plan, catalogue, caller),
+            ]
             return catalogue.used_by(plan.calls, more)
         return Catalogue(catalogue.tools, catalogue.latent, self.missing(missing))
 
     async def _for_programs(self, plan: Plan, catalogue: Catalogue, caller: str) -> list[Tool]:
-        """The tools that the programs among the calls of a plan may call, and `run_program` with their effects."""
+        """The tools that the programs among the calls of a plan may call, and `run_program`
+        with their effects.
+        """
         programs = programs_in(plan.calls, catalogue)
         if not programs:
             return []
@@ -306,12 +360,19 @@ class Offer:
         for program, place in programs.items():
             used = names.used_by(program)
             try:
-                called = self.tools_of(ProgramNames.of(used, names.listed), asks=ASK in program).tools
+                called = self.tools_of(
+                    ProgramNames.of(used, names.listed), asks=ASK in program
+                ).tools
             except PlanError as error:
                 raise PlanError(f"calls[{place}]: {error}") from None
             modules = used["modules"] if isinstance(used["modules"], dict) else {}
             # A server that is only imported has to be there, too.
-            imported = [tool for name, held in modules.items() if not held for tool in names.tools[name].values()]
+            imported = [
+                tool
+                for name, held in modules.items()
+                if not held
+                for tool in names.tools[name].values()
+            ]
             tools |= {tool.key: tool for tool in (*called, *imported)}
         effects = with_effects(tool for tool in tools.values() if not tool.asks_mind)
         more = [*tools.values(), effects]
@@ -319,24 +380,32 @@ class Offer:
         for program, place in programs.items():
             if known.used_by(program) != names.used_by(program):
                 raise PlanError(
-                    f"calls[{place}].program: its names depend on tools that the plan does not have, because several"
-                    " names look alike in Python; run it as a plan of its own"
+                    f"calls[{place}].program: its names depend on tools that the "
+                    "plan does not have, because several names look alike in "
+                    "Python; run it as a plan of its own"
                 )
         return more
 
     async def of_program(self, program: str, caller: str) -> ProgramNames:
-        """The names of all tools in a program, once the modules that it names are up or have failed."""
+        """The names of all tools in a program, once the modules that it names are up
+        or have failed.
+        """
         words = {*re.findall(r"\w+", program)}
         modules = {identifier(name): name for name in self._modules.names}
-        await self.reach(name for python, name in modules.items() if python in words or name in words)
-        rooms = self._rooms([f"{IDEA}{word}" for word in sorted(words)] if IDEAS in words else (), caller)
+        await self.reach(
+            name for python, name in modules.items() if python in words or name in words
+        )
+        rooms = self._rooms(
+            [f"{IDEA}{word}" for word in sorted(words)] if IDEAS in words else (), caller
+        )
         return ProgramNames([*self.known, *rooms])
 
     def tools_of(self, names: ProgramNames, *, asks: bool) -> Catalogue:
         """Compile the tools that a program uses; `asks`: it asks a mind.
 
         Raises:
-            PlanError: the module of one has never been up here. A call waits for one that is tried again.
+            PlanError: the module of one has never been up here. A call waits for one that
+                is tried again.
         """
         tools, present = names.listed, self.catalogue
         for tool in tools:
@@ -347,8 +416,8 @@ class Offer:
         return self._compiled([*tools, SOLVE] if asks else tools)
 
     def why_away(self, module: str) -> str | None:
-        """Return a sentence that says why a configured module is not up, has not listed its tools or has none; None if
-        it has some, or does not exist.
+        """Return a sentence that says why a configured module is not up, has not listed its tools
+        or has none; None if it has some, or does not exist.
         """
         for one in self._modules.statuses():
             if one.name == module:
@@ -356,9 +425,9 @@ class Offer:
         return None
 
     def why_refused(self, name: str, module: str | None = None) -> str | None:
-        """Return a sentence that says why a tool cannot be called that a module has or may have: the configuration does
-        not allow it, its definition cannot be used, or the module is disabled, not up or without a list. None for a
-        tool that is unknown.
+        """Return a sentence that says why a tool cannot be called that a module has or may have:
+        the configuration does not allow it, its definition cannot be used, or the module is
+        disabled, not up or without a list. None for a tool that is unknown.
 
         Args:
             name: the tool's name, or MODULE_NAME.
@@ -383,7 +452,9 @@ class Offer:
 
     @contextmanager
     def naming_refused(self, program: str) -> Generator[None]:
-        """Add to an error about a program why tools and servers that it may name cannot be called."""
+        """Add to an error about a program why tools and servers that it may name
+        cannot be called.
+        """
         try:
             yield
         except PlanError as error:
@@ -392,7 +463,9 @@ class Offer:
             for module in self._modules.names:
                 if {module, identifier(module)} & words:
                     reasons += self._refused_among(words, module)
-            more = "".join(f"\n{reason}" for reason in reasons[:_REFUSED] if reason not in str(error))
+            more = "".join(
+                f"\n{reason}" for reason in reasons[:_REFUSED] if reason not in str(error)
+            )
             raise PlanError(f"{error}{more}") from None
 
     def _refused_among(self, words: set[str], module: str) -> list[str]:
@@ -412,9 +485,9 @@ class Offer:
         return AbsentServers(servers, self.missing())
 
     def missing(self, calls: Iterable[JSONObject] = ()) -> str:
-        """Why tools may be missing, as sentences for errors about unknown tools, each after a space: the project file
-        is not used, or modules are not up. Empty: there is no such reason. The modules that the calls name are the
-        first.
+        """Why tools may be missing, as sentences for errors about unknown tools, each after a
+        space: the project file is not used, or modules are not up. Empty: there is no such reason.
+        The modules that the calls name are the first.
         """
         return f"{self.unused_file()}{self.away(calls)}"
 
@@ -428,8 +501,8 @@ class Offer:
         return lacking(self._configuration, key, self._toolbox)
 
     def away(self, calls: Iterable[JSONObject] = ()) -> str:
-        """The modules that are not up, as a sentence for errors about unknown tools; empty if all are up. Those that
-        the calls name are the first.
+        """The modules that are not up, as a sentence for errors about unknown tools; empty if all
+        are up. Those that the calls name are the first.
         """
         named = [call.get("_module") for call in calls]
         away = list[str]()
@@ -442,8 +515,8 @@ class Offer:
         return f" Modules that are not up: {', '.join(away)}." if away else ""
 
     def _modules_of(self, calls: Iterable[JSONObject]) -> list[str] | None:
-        """The modules that calls name, or that are known to have their tools; None if any module may have one of them.
-        Names of modules that are not configured are left out.
+        """The modules that calls name, or that are known to have their tools; None if any module
+        may have one of them. Names of modules that are not configured are left out.
         """
         known = Catalogue(self.known)
         names: list[str] = []
@@ -459,7 +532,9 @@ class Offer:
         return names
 
     def _expect_up(self, plan: Plan, catalogue: Catalogue) -> None:
-        """Refuse a tool name without its module if that module is not up, because the name could mean another tool."""
+        """Refuse a tool name without its module if that module is not up, because the name could
+        mean another tool.
+        """
         away = {module: {*names} for module, names in self._modules.reserved().items()}
         for tool in self._modules.known_tools():
             if tool.module is not None and not self._modules[tool.module].listed:
@@ -493,12 +568,16 @@ class Offer:
             if not isinstance(call, dict) or catalogue.look_up(call) is not None:
                 continue
             module = call.get("_module")
-            if isinstance(module, str) and module.startswith(IDEA) and self._idea(module, caller) is None:
+            if (
+                isinstance(module, str)
+                and module.startswith(IDEA)
+                and self._idea(module, caller) is None
+            ):
                 current = self._idea(module.partition("@")[0], caller)
                 if current is not None:
                     raise PlanError(
-                        f"calls[{place}]: {module[:100]!r}: there is no such version; {current.module!r} stands for"
-                        f" {current.remote_name}"
+                        f"calls[{place}]: {module[:100]!r}: there is no such version; "
+                        f"{current.module!r} stands for {current.remote_name}"
                     )
 
     def of_plan(self, plan: Plan, caller: str, *, plain_ideas: bool = True) -> Catalogue:
@@ -507,9 +586,14 @@ class Offer:
         Args:
             plan: the plan.
             caller: the ideas must be published to it.
-            plain_ideas: also the ideas that calls name without `_module`, if no tool has their name.
+            plain_ideas: also the ideas that calls name without `_module`, if no tool
+                has their name.
         """
-        named = (call.get("_module") for call in plan.calls if isinstance(call, dict) and not _is_step(call))
+        named = (
+            call.get("_module")
+            for call in plan.calls
+            if isinstance(call, dict) and not _is_step(call)
+        )
         rooms, known = self._rooms(named, caller), self.catalogue
         if any(names_program(call, self.known_catalogue) for call in plan.calls):
             rooms.append(RUN_PROGRAM)
@@ -529,14 +613,22 @@ class Offer:
             for call in plan.calls
             if isinstance(call, dict) and "_module" not in call and catalogue.look_up(call) is None
         }
-        ideas = (self._idea(f"{IDEA}{name}", caller) for name in sorted(names) if is_safe_name(name))
+        ideas = (
+            self._idea(f"{IDEA}{name}", caller) for name in sorted(names) if is_safe_name(name)
+        )
         return [idea for idea in ideas if idea is not None]
 
     def _rooms(self, modules: Iterable[JSON], caller: str) -> list[Tool]:
         """The tools of clean rooms and ideas among modules."""
         tools: list[Tool] = []
         for module in dict.fromkeys(one for one in modules if isinstance(one, str)):
-            tool = SOLVE if module == ANONYMOUS else self._idea(module, caller) if module.startswith(IDEA) else None
+            tool = (
+                SOLVE
+                if module == ANONYMOUS
+                else self._idea(module, caller)
+                if module.startswith(IDEA)
+                else None
+            )
             if tool is not None:
                 tools.append(tool)
         return tools
@@ -552,7 +644,8 @@ class Offer:
         wild = sum(1 for one in set(patterns or ()) if has_wildcard(one))
         if wild > MAX_PATTERNS:
             raise PlanError(
-                f"tools: expected at most {MAX_PATTERNS} patterns such as git_*, besides names; found {wild:,}"
+                f"tools: expected at most {MAX_PATTERNS} patterns such as git_*, "
+                f"besides names; found {wild:,}"
             )
         await self.names_settled()
         defined = list(defined)
@@ -567,7 +660,9 @@ class Offer:
             shown = ", ".join(one[:_SHOWN_PATTERN] for one in [*patterns][:_SHOWN_PATTERNS])
             if len(patterns) > _SHOWN_PATTERNS:
                 shown += f" and {len(patterns) - _SHOWN_PATTERNS:,} more"
-            raise PlanError(f"tools: nothing matches {shown}.{did_you_mean(first, there)}{self.missing()}")
+            raise PlanError(
+                f"tools: nothing matches {shown}.{did_you_mean(first, there)}{self.missing()}"
+            )
         return catalogue
 
     def expect_tool(self, offered: Catalogue, name: str) -> None:
@@ -579,17 +674,23 @@ class Offer:
         if chosen_tools(offered.tools, [name]):
             return
         near = did_you_mean(name, [tool.name for tool in self.known])
-        raise PlanError(f"context: a tool message names {quoted(name)}, which is not here.{near}{self.missing()}")
+        raise PlanError(
+            f"context: a tool message names {quoted(name)}, which is not "
+            f"here.{near}{self.missing()}"
+        )
 
-    def chosen(self, patterns: Iterable[str] | None, defined: Iterable[Tool] = (), *, caller: str) -> Catalogue:
+    def chosen(
+        self, patterns: Iterable[str] | None, defined: Iterable[Tool] = (), *, caller: str
+    ) -> Catalogue:
         """The tools whose names match the patterns (None: all), and those that a context defines.
 
-        A name that no tool has, and a pattern such as `*` or `idea:*`, also stand for published ideas. A pattern that
-        begins with `idea:` offers the `MAX_IDEAS` most used ideas that match, any other pattern the `listed_ideas`
-        most used ones.
+        A name that no tool has, and a pattern such as `*` or `idea:*`, also stand for published
+        ideas. A pattern that begins with `idea:` offers the `MAX_IDEAS` most used ideas that match,
+        any other pattern the `listed_ideas` most used ones.
 
         Args:
-            patterns: names or patterns such as `git_*`; `anonymous.solve`: clean rooms; `idea:NAME`: an idea.
+            patterns: names or patterns such as `git_*`; `anonymous.solve`: clean rooms;
+                `idea:NAME`: an idea.
             defined: tools of `tool` messages; each replaces a tool of the same name.
             caller: the ideas must be published to it.
         """
@@ -609,7 +710,10 @@ class Offer:
         chosen = self.with_defined(tools, own, self._rooms(modules, caller), caller=caller)
         if not left_out:
             return chosen
-        missing = f" {left_out:,} more published ideas match tools, and are offered only by name: idea:NAME."
+        missing = (
+            f" {left_out:,} more published ideas match tools, and are offered "
+            "only by name: idea:NAME."
+        )
         return Catalogue(chosen.tools, chosen.latent, missing)
 
     def _names_tool(self, name: str) -> bool:
@@ -634,14 +738,22 @@ class Offer:
     def named(self, keys: Iterable[ToolKey], caller: str) -> list[Tool]:
         """The present tools with these keys, rooms among them, each once."""
         keys = list(keys)
-        known = Catalogue([*self.catalogue.tools, *self._rooms((module for module, _ in keys), caller)])
+        known = Catalogue(
+            [*self.catalogue.tools, *self._rooms((module for module, _ in keys), caller)]
+        )
         found = [known.get(key) for key in keys]
         return list({tool.key: tool for tool in found if tool is not None}.values())
 
     def with_defined(
-        self, tools: Iterable[Tool], defined: Iterable[Tool], more: Iterable[Tool] = (), *, caller: str
+        self,
+        tools: Iterable[Tool],
+        defined: Iterable[Tool],
+        more: Iterable[Tool] = (),
+        *,
+        caller: str,
     ) -> Catalogue:
-        """Compile tools and `more`, with those a context defines in place of the process's tools of their names.
+        """Compile tools and `more`, with those a context defines in place of the process's tools
+        of their names.
 
         Raises:
             PlanError: what a definition names to answer its calls is not here.
@@ -652,8 +764,8 @@ class Offer:
 
 
 def passing(tool: Tool, target: Tool) -> Tool:
-    """A tool that passes its calls to `target`, under its own name and description, and with its own parameters, if it
-    has any.
+    """A tool that passes its calls to `target`, under its own name and description, and with its
+    own parameters, if it has any.
     """
     return dataclasses.replace(
         target,
@@ -676,7 +788,9 @@ def _remote_target(tool: Tool, known: Catalogue) -> Tool:
 
 def _tools_of(plan: Plan) -> list[Tool]:
     """The tools that a plan defines."""
-    return defined_tools(read_context([{"type": "tool", "tool": tool} for tool in plan.tools or ()]))
+    return defined_tools(
+        read_context([{"type": "tool", "tool": tool} for tool in plan.tools or ()])
+    )
 
 
 def named_tools(messages: Iterable[Message]) -> list[str]:
@@ -691,17 +805,18 @@ def named_tools(messages: Iterable[Message]) -> list[str]:
             continue
         if not message.value or has_wildcard(message.value):
             raise MessageError(
-                f"a message of type 'tool': expected the name of one tool, found {quoted(message.value)}"
+                "a message of type 'tool': expected the name of one tool, "
+                f"found {quoted(message.value)}"
             )
         names.append(message.value)
     return names
 
 
 def defined_tools(messages: Iterable[Message]) -> list[Tool]:
-    """The tools that `tool` messages define: `{"type": "tool", "tool": {"name", "description"?, "parameters"?,
-    "output"?}}`, with the values they fix for their calls (see `with_fixed`). The activity that they fix runs them, or
-    the one of the same name; without one they are latent. A definition that names a server or an idea is completed by
-    `Offer.with_defined`.
+    """The tools that `tool` messages define: `{"type": "tool", "tool": {"name", "description"?,
+    "parameters"?, "output"?}}`, with the values they fix for their calls (see `with_fixed`). The
+    activity that they fix runs them, or the one of the same name; without one they are latent. A
+    definition that names a server or an idea is completed by `Offer.with_defined`.
 
     Raises:
         MessageError: a definition is malformed.
@@ -714,11 +829,17 @@ def defined_tools(messages: Iterable[Message]) -> list[Tool]:
             continue
         value = message.value if isinstance(message.value, dict) else {}
         name, description = value.get("name"), value.get("description", "")
-        parameters, output = value.get("parameters", {"type": "object", "properties": {}}), value.get("output")
+        parameters, output = (
+            value.get("parameters", {"type": "object", "properties": {}}),
+            value.get("output"),
+        )
         if not isinstance(name, str) or not name or not isinstance(description, str):
             raise MessageError("a message of type 'tool' needs a tool with a name, which is text")
         if not isinstance(parameters, dict) or not isinstance(output, dict | None):
-            raise MessageError(f"tool {name[:100]!r}: parameters and output must be JSON Schemas, which are objects")
+            raise MessageError(
+                f"tool {name[:100]!r}: parameters and output must be JSON "
+                "Schemas, which are objects"
+            )
         try:
             tool = with_fixed(Tool(name, description, parameters, output), value)
         except ToolDefinitionError as error:
@@ -734,13 +855,15 @@ def defined_tools(messages: Iterable[Message]) -> list[Tool]:
 def offered_tools(
     toolbox: Toolbox, remote: Iterable[Tool], away: Mapping[str, Iterable[str]] | None = None
 ) -> list[Tool]:
-    """The tools of the toolbox and of the modules. No tool shadows another: a module's tool gets the module as prefix
-    if another tool has its name, or one that looks like it, or if it looks like a name of another module's tool.
+    """The tools of the toolbox and of the modules. No tool shadows another: a module's tool gets
+    the module as prefix if another tool has its name, or one that looks like it, or if it looks
+    like a name of another module's tool.
 
     Args:
         toolbox: its tools keep their names.
         remote: the tools of the modules.
-        away: by module that is not up, the names of its tools that `remote` therefore lacks; possibly none.
+        away: by module that is not up, the names of its tools that `remote` therefore
+            lacks; possibly none.
     """
     offered: list[Tool] = list(toolbox.tools.values())
     remote = list(remote)
@@ -764,20 +887,27 @@ def offered_tools(
         }
         return len(owners[shape]) > 1 or bool(claimed - {tool.module}) or is_disguised(tool.name)
 
-    taken = {tool.name for tool in offered} | {tool.name for tool in remote if not is_doubtful(tool)}
-    # Sorted: two prefixed names may differ only in a number, which must not depend on which module came first.
-    for place in sorted(range(len(remote)), key=lambda place: (remote[place].module or "", remote[place].name)):
+    taken = {tool.name for tool in offered} | {
+        tool.name for tool in remote if not is_doubtful(tool)
+    }
+    # Sorted: two prefixed names may differ only in a number, which must not depend on which
+    # module came first.
+    for place in sorted(
+        range(len(remote)), key=lambda place: (remote[place].module or "", remote[place].name)
+    ):
         tool = remote[place]
         if is_doubtful(tool):
             name = safe_name(f"{tool.module}_{tool.name}", taken)
             taken.add(name)
-            remote[place] = dataclasses.replace(tool, name=name, remote_name=tool.remote_name or tool.name)
+            remote[place] = dataclasses.replace(
+                tool, name=name, remote_name=tool.remote_name or tool.name
+            )
     return [*offered, *remote]
 
 
 def lacking(configuration: Configuration, key: ToolKey, own: Container[str] | None) -> str | None:
-    """Return what a call of a tool lacks under a configuration, as in "the server 'git', which is not configured here";
-    None if the tool may be here once its module is up.
+    """Return what a call of a tool lacks under a configuration, as in "the server 'git', which is
+    not configured here"; None if the tool may be here once its module is up.
 
     Args:
         configuration: has the modules.
@@ -793,7 +923,10 @@ def lacking(configuration: Configuration, key: ToolKey, own: Container[str] | No
     server = f"the server {shown_name(module)[:64]!r}"
     untrusted = configuration.untrusted
     if entry is None and untrusted is not None and module in untrusted.servers:
-        return f"{server}, which is only in the project's ideabridge.json, and nobody has trusted that as it is now"
+        return (
+            f"{server}, which is only in the project's ideabridge.json, and nobody has "
+            "trusted that as it is now"
+        )
     if entry is None:
         return f"{server}, which is not configured here (mcpServers)"
     return f"{server}, which is disabled here" if entry.disabled else None
@@ -812,19 +945,25 @@ def look_alikes(tools: Iterable[Tool]) -> dict[ToolKey, str]:
             if {name} == plain:
                 # The others look like this one.
                 continue
-            others = [one for one in group if one.origin[1] != name and not is_disguised(one.origin[1])]
+            others = [
+                one for one in group if one.origin[1] != name and not is_disguised(one.origin[1])
+            ]
             if len(plain) == 1:
                 others = [one for one in others if one.origin[1] in plain]
             if others:
-                warnings[tool.origin] = f"{shown_name(name)} looks like {', '.join(one.label for one in others[:3])}"
+                warnings[tool.origin] = (
+                    f"{shown_name(name)} looks like {', '.join(one.label for one in others[:3])}"
+                )
             elif is_disguised(name):
-                warnings[tool.origin] = f"{shown_name(name)} is not written in ASCII, as it seems to be"
+                warnings[tool.origin] = (
+                    f"{shown_name(name)} is not written in ASCII, as it seems to be"
+                )
     return warnings
 
 
 def naming_notes(toolbox: Toolbox, remote: Iterable[Tool]) -> list[str]:
-    """Notes for people on the names of modules' tools: those that look like another's, and those that have another name
-    in plans.
+    """Notes for people on the names of modules' tools: those that look like another's, and those
+    that have another name in plans.
     """
     offered = offered_tools(toolbox, remote)
     flags = look_alikes(offered)
@@ -834,8 +973,12 @@ def naming_notes(toolbox: Toolbox, remote: Iterable[Tool]) -> list[str]:
         flag = flags.get(tool.origin)
         if module is None or (flag is None and tool.name == name):
             continue
-        said = flag or f"another module has a tool of the name {shown_name(name)}, or of one like it"
-        notes.append(f"{module}: {said}{'' if tool.name == name else f'; plans call it {tool.name}'}")
+        said = (
+            flag or f"another module has a tool of the name {shown_name(name)}, or of one like it"
+        )
+        notes.append(
+            f"{module}: {said}{'' if tool.name == name else f'; plans call it {tool.name}'}"
+        )
     return notes
 
 
@@ -848,8 +991,14 @@ def _for_rooms(catalogue: Catalogue, calls: Iterable[JSONObject]) -> list[Tool]:
     tools: list[Tool] = []
     for call in calls:
         wanted = call.get("tools")
-        if call.get("_module") == ANONYMOUS and call.get("_tool") == SOLVE.name and isinstance(wanted, list):
-            tools.extend(chosen_tools(catalogue.tools, [one for one in wanted if isinstance(one, str)]))
+        if (
+            call.get("_module") == ANONYMOUS
+            and call.get("_tool") == SOLVE.name
+            and isinstance(wanted, list)
+        ):
+            tools.extend(
+                chosen_tools(catalogue.tools, [one for one in wanted if isinstance(one, str)])
+            )
     return tools
 
 
@@ -858,7 +1007,11 @@ def _why_away(status: ModuleStatus, *, listed: bool) -> str | None:
         case "up":
             if listed and status.tools:
                 return None
-            state = "is up, but has no tools that can be called" if listed else f"is up, but {status.why}"
+            state = (
+                "is up, but has no tools that can be called"
+                if listed
+                else f"is up, but {status.why}"
+            )
         case "connecting":
             state = "is still connecting"
         case "disabled":
@@ -871,8 +1024,9 @@ def _why_away(status: ModuleStatus, *, listed: bool) -> str | None:
 class ModuleLists:
     """The stored lists of the modules' tools, and how the modules are reached.
 
-    The key of a list is the fingerprint of the module's configuration: a module of the same name with another command,
-    address or filter does not use it. A list contains no secrets: `Modules` removes them from definitions.
+    The key of a list is the fingerprint of the module's configuration: a module of the same name
+    with another command, address or filter does not use it. A list contains no secrets: `Modules`
+    removes them from definitions.
     """
 
     def __init__(self, configuration: Configuration, modules: Modules, store: Store) -> None:
@@ -885,8 +1039,8 @@ class ModuleLists:
         }
 
     def recall(self) -> None:
-        """Give the modules their stored lists, before they connect. A module whose configuration has changed counts as
-        another module: only the names stay reserved for it.
+        """Give the modules their stored lists, before they connect. A module whose configuration
+        has changed counts as another module: only the names stay reserved for it.
         """
         for name, fingerprint in self._fingerprints.items():
             way = self._memory.way(fingerprint)
@@ -897,7 +1051,9 @@ class ModuleLists:
             listed = self._modules.secrets.redact(self._memory.tools(fingerprint))
             if isinstance(listed, list):
                 tools = [Tool.from_json(one) for one in listed if isinstance(one, dict)]
-                self._modules[name].recall(tools, self._modules.secrets.mask(self._memory.instructions(fingerprint)))
+                self._modules[name].recall(
+                    tools, self._modules.secrets.mask(self._memory.instructions(fingerprint))
+                )
             else:
                 self._modules[name].reserved = self._memory.names(name)
 
@@ -910,10 +1066,14 @@ class ModuleLists:
         if module.state != "up":
             return
         try:
-            self._memory.keep_way(fingerprint, name, None if module.way is None else dataclasses.asdict(module.way))
+            self._memory.keep_way(
+                fingerprint, name, None if module.way is None else dataclasses.asdict(module.way)
+            )
         except StoreError as error:
             logger.warning("keeping how module %s is reached: %s", name, error)
-        if not module.listed or (module.is_unfinished and self._memory.tools(fingerprint) is not None):
+        if not module.listed or (
+            module.is_unfinished and self._memory.tools(fingerprint) is not None
+        ):
             # What was listed before is more.
             return
         listed = module.tools
@@ -922,19 +1082,28 @@ class ModuleLists:
             milder = _milder(self._memory.tools(fingerprint) or [], listed)
             if milder:
                 # The new hints are valid. People who relied on being asked must know of them.
-                more = f"; and {len(milder) - _LOGGED_TOOLS} more" if len(milder) > _LOGGED_TOOLS else ""
+                more = (
+                    f"; and {len(milder) - _LOGGED_TOOLS} more"
+                    if len(milder) > _LOGGED_TOOLS
+                    else ""
+                )
                 logger.warning("module %s: %s%s", name, "; ".join(milder[:_LOGGED_TOOLS]), more)
                 self._modules[name].note(milder)
             self._memory.keep_tools(fingerprint, name, tools)
             self._memory.keep_instructions(fingerprint, name, self._modules[name].instructions)
         except StoreError as error:
-            # The store is busy or full. The module works without it; its list is stored the next time it is up.
+            # The store is busy or full. The module works without it; its list is stored the
+            # next time it is up.
             logger.warning("keeping the tools of module %s: %s", name, error)
 
 
 def _milder(then: list[JSON], now: list[Tool]) -> list[str]:
-    """Return the promises that are new in the hints of tools. Calls that asked a person may now run."""
-    known = {tool.name: tool for tool in (Tool.from_json(one) for one in then if isinstance(one, dict))}
+    """Return the promises that are new in the hints of tools. Calls that asked a
+    person may now run.
+    """
+    known = {
+        tool.name: tool for tool in (Tool.from_json(one) for one in then if isinstance(one, dict))
+    }
     lines: list[str] = []
     for tool in now:
         before = known.get(tool.name)
@@ -944,7 +1113,11 @@ def _milder(then: list[JSON], now: list[Tool]) -> list[str]:
         if new[0] and not was[0]:
             lines.append(f"{shown_name(tool.name)} says now that it only reads; before, it did not")
         elif was[1] and not new[1]:
-            lines.append(f"{shown_name(tool.name)} says now that it destroys nothing; before, it did not")
+            lines.append(
+                f"{shown_name(tool.name)} says now that it destroys nothing; before, it did not"
+            )
         elif new[2] and not was[2]:
-            lines.append(f"{shown_name(tool.name)} says now that it may be called again; before, it did not")
+            lines.append(
+                f"{shown_name(tool.name)} says now that it may be called again; before, it did not"
+            )
     return lines

@@ -1,10 +1,11 @@
 """People: the questions of a run, and the decisions on them.
 
-A run asks about calls (may this run?), about outcomes (a call was in flight when its process died: how did it end?) and
-about plans (a lazy run's, as a whole), and passes on the questions of modules. Each is a `Question` of its machine,
-bound to the digest of what is shown. `read_decision` checks a `Decision` and makes its event. `People` makes sure that
-each question of a run is settled: it asks the approver, if there is one, and refuses a question that nobody settles in
-time. Several answers may race: the first that the machine takes counts, and later ones change nothing.
+A run asks about calls (may this run?), about outcomes (a call was in flight when its process died:
+how did it end?) and about plans (a lazy run's, as a whole), and passes on the questions of modules.
+Each is a `Question` of its machine, bound to the digest of what is shown. `read_decision` checks a
+`Decision` and makes its event. `People` makes sure that each question of a run is settled: it asks
+the approver, if there is one, and refuses a question that nobody settles in time. Several answers
+may race: the first that the machine takes counts, and later ones change nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +21,12 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
 import anyio
 from anyio.abc import TaskGroup
 
-from ideabridge.bridge.context.assumption import Assumption, Candidate, read_assumption, with_choices
+from ideabridge.bridge.context.assumption import (
+    Assumption,
+    Candidate,
+    read_assumption,
+    with_choices,
+)
 from ideabridge.bridge.context.inquiry import AnswerError, read_answer
 from ideabridge.bridge.context.references import quoted
 from ideabridge.bridge.context.state import MISSING, Missing
@@ -64,17 +70,22 @@ T = TypeVar("T")
 DecisionName: TypeAlias = Choice
 """A possible decision on a question; see `Decision.decision`."""
 
-AskedEvent: TypeAlias = events.ApprovalAsked | events.OutcomeAsked | events.PlanAsked | events.QuestionAsked
+AskedEvent: TypeAlias = (
+    events.ApprovalAsked | events.OutcomeAsked | events.PlanAsked | events.QuestionAsked
+)
 """The events that ask a question."""
 
-DecidedEvent: TypeAlias = events.CallDecided | events.OutcomeDecided | events.PlanDecided | events.QuestionAnswered
+DecidedEvent: TypeAlias = (
+    events.CallDecided | events.OutcomeDecided | events.PlanDecided | events.QuestionAnswered
+)
 """The events that settle a question."""
 
 _NAMED: Final = 5
 """The most pending approvals that an error names."""
 
 _NAP: Final = 60.0
-"""Seconds between two looks at the clock: while a computer sleeps its clock runs, but timers do not."""
+"""Seconds between two looks at the clock: while a computer sleeps its clock runs,
+but timers do not."""
 
 _AGAIN: Final = 1.0
 """Seconds until a decision that the store did not accept is submitted again."""
@@ -84,8 +95,9 @@ _REASON_CHARACTERS: Final = 2000
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRequest:
-    """One question to a person: whether a call may run, (`kind` is `outcome`) how a call ended that was in flight when
-    its process died, (`plan`) whether a lazy run's plan is accepted, or (`question`) what a module asks during a call.
+    """One question to a person: whether a call may run, (`kind` is `outcome`) how a call ended that
+    was in flight when its process died, (`plan`) whether a lazy run's plan is accepted, or
+    (`question`) what a module asks during a call.
 
     Attributes:
         caller: the owner of the run.
@@ -93,12 +105,14 @@ class ApprovalRequest:
         tool: the tool of the call; None for a plan.
         call: the call with its references resolved; empty for a plan.
         why: the reason for the question.
-        deadline: the time, in seconds since 1970, after which it is denied (an outcome or a question: skipped);
-            None: never.
+        deadline: the time, in seconds since 1970, after which it is denied (an outcome or a
+            question: skipped); None: never.
         choices: the allowed decisions.
         plan: `{"calls", "output", "dry_run", "drawing"}`, see `WaitingPlan.to_json`.
-        question: `{"module", "message", "schema"}` of a form; the module wrote them, so do not trust them.
-        assumed: the values of the call that are not determined, with what else they could be; `why` tells them, too.
+        question: `{"module", "message", "schema"}` of a form; the module wrote them, so do
+            not trust them.
+        assumed: the values of the call that are not determined, with what else they could be; `why`
+            tells them, too.
     """
 
     run: str
@@ -115,13 +129,15 @@ class ApprovalRequest:
     assumed: tuple[Assumption, ...] = ()
 
     def with_choices(self, chosen: Mapping[str, Candidate]) -> JSONObject:
-        """Return the call with chosen values of assumptions, by their `at`, for the decision `edit`.
+        """Return the call with chosen values of assumptions, by their `at`, for the
+        decision `edit`.
 
         Raises:
             ExplanationError: the call has no such literal.
         """
         return with_choices(
-            self.call, {at: one.value for at, one in chosen.items() if not isinstance(one.value, Missing)}
+            self.call,
+            {at: one.value for at, one in chosen.items() if not isinstance(one.value, Missing)},
         )
 
 
@@ -130,18 +146,21 @@ class Decision:
     """A decision on one question.
 
     Attributes:
-        decision: `approve`; `deny`; `edit`: `call` replaces the call, with literal values. For an unknown outcome:
-            `retry`: it runs again; `skip`: it fails as unknown; `value`: `value` is its result. For a whole plan:
-            `approve`, `deny`, or `edit`: `plan` replaces it, with live references. For a module's question:
-            `value`: `value` fills in its form; `deny`: the module gets the answer `decline`; `skip`: `cancel`.
+        decision: `approve`; `deny`; `edit`: `call` replaces the call, with literal values. For an
+            unknown outcome: `retry`: it runs again; `skip`: it fails as unknown; `value`: `value`
+            is its result. For a whole plan: `approve`, `deny`, or `edit`: `plan` replaces it, with
+            live references. For a module's question: `value`: `value` fills in its form; `deny`:
+            the module gets the answer `decline`; `skip`: `cancel`.
         call: for `edit`, the resolved call that replaces the call.
         reason: the reason, which the mind sees.
-        by: who decided; a text is the name of an approver. A program that has asked a person passes a `Decider`.
+        by: who decided; a text is the name of an approver. A program that has asked a person
+            passes a `Decider`.
         value: for `value`, the result of the call, or an object that fits the form.
         plan: for `edit` of a plan, `{"calls", "output"?}`.
-        grant: with `approve` of a call, what a person allows for the rest of the run without a question: further calls
-            of the same tool, `{"for": "run", "max"?, "parameters"?}`. `max` counts executions, without this call;
-            `parameters` is a JSON schema that their parameters match. Only a person grants: `by` says so.
+        grant: with `approve` of a call, what a person allows for the rest of the run without a
+            question: further calls of the same tool, `{"for": "run", "max"?, "parameters"?}`. `max`
+            counts executions, without this call; `parameters` is a JSON schema that their
+            parameters match. Only a person grants: `by` says so.
     """
 
     decision: DecisionName
@@ -154,8 +173,8 @@ class Decision:
 
 
 Approver: TypeAlias = Callable[[ApprovalRequest], Awaitable[Decision]]
-"""Decides on one question; several calls may run at once. If it raises an exception, the call is denied (an outcome is
-skipped), with the exception's text as reason.
+"""Decides on one question; several calls may run at once. If it raises an exception, the call is
+denied (an outcome is skipped), with the exception's text as reason.
 """
 
 
@@ -168,7 +187,9 @@ def questions(machine: Machine) -> list[Question]:
 
 
 def _pending_as(machine: Machine, approval: str) -> Question | None:
-    """The question with this approval. Its name has the number of its call, so only that call is looked at."""
+    """The question with this approval. Its name has the number of its call, so only that
+    call is looked at.
+    """
     number = _CALL.match(approval)
     place = int(number[1]) if number is not None else len(machine.history)
     if place < len(machine.history):
@@ -205,7 +226,9 @@ def _questions_of(progress: Progress) -> Iterator[Question]:
             for number, item in enumerate(progress.items)
             if item.doubt is not None
         ]
-        found += [inquiry_question(progress, item.question) for item in progress.items if item.question]
+        found += [
+            inquiry_question(progress, item.question) for item in progress.items if item.question
+        ]
     return (one for one in found if one is not None)
 
 
@@ -218,7 +241,9 @@ def _asked_by(machine: Machine, event: AskedEvent) -> Question | None:
 
 
 def _settled_by(event: Event) -> tuple[Key, ...]:
-    """The questions that an event settles. The end of a call settles those about it, and those of its module."""
+    """The questions that an event settles. The end of a call settles those about it, and
+    those of its module.
+    """
     match event:
         case events.CallDecided():
             return (("call", event.call, None),)
@@ -234,32 +259,41 @@ def _settled_by(event: Event) -> tuple[Key, ...]:
             return ()
 
 
-def read_decision(machine: Machine, approval: str, decision: Decision, offered: Catalogue) -> DecidedEvent:
-    """Check a decision, and return its event. A person may replace a call of a plan by a call of an `offered` tool.
+def read_decision(
+    machine: Machine, approval: str, decision: Decision, offered: Catalogue
+) -> DecidedEvent:
+    """Check a decision, and return its event. A person may replace a call of a plan by a call of an
+    `offered` tool.
 
-    A `value` is a literal, whatever it looks like. The references of an edited `plan` are live; without `output`, the
-    output of the plan stays.
+    A `value` is a literal, whatever it looks like. The references of an edited `plan` are live;
+    without `output`, the output of the plan stays.
 
     Raises:
-        DecisionError: there is no such question, it has no such choice, or the decision's arguments are invalid.
+        DecisionError: there is no such question, it has no such choice, or the decision's
+            arguments are invalid.
     """
     by = decider_of(decision.by)
     if by.user is not None:
         by = replace(by, user=str(normalise(by.user, what="by")))
     reason = None if decision.reason is None else str(normalise(decision.reason, what="the reason"))
     if by.kind == "assistant" and only_persons(machine.settings.approval):
-        raise DecisionError("only a person decides here (approval.by in the configuration), not the assistant")
+        raise DecisionError(
+            "only a person decides here (approval.by in the configuration), not the assistant"
+        )
     question = _pending_as(machine, approval)
     if question is None:
         pending = [one.approval for one in questions(machine)]
         more = f" and {len(pending) - _NAMED} more" if len(pending) > _NAMED else ""
         names = ", ".join(pending[:_NAMED]) or "none"
         raise DecisionError(
-            f"no approval {quoted(approval)} is pending{_denied(machine, approval)}; pending are {names}{more}"
+            f"no approval {quoted(approval)} is pending{_denied(machine, approval)}; "
+            f"pending are {names}{more}"
         )
     if decision.decision not in question.choices:
         *most, last = (repr(one) for one in question.choices)
-        raise DecisionError(f"decision: expected {', '.join(most)} or {last}, found {decision.decision!r}")
+        raise DecisionError(
+            f"decision: expected {', '.join(most)} or {last}, found {decision.decision!r}"
+        )
     decision = replace(decision, by=by, reason=reason)
     grant = _granted(machine, question, decision, by)
     if question.call is None:
@@ -275,15 +309,21 @@ def read_decision(machine: Machine, approval: str, decision: Decision, offered: 
     return events.CallDecided(question.call, question.digest, verdict, by, reason, grant=grant)
 
 
-def _granted(machine: Machine, question: Question, decision: Decision, by: Decider) -> JSONObject | None:
+def _granted(
+    machine: Machine, question: Question, decision: Decision, by: Decider
+) -> JSONObject | None:
     if decision.grant is None:
         return None
     if question.call is None or question.kind != "call" or decision.decision != "approve":
         raise DecisionError(
-            "a grant goes with `approve` of a call: it allows the tool of that call for the rest of the run"
+            "a grant goes with `approve` of a call: it allows the tool of that "
+            "call for the rest of the run"
         )
     if by.kind != "person":
-        how = f"in a form, or at a terminal: ideabridge approvals decide approve {question.approval} --for-run"
+        how = (
+            "in a form, or at a terminal: ideabridge approvals decide approve "
+            f"{question.approval} --for-run"
+        )
         raise DecisionError(f"only a person grants a tool for the rest of a run, not {by}; {how}")
     grant = read_grant(machine.history[question.call], normalise(decision.grant, what="the grant"))
     if isinstance(grant, Refusal):
@@ -291,7 +331,9 @@ def _granted(machine: Machine, question: Question, decision: Decision, by: Decid
     return grant
 
 
-def _decided_plan(machine: Machine, question: Question, decision: Decision, by: Decider) -> events.PlanDecided:
+def _decided_plan(
+    machine: Machine, question: Question, decision: Decision, by: Decider
+) -> events.PlanDecided:
     if decision.decision != "edit":
         verdict = "approve" if decision.decision == "approve" else "deny"
         return events.PlanDecided(question.digest, verdict, by, decision.reason)
@@ -299,9 +341,13 @@ def _decided_plan(machine: Machine, question: Question, decision: Decision, by: 
     if isinstance(plan, list):
         plan = {"calls": plan}
     if not isinstance(plan, dict) or "calls" not in plan or not {*plan} <= {"calls", "output"}:
-        raise DecisionError('an edit of a plan needs `plan`: {"calls": [...], "output"?}, as it shall run')
+        raise DecisionError(
+            'an edit of a plan needs `plan`: {"calls": [...], "output"?}, as it shall run'
+        )
     try:
-        solution, _ = read_solution({"calls": plan["calls"], "output": plan.get("output", question.shown["output"])})
+        solution, _ = read_solution(
+            {"calls": plan["calls"], "output": plan.get("output", question.shown["output"])}
+        )
     except IdeabridgeError as error:
         raise DecisionError(f"the edited plan cannot run: {error}") from None
     listed, output, places = solution["calls"], solution["output"], None
@@ -315,16 +361,24 @@ def _decided_plan(machine: Machine, question: Question, decision: Decision, by: 
 
 
 def _edited_call(
-    machine: Machine, question: Question, index: int, decision: Decision, by: Decider, offered: Catalogue
+    machine: Machine,
+    question: Question,
+    index: int,
+    decision: Decision,
+    by: Decider,
+    offered: Catalogue,
 ) -> events.CallDecided:
     call = normalise(decision.call, what="the edited call")
     if not isinstance(call, dict):
         raise DecisionError("an edit needs `call`: the resolved call as it shall run")
     catalogue = machine.catalogue
     if machine.mode == "plan":
-        # The journal of a plan contains only the tools it names; a mind's run is limited to those of its caller.
+        # The journal of a plan contains only the tools it names; a mind's run is limited to
+        # those of its caller.
         catalogue = Catalogue([*offered.tools, *catalogue.tools], offered.latent | catalogue.latent)
-    edit = read_edit(machine.history[index], call, catalogue, policy_named(machine.settings.approval))
+    edit = read_edit(
+        machine.history[index], call, catalogue, policy_named(machine.settings.approval)
+    )
     if isinstance(edit, Refusal):
         raise DecisionError(f"the edited call cannot run: {edit.message}")
     tool = None if edit.tool is None else edit.tool.to_json()
@@ -340,24 +394,35 @@ def _decided_outcome(
     if decision.decision == "skip":
         error: JSONObject = {
             "kind": "unknown",
-            "message": f"{unknown(cut_off, question.hints)}; skipped by {by}{f': {reason}' if reason else ''}",
+            "message": (
+                f"{unknown(cut_off, question.hints)}; skipped by "
+                f"{by}{f': {reason}' if reason else ''}"
+            ),
         }
         return events.OutcomeDecided(*place, "skip", by, question.item, reason, error=error)
     if isinstance(value, Missing):
         raise DecisionError("'value' needs `value`: the result of the call, null where it has none")
-    return events.OutcomeDecided(*place, "value", by, question.item, reason, _checked_result(question, value))
+    return events.OutcomeDecided(
+        *place, "value", by, question.item, reason, _checked_result(question, value)
+    )
 
 
-def _answered_form(asked: events.QuestionAsked, decision: Decision, by: Decider) -> events.QuestionAnswered:
+def _answered_form(
+    asked: events.QuestionAsked, decision: Decision, by: Decider
+) -> events.QuestionAnswered:
     if decision.decision != "value":
         action = "decline" if decision.decision == "deny" else "cancel"
-        return events.QuestionAnswered(asked.call, asked.digest, action, by, asked.item, reason=decision.reason)
+        return events.QuestionAnswered(
+            asked.call, asked.digest, action, by, asked.item, reason=decision.reason
+        )
     value = None if isinstance(decision.value, Missing) else decision.value
     try:
         content = read_answer(asked.module, asked.schema, value)
     except AnswerError as error:
         raise DecisionError(str(error)) from None
-    return events.QuestionAnswered(asked.call, asked.digest, "accept", by, asked.item, content, decision.reason)
+    return events.QuestionAnswered(
+        asked.call, asked.digest, "accept", by, asked.item, content, decision.reason
+    )
 
 
 def _checked_result(question: Question, raw: object) -> JSON:
@@ -367,7 +432,9 @@ def _checked_result(question: Question, raw: object) -> JSON:
         value = normalise(raw, what=what)
         size = len(encode(value))
         if size > MAX_BYTES:
-            raise DecisionError(f"{what} has {size:,} bytes of JSON; at most {MAX_BYTES:,} are taken")
+            raise DecisionError(
+                f"{what} has {size:,} bytes of JSON; at most {MAX_BYTES:,} are taken"
+            )
         if tool is not None and tool.output is not None:
             Validator(tool.output, what=what).check(value)
     return value
@@ -396,7 +463,8 @@ class _Run(Protocol):
 
 
 class People:
-    """Makes sure that the questions of one run are settled: by an approver, if there is one, or by a time-out.
+    """Makes sure that the questions of one run are settled: by an approver, if there is one,
+    or by a time-out.
 
     Args:
         group: task group that outlives the run.
@@ -407,7 +475,9 @@ class People:
         deciding: the approvals that the approver has been asked about and has not answered.
     """
 
-    def __init__(self, run: _Run, group: TaskGroup, approver: Approver | None, mask: Callable[[str], str]) -> None:
+    def __init__(
+        self, run: _Run, group: TaskGroup, approver: Approver | None, mask: Callable[[str], str]
+    ) -> None:
         self.deciding: set[str] = set()
         self._run = run
         self._group = group
@@ -417,7 +487,7 @@ class People:
         self._asked: dict[str, float] = {}
         self._scopes: dict[str, list[anyio.CancelScope]] = {}
 
-    # -- what happens in the run -------------------------------------------------------------------------------
+    # -- what happens in the run -------------------------------------------------------------------
 
     def watch(self, event: Event) -> None:
         """Take an event of the run: note a new question, and forget a settled one."""
@@ -440,7 +510,9 @@ class People:
             for approval in list(self._scopes):
                 self._let_go(approval)
         elif self._open and (settled := _settled_by(event)):
-            for approval in [approval for approval, one in self._open.items() if one.key in settled]:
+            for approval in [
+                approval for approval, one in self._open.items() if one.key in settled
+            ]:
                 del self._open[approval]
                 self._let_go(approval)
 
@@ -463,18 +535,27 @@ class People:
         for question in list(self._pending().values()):
             deadline = self._deadline(question.approval)
             if deadline is not None and deadline <= time.time():
-                # If the store cannot be written, its timer refuses it later, or the next look-up of the run does.
+                # If the store cannot be written, its timer refuses it later, or the next look-up
+                # of the run does.
                 with contextlib.suppress(*PASSING):
                     self._hand_in(question, self._refusal(question))
 
-    # -- what is pending ---------------------------------------------------------------------------------------
+    # -- what is pending ---------------------------------------------------------------------------
 
     def requests(self) -> list[ApprovalRequest]:
-        """The questions that wait for a person. Those that the approver is deciding on are not among them."""
-        return [self._request(one) for one in self._pending().values() if one.approval not in self.deciding]
+        """The questions that wait for a person. Those that the approver is deciding on are
+        not among them.
+        """
+        return [
+            self._request(one)
+            for one in self._pending().values()
+            if one.approval not in self.deciding
+        ]
 
     def _deadline(self, approval: str) -> float | None:
-        """Return the time at which a pending approval is denied, in seconds since 1970; None: never."""
+        """Return the time at which a pending approval is denied, in seconds since
+        1970; None: never.
+        """
         seconds = approval_timeout(self._run.runner.machine.settings.approval)
         return None if seconds is None else self._asked.setdefault(approval, time.time()) + seconds
 
@@ -507,10 +588,12 @@ class People:
 
     @property
     def parks(self) -> bool:
-        """True while a call waits for an answer to a question of its module, which exists in this process only."""
+        """True while a call waits for an answer to a question of its module, which exists in
+        this process only.
+        """
         return any(one.kind == "question" for one in self._pending().values())
 
-    # -- time-outs ---------------------------------------------------------------------------------------------
+    # -- time-outs ---------------------------------------------------------------------------------
 
     def _arm(self, question: Question) -> None:
         deadline = self._deadline(question.approval)
@@ -532,7 +615,7 @@ class People:
         why = f"nobody decided within {seconds:g} s"
         return Decision(question.refusal, reason=why, by=TIME_OUT)
 
-    # -- the approver ------------------------------------------------------------------------------------------
+    # -- the approver ------------------------------------------------------------------------------
 
     def _start(self, question: Question) -> None:
         if self._approver is not None and question.approval not in self.deciding:
@@ -547,7 +630,9 @@ class People:
                 if question.approval in self._pending():
                     answer: object = approver(self._request(question))
                     if not inspect.isawaitable(answer):
-                        raise ArgumentError.of("approver", "a coroutine function (async def)", approver)
+                        raise ArgumentError.of(
+                            "approver", "a coroutine function (async def)", approver
+                        )
                     decision = await answer
             except Exception as error:  # noqa: BLE001 - whatever it raises refuses this one, and nothing else
                 text = self._mask(f"{type(error).__name__}: {error}")[:_REASON_CHARACTERS]
@@ -557,7 +642,9 @@ class People:
             return
         if not isinstance(decision, Decision):
             found = type(decision).__name__
-            decision = Decision(question.refusal, reason=f"the approver gave a {found}; expected a Decision")
+            decision = Decision(
+                question.refusal, reason=f"the approver gave a {found}; expected a Decision"
+            )
         await self._decide(question, decision)
 
     async def _decide(self, question: Question, decision: Decision) -> None:
@@ -573,7 +660,9 @@ class People:
     def _hand_in(self, question: Question, decision: Decision) -> None:
         approval, by, run = question.approval, decision.by, self._run
         # The machine knows a decision before it is journaled, and watchers are called after that.
-        if approval not in self._pending() or all(one.approval != approval for one in questions(run.runner.machine)):
+        if approval not in self._pending() or all(
+            one.approval != approval for one in questions(run.runner.machine)
+        ):
             # It was settled meanwhile, or the run has ended.
             return
         try:
@@ -588,7 +677,8 @@ class People:
         except PASSING:
             raise
         except IdeabridgeError as error:
-            # Usually the run is no longer driven here, and its status says why. If it is, nobody else would decide.
+            # Usually the run is no longer driven here, and its status says why. If it is, nobody
+            # else would decide.
             if run.runner.lost is None and approval in self._pending():
                 run.runner.fail(error)
         except Exception as error:  # noqa: BLE001 - only this run is given up, not the bridge

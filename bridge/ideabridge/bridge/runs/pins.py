@@ -1,8 +1,9 @@
 """Pins: the tools that a published plan calls, each by module, name and digest of its definition.
 
-A plan contains `pins: [{"module", "tool", "digest", "prose", "accepted"?}]`, one for each tool that its calls name. A
-call of a module's tool has `_module` and the tool's name there, so that no other tool can take its place. Built-in
-tools and tools that the plan defines itself have no pin: ideabridge defines the first, the plan the others.
+A plan contains `pins: [{"module", "tool", "digest", "prose", "accepted"?}]`, one for each tool that
+its calls name. A call of a module's tool has `_module` and the tool's name there, so that no other
+tool can take its place. Built-in tools and tools that the plan defines itself have no pin:
+ideabridge defines the first, the plan the others.
 """
 
 from __future__ import annotations
@@ -68,7 +69,12 @@ class Pin:
 
     def to_json(self) -> JSONObject:
         """The pin as an entry of a plan."""
-        pin: JSONObject = {"module": self.module, "tool": self.tool, "digest": self.digest, "prose": self.prose}
+        pin: JSONObject = {
+            "module": self.module,
+            "tool": self.tool,
+            "digest": self.digest,
+            "prose": self.prose,
+        }
         return {**pin, "accepted": list(self.accepted)} if self.accepted else pin
 
     def replaced_by(self, tool: Tool, by: Decider) -> Pin:
@@ -85,7 +91,9 @@ def read_pins(plan: JSONObject | None) -> list[Pin] | None:
     pins: list[Pin] = []
     for one in listed:
         parts = one if isinstance(one, dict) else {}
-        module, tool, digest, prose = (parts.get(key) for key in ("module", "tool", "digest", "prose"))
+        module, tool, digest, prose = (
+            parts.get(key) for key in ("module", "tool", "digest", "prose")
+        )
         if not (isinstance(module, str) and isinstance(tool, str) and isinstance(digest, str)):
             return None
         accepted = parts.get("accepted")
@@ -121,7 +129,11 @@ def with_own_module(call: JSON, catalogue: Catalogue) -> JSON:
     module, name = tool.origin
     if call.get("_tool") == name and call.get("_module") == module:
         return call
-    return {"_tool": name, "_module": module, **{k: v for k, v in call.items() if k not in ("_tool", "_module")}}
+    return {
+        "_tool": name,
+        "_module": module,
+        **{k: v for k, v in call.items() if k not in ("_tool", "_module")},
+    }
 
 
 _built_in = cache(builtin_toolbox)
@@ -132,12 +144,18 @@ def _is_built_in(tool: Tool) -> bool:
     return is_reader(tool) or (tool.module is None and _built_in().tools.get(tool.name) == tool)
 
 
-def pinned_tools(calls: Iterable[JSON], catalogue: Catalogue, defined: frozenset[str]) -> list[Tool]:
+def pinned_tools(
+    calls: Iterable[JSON], catalogue: Catalogue, defined: frozenset[str]
+) -> list[Tool]:
     """The tools of calls that need a pin, each once, sorted by module and name."""
     tools: dict[ToolKey, Tool] = {}
     for _, call in called_in(calls, catalogue):
         tool = catalogue.look_up(call) if isinstance(call, dict) else None
-        if tool is None or tool.module == ANONYMOUS or (tool.module is None and tool.name in defined):
+        if (
+            tool is None
+            or tool.module == ANONYMOUS
+            or (tool.module is None and tool.name in defined)
+        ):
             continue
         if not _is_built_in(tool):
             tools[tool.origin] = tool
@@ -154,9 +172,11 @@ class PinCheck:
     """The result of a comparison of pins with the present tools.
 
     Attributes:
-        faults: a sentence for each reason why the plan cannot be called: a tool is gone, away or changed.
+        faults: a sentence for each reason why the plan cannot be called: a tool is gone,
+            away or changed.
         notes: changes of descriptions, which do not affect calls.
-        modules: the modules of the changed tools, which a person may accept; "" for tools of the process.
+        modules: the modules of the changed tools, which a person may accept; "" for tools
+            of the process.
     """
 
     faults: list[str] = field(default_factory=list[str])
@@ -167,8 +187,13 @@ class PinCheck:
         """Return why a call of the idea `name` is refused, with the commands that help."""
         lines = [f"{name} cannot be called: {'; '.join(self.faults)}"]
         if self.modules:
-            accept = " or ".join(f"`ideabridge modules accept {one or '--own'}`" for one in dict.fromkeys(self.modules))
-            lines.append(f"See `ideabridge ideas verify {name}`; {accept} accepts the definitions of now.")
+            accept = " or ".join(
+                f"`ideabridge modules accept {one or '--own'}`"
+                for one in dict.fromkeys(self.modules)
+            )
+            lines.append(
+                f"See `ideabridge ideas verify {name}`; {accept} accepts the definitions of now."
+            )
         return "\n".join(lines)
 
 
@@ -182,7 +207,8 @@ def check_pins(
     """Compare the tools that calls use with the pins of their plan.
 
     Args:
-        held: the plan or guide that contains the pins. Without pins, only tools that are gone are reported.
+        held: the plan or guide that contains the pins. Without pins, only tools that are
+            gone are reported.
         calls: the calls of the plan.
         catalogue: the present tools, with those that the calls name.
         definition: see `Definition`.
@@ -207,14 +233,21 @@ def check_pins(
             called = name if own else f"{module}.{name}"
             result.faults.append(f"{where}{called} is not here now: {why or error}")
             continue
-        if pins is None or tool.module == ANONYMOUS or (tool.module is None and tool.name in defined):
+        if (
+            pins is None
+            or tool.module == ANONYMOUS
+            or (tool.module is None and tool.name in defined)
+        ):
             continue
         pin = known.get(tool.origin)
         if _is_built_in(tool) and (pin is None or _is_earlier(pin, tool, definition)):
             continue
         if pin is None:
             result.faults.append(
-                f"{where}{name} is not here; {tool.label} is another tool and does not take its place"
+                (
+                    f"{where}{name} is not here; {tool.label} is another tool "
+                    "and does not take its place"
+                )
                 if own and tool.module is not None
                 else f"{where}{tool.label} is not among the tools that it was published with"
             )
@@ -239,8 +272,9 @@ class ChangedTool:
 def changed_in(
     publication: Publication, module: str, catalogue: Catalogue, definition: Definition
 ) -> list[ChangedTool]:
-    """The tools of a module ("": of the process) that have changed since a version was published or a change accepted.
-    A tool that is gone is not among them, because nothing can be accepted in its place.
+    """The tools of a module ("": of the process) that have changed since a version was
+    published or a change accepted. A tool that is gone is not among them, because nothing can
+    be accepted in its place.
     """
     changed: list[ChangedTool] = []
     for pin in read_pins(publication.plan or publication.guide) or ():
@@ -260,8 +294,8 @@ def with_accepted(held: JSONObject, changed: Iterable[ChangedTool], by: Decider)
 
 
 def _is_earlier(pin: Pin, now: Tool, definition: Definition) -> bool:
-    """True if a pin is of a built-in tool of an earlier ideabridge: its hints are the same. Another tool of that name,
-    which the user had, would hardly have the same hints.
+    """True if a pin is of a built-in tool of an earlier ideabridge: its hints are the same. Another
+    tool of that name, which the user had, would hardly have the same hints.
     """
     then = definition(pin.digest) or {}
     hints = dataclasses.replace(now.annotations, title=None).to_json()

@@ -34,7 +34,8 @@ class RecordedRun:
         events: its journal.
         machine: the journal, folded.
         steps: for each call, in listing order, the Request in which it was listed, from 0.
-        proposed: the calls that a person changed, with resolved references, as they were before the change.
+        proposed: the calls that a person changed, with resolved references, as they were
+            before the change.
     """
 
     id: str
@@ -65,20 +66,33 @@ class RecordedRun:
         return self.machine.solution.places
 
     def calls(self) -> list[JSON]:
-        """The calls as its plan listed them: a call that ran for every instance is listed once, without `_instance`."""
+        """The calls as its plan listed them: a call that ran for every instance is listed once,
+        without `_instance`.
+        """
         return gathered(self.machine.solution.calls, self.places)
 
     def ends(self) -> list[CallFinished]:
-        """The ends of calls, in order. The decision of a person on an unknown outcome counts as the end of its call."""
+        """The ends of calls, in order. The decision of a person on an unknown outcome counts as the
+        end of its call.
+        """
         return [
-            event if isinstance(event, CallFinished) else CallFinished(event.call, event.item, event.value, event.error)
+            event
+            if isinstance(event, CallFinished)
+            else CallFinished(event.call, event.item, event.value, event.error)
             for event in self.events
-            if isinstance(event, CallFinished) or (isinstance(event, OutcomeDecided) and event.decision != "retry")
+            if isinstance(event, CallFinished)
+            or (isinstance(event, OutcomeDecided) and event.decision != "retry")
         ]
 
     def not_as_listed(self) -> list[str]:
-        """The calls that did not run as listed, with the reason: `calls.0 (send): a person changed it`."""
-        edited = {event.call for event in self.events if isinstance(event, CallDecided) and event.decision == "edit"}
+        """The calls that did not run as listed, with the reason:
+        `calls.0 (send): a person changed it`.
+        """
+        edited = {
+            event.call
+            for event in self.events
+            if isinstance(event, CallDecided) and event.decision == "edit"
+        }
         calls: list[str] = []
         for one in self.machine.history:
             kind = one.error.get("kind") if one.error is not None else None
@@ -100,7 +114,9 @@ ENDED: Final = ("done", "stalled", "limit", "cancelled", "failed")
 
 
 def read_run(store: Store, run_id: str, *, ended: bool = False) -> RecordedRun | None:
-    """Read a run from its journal; None unless its status is `done`, or with `ended` unless it has ended."""
+    """Read a run from its journal; None unless its status is `done`, or with `ended`
+    unless it has ended.
+    """
     record = store.runs.get(run_id)
     statuses = ENDED if ended else ("done",)
     if record is None or record.status not in statuses:
@@ -126,8 +142,8 @@ def read_run(store: Store, run_id: str, *, ended: bool = False) -> RecordedRun |
 
 
 def find_idea(store: Store, ref: str, caller: str) -> tuple[StoredIdea, str]:
-    """Find the idea that `ref` names, and the run of this caller that ended with it: `ref` itself if it is a run,
-    otherwise the latest, preferably one whose status is `done`.
+    """Find the idea that `ref` names, and the run of this caller that ended with it: `ref` itself
+    if it is a run, otherwise the latest, preferably one whose status is `done`.
 
     Raises:
         UnknownIdeaError: it does not exist, or only other callers have it.
@@ -140,7 +156,11 @@ def find_idea(store: Store, ref: str, caller: str) -> tuple[StoredIdea, str]:
             raise NoFinishedRunError(f"run {ref} is {record.status}, without a solution")
         return store.ideas.get(steps[-1].id, caller=caller), ref
     stored = store.ideas.get(ref, caller=caller)
-    runs = [found for run in store.ideas.runs_of(stored.id) if (found := store.runs.get(run)) is not None]
+    runs = [
+        found
+        for run in store.ideas.runs_of(stored.id)
+        if (found := store.runs.get(run)) is not None
+    ]
     own = [run for run in runs if run.caller == caller]
     if runs and not own:
         # The error is that of an unknown idea, because runs of other callers are private.
@@ -148,7 +168,9 @@ def find_idea(store: Store, ref: str, caller: str) -> tuple[StoredIdea, str]:
     ended = [run for run in own if store.ideas.of_run(run.id)[-1].id == stored.id]
     if not ended:
         why = "the runs of it went on after it; publish the run" if own else "it was made elsewhere"
-        raise NoFinishedRunError(f"no finished run of idea {stored.id[:12]} is in this store to answer from: {why}")
+        raise NoFinishedRunError(
+            f"no finished run of idea {stored.id[:12]} is in this store to answer from: {why}"
+        )
     return stored, max(ended, key=_preference).id
 
 

@@ -1,9 +1,10 @@
 """Recovery: takes up the runs that a process left behind.
 
-A sweep is one indexed query for runs whose status is `running`. If the driver of such a run is gone (its process has
-ended, or its lease has lapsed), the run is taken up here, at most `AT_ONCE` concurrently. A run that cannot be taken up
-is reported once, and tried again after a delay that doubles. A run that makes no progress is set aside by `Runs`; then
-only a person takes it up. `docs/survival.md` describes what users see of this.
+A sweep is one indexed query for runs whose status is `running`. If the driver of such a run is gone
+(its process has ended, or its lease has lapsed), the run is taken up here, at most `AT_ONCE`
+concurrently. A run that cannot be taken up is reported once, and tried again after a delay that
+doubles. A run that makes no progress is set aside by `Runs`; then only a person takes it up.
+`docs/survival.md` describes what users see of this.
 """
 
 from __future__ import annotations
@@ -29,22 +30,27 @@ from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 
 AT_ONCE: Final = 8
-"""The most runs that are taken up concurrently; the next one follows when one has ended or waits for somebody."""
+"""The most runs that are taken up concurrently; the next one follows when one has ended or
+waits for somebody."""
 
 MOST: Final = 1000
 """Most runs in a sweep, the latest first."""
 
 SWEEP_SECONDS: Final = 1.0
-"""Mean seconds between two sweeps of a server; random, so that several servers do not look at the same moment."""
+"""Mean seconds between two sweeps of a server; random, so that several servers do not look at
+the same moment."""
 
 _HELD_SECONDS: Final = 1.0
-"""Seconds for which a run that was taken up delays others: a run that ends its process does so immediately."""
+"""Seconds for which a run that was taken up delays others: a run that ends its process does
+so immediately."""
 
 _MOST_DELAY: Final = 60.0
-"""Most seconds until a run that could not be taken up is tried again; the delay begins with 1 s, and doubles."""
+"""Most seconds until a run that could not be taken up is tried again; the delay begins with 1
+s, and doubles."""
 
 _MOST_DELAY_BY_STORE: Final = 4.0
-"""The same if only the store failed, or another process had the run: such causes pass and are not reported."""
+"""The same if only the store failed, or another process had the run: such causes pass and
+are not reported."""
 
 Tell = Callable[[RunRecord, str], None]
 """Called with each run that could not be taken up, and the reason."""
@@ -57,7 +63,8 @@ class _Failed:
     Attributes:
         delay: seconds between the last failure and the next attempt.
         due: the time of the next attempt.
-        hopeless: the epoch in which it cannot continue here. The next attempt follows after another process drove it.
+        hopeless: the epoch in which it cannot continue here. The next attempt follows after another
+            process drove it.
         by_store: True if the last report said that the store could not be written.
     """
 
@@ -68,11 +75,13 @@ class _Failed:
 
 
 class Recovery:
-    """Takes up the runs that were at work when their process died, or gave them up, and that nobody else drives.
+    """Takes up the runs that were at work when their process died, or gave them up, and that
+    nobody else drives.
 
-    Runs that wait for a solution or an approval continue when somebody answers. Runs that were interrupted because
-    the configuration had changed continue under their own configuration. A run that was taken up twice without
-    progress is set aside, because it may have ended the processes that took it up.
+    Runs that wait for a solution or an approval continue when somebody answers. Runs that were
+    interrupted because the configuration had changed continue under their own configuration. A run
+    that was taken up twice without progress is set aside, because it may have ended the processes
+    that took it up.
 
     Args:
         fingerprint: the fingerprint of the configuration.
@@ -101,8 +110,8 @@ class Recovery:
         self._failed: dict[str, _Failed] = {}
 
     async def run(self) -> None:
-        """Take up all runs; return when each has ended, waits for somebody, or was given up. If it is not known whether
-        a driver is alive, wait until its lease has lapsed.
+        """Take up all runs; return when each has ended, waits for somebody, or was given up. If it
+        is not known whether a driver is alive, wait until its lease has lapsed.
         """
         deadline: float | None = None
         async with anyio.create_task_group() as group:
@@ -116,12 +125,15 @@ class Recovery:
                 await anyio.sleep(min(*undecided, SWEEP_SECONDS / 4) + 0.01)
 
     async def keep(self) -> None:
-        """Take up all runs, and from then on those that other processes leave behind. Runs until cancelled."""
+        """Take up all runs, and from then on those that other processes leave behind. Runs
+        until cancelled.
+        """
         fingerprint: str | None = None
         async with anyio.create_task_group() as group:
             while True:
                 with contextlib.suppress(StoreError):
-                    # Those who use the store get its error; the sweeps continue when the store works.
+                    # Those who use the store get its error; the sweeps continue when
+                    # the store works.
                     self._sweep(group, fingerprint)
                     if fingerprint is None and self._runs.queue.role == "worker":
                         self._adopt_queued()
@@ -130,7 +142,9 @@ class Recovery:
                 await anyio.sleep(SWEEP_SECONDS * random.uniform(0.5, 1.5))  # noqa: S311 - it spreads the servers
 
     def _adopt_queued(self) -> None:
-        """Take over the queued runs of other configurations that can go on here: perhaps no worker of these is left."""
+        """Take over the queued runs of other configurations that can go on here: perhaps no worker
+        of these is left.
+        """
         for lease in self._store.runs.leases(QUEUED, None, MOST):
             record = self._store.runs.get(lease.run)
             if record is None or record.status != QUEUED or record.fingerprint == self._fingerprint:
@@ -141,10 +155,12 @@ class Recovery:
                 self._give_up(record, error)
 
     def _sweep(self, group: TaskGroup, fingerprint: str | None) -> list[float]:
-        """Begin to take up every run that was left behind; of runs at work, only those with this `fingerprint`.
+        """Begin to take up every run that was left behind; of runs at work, only those with
+        this `fingerprint`.
 
         Returns:
-            The seconds until the lease lapses, for each run of which it is not known whether its driver is alive.
+            The seconds until the lease lapses, for each run of which it is not known whether its
+            driver is alive.
         """
         undecided: list[float] = []
         running = self._store.runs.leases("running", fingerprint, MOST)
@@ -158,7 +174,8 @@ class Recovery:
             if 0 < left < math.inf:
                 undecided.append(left)
             elif left == 0 and (
-                failed is None or (failed.hopeless != lease.epoch and failed.due <= anyio.current_time())
+                failed is None
+                or (failed.hopeless != lease.epoch and failed.due <= anyio.current_time())
             ):
                 self._busy.add(lease.run)
                 group.start_soon(self._recover, lease)
@@ -166,10 +183,12 @@ class Recovery:
         return undecided
 
     def _report_ended(self) -> None:
-        """Report the runs that ended although the store failed while they were taken up: the write that failed was done
-        later, so no sweep finds them again.
+        """Report the runs that ended although the store failed while they were taken up: the write
+        that failed was done later, so no sweep finds them again.
         """
-        for run_id in [one for one, failed in self._failed.items() if failed.by_store and one not in self._busy]:
+        for run_id in [
+            one for one, failed in self._failed.items() if failed.by_store and one not in self._busy
+        ]:
             record = self._store.runs.get(run_id)
             if record is not None and record.status in ("running", "interrupted"):
                 continue
@@ -216,32 +235,43 @@ class Recovery:
             return run
 
     def _resume(self, record: RunRecord, lease: Lease) -> Run | None:
-        """Continue a run that had this lease; None if it does not continue here. Raises what `Runs.resume` raises."""
+        """Continue a run that had this lease; None if it does not continue here. Raises what
+        `Runs.resume` raises.
+        """
         root = self._store.runs.get(lease.run.partition(".")[0])
         if record.lease != lease or (root is not None and is_set_aside(root)):
-            # Another process was faster, or the run (or the one that it is a room of) waits for a person.
+            # Another process was faster, or the run (or the one that it is a room of)
+            # waits for a person.
             return None
         if root is not None and root.id != record.id and self._goes_on_with(root):
             return None
         try:
             return self._runs.resume(record.id, SEES_ALL)
         except FinishedRunError:
-            # Its driver died after the last event, before it noted the status. That is noted now, and reported to those
-            # who wait for the end of the run.
+            # Its driver died after the last event, before it noted the status. That is noted now,
+            # and reported to those who wait for the end of the run.
             return self._runs.get(record.id, record.caller)
 
     def _goes_on_with(self, root: RunRecord) -> bool:
-        """True if a room continues with the run that it belongs to: a worker takes them together."""
+        """True if a room continues with the run that it belongs to: a worker takes them
+        together.
+        """
         return self._runs.queue.role != "alone" and root.status in ("running", QUEUED)
 
     def _give_up(self, record: RunRecord, error: Exception) -> None:
-        """Report once that a run could not be taken up, and once more if the first report was only about the store."""
+        """Report once that a run could not be taken up, and once more if the first report was only
+        about the store.
+        """
         passes = isinstance(error, PASSING)
         failed = self._failed.get(record.id)
         is_known = failed is not None and (passes or not failed.by_store)
         with contextlib.suppress(StoreError):
             now = self._store.runs.get(record.id)
-            if now is None or now.status not in ("running", "interrupted") or self._runs.left(now.lease) > 0:
+            if (
+                now is None
+                or now.status not in ("running", "interrupted")
+                or self._runs.left(now.lease) > 0
+            ):
                 # Another process was faster.
                 return
             if not isinstance(error, StoreError):
@@ -252,7 +282,9 @@ class Recovery:
             self._tell(record, why)
 
     def _delay(self, run_id: str, error: Exception | None) -> _Failed:
-        """Do not take up a run for some time, because of an error or (None) because another process has it."""
+        """Do not take up a run for some time, because of an error or (None) because another
+        process has it.
+        """
         failed = self._failed.setdefault(run_id, _Failed())
         passes = error is None or isinstance(error, (*PASSING, StaleDriverError))
         failed.delay = min(failed.delay * 2, _MOST_DELAY_BY_STORE if passes else _MOST_DELAY)

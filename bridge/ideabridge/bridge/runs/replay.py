@@ -1,7 +1,9 @@
-"""Replay: answers calls of published ideas with the recorded output, by the plan, or by solving them anew.
+"""Replay: answers calls of published ideas with the recorded output, by the plan, or by
+solving them anew.
 
-A publication that has a plan and a guide runs its plan as the first answer of the agent loop: the plan's calls are made
-once, and if they do not lead to an output, a mind is asked for what is left, with their results and the plan.
+A publication that has a plan and a guide runs its plan as the first answer of the agent loop: the
+plan's calls are made once, and if they do not lead to an output, a mind is asked for what is left,
+with their results and the plan.
 """
 
 from __future__ import annotations
@@ -32,7 +34,13 @@ from ideabridge.bridge.runs.pins import (
 )
 from ideabridge.bridge.runs.recorded import read_run
 from ideabridge.bridge.runs.run import Run
-from ideabridge.bridge.runs.starts import Start, start_plan, start_program, start_solve, start_solve_by
+from ideabridge.bridge.runs.starts import (
+    Start,
+    start_plan,
+    start_program,
+    start_solve,
+    start_solve_by,
+)
 from ideabridge.bridge.store.errors import UnknownPublicationError
 from ideabridge.bridge.store.idea import PLANNED, Publication
 from ideabridge.bridge.store.shapes import need_of, tools_in
@@ -99,14 +107,18 @@ def plan_of(publication: Publication, arguments: JSONObject) -> Plan:
     if plan is None:
         raise PublicationError(f"{publication.name} holds no plan")
     plan = with_passed(plan, arguments, publication.input_schema)
-    return read_published(plan, arguments, publication.input_schema, publication.output_schema, name=publication.name)
+    return read_published(
+        plan, arguments, publication.input_schema, publication.output_schema, name=publication.name
+    )
 
 
 def check_arguments(publication: Publication, arguments: JSONObject) -> None:
-    """Check the arguments of a call against the tool's parameters, without and with the defaults of absent ones.
+    """Check the arguments of a call against the tool's parameters, without and with the defaults
+    of absent ones.
 
     Raises:
-        ValueMismatchError: they do not satisfy the parameters; the message has path, found and expected.
+        ValueMismatchError: they do not satisfy the parameters; the message has path,
+            found and expected.
     """
     schema = publication.input_schema
     if schema is None:
@@ -117,14 +129,14 @@ def check_arguments(publication: Publication, arguments: JSONObject) -> None:
         Validator(schema, what=f"the input of {publication.name} with its defaults").check(filled)
 
 
-# -- what an idea needs ---------------------------------------------------------------------------------------------
+# -- what an idea needs ----------------------------------------------------------------------------
 
 
 def why_not_here(
     store: Store, publication: Publication, caller: str, lacking: Callable[[ToolKey], str | None]
 ) -> str | None:
-    """Return why a published idea cannot be called here, whatever modules are up, as in "needs the server 'git', which
-    is not configured here"; None if it can, perhaps once its modules are up.
+    """Return why a published idea cannot be called here, whatever modules are up, as in "needs the
+    server 'git', which is not configured here"; None if it can, perhaps once its modules are up.
 
     Args:
         store: holds the publications.
@@ -164,7 +176,9 @@ def _lacks(
         try:
             inner = store.publications.named(module.removeprefix(IDEA), caller=caller)
         except UnknownPublicationError:
-            lacks[f"the idea {module.removeprefix(IDEA)[:64]!r}, which is not published here"] = None
+            lacks[f"the idea {module.removeprefix(IDEA)[:64]!r}, which is not published here"] = (
+                None
+            )
             continue
         if (inner.name, inner.version) not in seen:
             lacks |= dict.fromkeys(_lacks(store, inner, caller, lacking, seen))
@@ -172,7 +186,9 @@ def _lacks(
 
 
 def _needs(store: Store, publication: Publication) -> list[ToolKey]:
-    """The tools that every call of a published idea needs, as far as they are known before its modules are up."""
+    """The tools that every call of a published idea needs, as far as they are known before its
+    modules are up.
+    """
     if publication.answer == "recorded":
         return []
     held = publication.plan or publication.guide or {}
@@ -189,7 +205,8 @@ def _needs(store: Store, publication: Publication) -> list[ToolKey]:
         if isinstance(module, str):
             needs.append((module, name))
         elif name not in defined_in(held):
-            # As `Ways.pinned`: if the call does not say whose tool it means, the schema of its Request may.
+            # As `Ways.pinned`: if the call does not say whose tool it means, the schema of
+            # its Request may.
             if listed is None:
                 listed = tools_in(store.ideas.get(publication.idea_id, caller=SEES_ALL).idea.schema)
             if listed.get(name):
@@ -197,12 +214,12 @@ def _needs(store: Store, publication: Publication) -> list[ToolKey]:
     return needs
 
 
-# -- ideas that a plan calls ----------------------------------------------------------------------------------------
+# -- ideas that a plan calls -----------------------------------------------------------------------
 
 
 def asking_calls(store: Store, catalogue: Catalogue, calls: list[JSON]) -> list[int]:
-    """The places of the calls of a plan for which a model is asked each time: latent calls, clean rooms, and ideas that
-    are solved anew or whose plans have such calls.
+    """The places of the calls of a plan for which a model is asked each time: latent calls, clean
+    rooms, and ideas that are solved anew or whose plans have such calls.
     """
     return [place for place, call in enumerate(calls) if _asks(store, catalogue, call, set())]
 
@@ -219,7 +236,9 @@ def _asks(store: Store, catalogue: Catalogue, call: JSON, seen: set[tuple[str, i
         if (idea.name, idea.version) in seen:
             continue
         seen.add((idea.name, idea.version))
-        if idea.guide is not None or any(_asks(store, catalogue, below, seen) for below in _calls_of(idea)):
+        if idea.guide is not None or any(
+            _asks(store, catalogue, below, seen) for below in _calls_of(idea)
+        ):
             return True
     return False
 
@@ -233,8 +252,8 @@ def next_version(store: Store, name: str) -> int:
 
 
 def cycle_through(store: Store, name: str, version: int, calls: Iterable[JSON]) -> list[str] | None:
-    """The names of the ideas through which a plan with these calls, published as this version of `name`, would call
-    itself, its own first and last; None if it would not.
+    """The names of the ideas through which a plan with these calls, published as this version of
+    `name`, would call itself, its own first and last; None if it would not.
     """
     # A call of another version of the name is not a cycle: that version does not change.
     own = (f"{IDEA}{name}", f"{IDEA}{name}@{version}")
@@ -266,7 +285,9 @@ def _called(store: Store, calls: Iterable[JSON]) -> Iterator[Publication]:
 
 
 def _calls_of(publication: Publication) -> list[JSON]:
-    """The calls of its plan, and for each idea that a mind is offered when it is solved anew, a call of that idea."""
+    """The calls of its plan, and for each idea that a mind is offered when it is solved anew, a
+    call of that idea.
+    """
     plan = publication.plan
     own = {pin.tool for pin in read_pins(plan) or () if not pin.module}
     calls = with_plain_ideas(calls_in(plan), {*defined_in(plan), *own})
@@ -274,8 +295,8 @@ def _calls_of(publication: Publication) -> list[JSON]:
 
 
 def with_plain_ideas(calls: Iterable[JSON], taken: Collection[str]) -> list[JSON]:
-    """The calls; one that names neither a module nor a tool in `taken` gets the module of the idea that it means as
-    soon as one is published under this name.
+    """The calls; one that names neither a module nor a tool in `taken` gets the module of the idea
+    that it means as soon as one is published under this name.
     """
     return [_with_plain_idea(call, taken) for call in calls]
 
@@ -289,11 +310,13 @@ def _with_plain_idea(call: JSON, taken: Collection[str]) -> JSON:
     return {**call, "_module": f"{IDEA}{name}"}
 
 
-# -- solving anew ---------------------------------------------------------------------------------------------------
+# -- solving anew ----------------------------------------------------------------------------------
 
 
 def without_cycles(store: Store, name: str, version: int, tools: Iterable[Tool]) -> list[Tool]:
-    """The tools through which this version of the idea `name` cannot be called inside its own run."""
+    """The tools through which this version of the idea `name` cannot be called
+    inside its own run.
+    """
     return [tool for tool in tools if not _leads_to(store, name, version, tool)]
 
 
@@ -307,7 +330,9 @@ def _leads_to(store: Store, name: str, version: int, tool: Tool) -> bool:
 
 
 def context_of(guide: JSONObject, arguments: JSONObject) -> list[JSON]:
-    """The context of a run that solves the idea anew: the idea's own with the caller's input, and its plan first."""
+    """The context of a run that solves the idea anew: the idea's own with the caller's input, and
+    its plan first.
+    """
     # What is put before the input of the idea; without an input, at the end.
     before: list[JSON] = []
     plan = guide.get("plan")
@@ -332,7 +357,9 @@ def context_of(guide: JSONObject, arguments: JSONObject) -> list[JSON]:
 
 
 def tools_of(guide: JSONObject) -> list[tuple[str | None, str]]:
-    """(module, name) of the tools that a run which solves the idea anew may call, without those its context defines."""
+    """(module, name) of the tools that a run which solves the idea anew may call, without those its
+    context defines.
+    """
     listed = guide.get("tools")
     tools: list[tuple[str | None, str]] = []
     for pair in listed if isinstance(listed, list) else []:
@@ -342,14 +369,15 @@ def tools_of(guide: JSONObject) -> list[tuple[str | None, str]]:
     return tools
 
 
-# -- ways of answering ----------------------------------------------------------------------------------------------
+# -- ways of answering -----------------------------------------------------------------------------
 
 
 Patiently = Callable[[Callable[[], Publication]], Awaitable[Publication]]
 
 
 class Ways:
-    """Decides how calls of published ideas are answered, and makes the starts of the runs that answer them.
+    """Decides how calls of published ideas are answered, and makes the starts of the runs
+    that answer them.
 
     `patiently` writes into the store, see `Writer.patiently`.
     """
@@ -371,11 +399,13 @@ class Ways:
     ) -> Replay | Start:
         """Answer a call of a published idea with its recorded output, or with the start of a run.
 
-        The mind of the run, or for a plan of its rooms, is `choice`; the messages in `before` precede its context.
+        The mind of the run, or for a plan of its rooms, is `choice`; the messages in `before`
+        precede its context.
 
         Raises:
             ValueMismatchError: the arguments do not satisfy the parameters.
-            PublicationError: `recorded` with another input, or the publication has no plan and no guide.
+            PublicationError: `recorded` with another input, or the publication has no
+                plan and no guide.
             PlanError, SchemaError: the plan cannot run.
             MeantToolError: a tool that it calls, or was solved with, is gone, away or changed.
         """
@@ -384,12 +414,16 @@ class Ways:
         if publication.answer == "recorded":
             return Replay("recorded", recorded_answer(publication, arguments))
         # `auto` is the plan, if there is one.
-        planned = publication.answer in PLANNED or (publication.answer == "auto" and publication.plan is not None)
+        planned = publication.answer in PLANNED or (
+            publication.answer == "auto" and publication.plan is not None
+        )
         publication = await self.pinned(publication, caller)
         guide = publication.guide
         if not planned:
             if guide is None:
-                raise PublicationError(f"{publication.name} holds nothing to solve it with; publish it again")
+                raise PublicationError(
+                    f"{publication.name} holds nothing to solve it with; publish it again"
+                )
             given = with_defaults(arguments, publication.input_schema)
             start = await self._solving(publication, guide, given, caller, settings, choice, before)
             self._expect(publication, guide, calls_in(guide.get("plan")), start.machine.catalogue)
@@ -400,18 +434,23 @@ class Ways:
             foreign = self._idea_of_others(publication, plan.calls, catalogue)
             if foreign is not None:
                 raise MeantToolError(
-                    f"{publication.name} cannot be called: {foreign.name} was not here when it was published, and"
-                    " another user has published an idea of this name since; to call that, publish it again with"
+                    f"{publication.name} cannot be called: {foreign.name} was not here "
+                    "when it was published, and"
+                    " another user has published an idea of this name since; "
+                    "to call that, publish it again with"
                     f' "_module": "{foreign.module}"'
                 )
         self._expect(publication, publication.plan, plan.calls, catalogue)
         if guide is not None:
             # The plan is the first answer, and a mind goes on where it gives no output.
             given = plan.input or {}
-            begun = await self._solving(publication, guide, given, caller, settings, choice, before, catalogue.tools)
+            begun = await self._solving(
+                publication, guide, given, caller, settings, choice, before, catalogue.tools
+            )
             return await check_beside(plan, start_solve_by, plan, begun)
         settings = dataclasses.replace(settings, output_by_instance=plan.output_by_instance)
-        # As in any plan, each room chooses its mind when it opens; only a client's model must be recorded now.
+        # As in any plan, each room chooses its mind when it opens; only a client's model must
+        # be recorded now.
         recorded = choice if choice.name == SAMPLING else None
         if plan.program is not None:
             return start_program(plan, catalogue, settings, plan.names or {}, [*before], recorded)
@@ -428,7 +467,9 @@ class Ways:
         before: Sequence[JSON],
         more: Sequence[Tool] = (),
     ) -> Start:
-        """The start of a run that solves an idea anew with an input; `more` are tools that it has in any case."""
+        """The start of a run that solves an idea anew with an input; `more` are tools that it
+        has in any case.
+        """
         context = [*before, *context_of(guide, given)]
         defined = defined_tools(read_context(context))
         await self._offer.reach(module for module, _ in tools_of(guide))
@@ -438,7 +479,9 @@ class Ways:
         catalogue = self._offer.with_defined(
             tools, defined, [tool for tool in more if tool.key not in keys], caller=caller
         )
-        settings = dataclasses.replace(settings, output_by_instance=guide.get("by_instance") is True)
+        settings = dataclasses.replace(
+            settings, output_by_instance=guide.get("by_instance") is True
+        )
         schema = guide.get("output_schema")
         wanted = schema if isinstance(schema, dict) else None
         return start_solve(context, catalogue, settings, wanted, choice, idea=publication.idea_id)
@@ -453,10 +496,14 @@ class Ways:
         Raises:
             MeantToolError: an idea among the modules lacks something; see `why_not_here`.
         """
-        ideas = dict.fromkeys(module for module in modules if isinstance(module, str) and module.startswith(IDEA))
+        ideas = dict.fromkeys(
+            module for module in modules if isinstance(module, str) and module.startswith(IDEA)
+        )
         for module in ideas:
             try:
-                publication = self._store.publications.named(module.removeprefix(IDEA), caller=caller)
+                publication = self._store.publications.named(
+                    module.removeprefix(IDEA), caller=caller
+                )
             except UnknownPublicationError:
                 # The check of the call itself reports it.
                 continue
@@ -465,18 +512,21 @@ class Ways:
     def _expect_here(self, publication: Publication, caller: str) -> None:
         lack = self.why_not_here(publication, caller)
         if lack is not None:
-            raise MeantToolError(f"{publication.name} cannot be called here: it {lack}.{self._offer.unused_file()}")
+            raise MeantToolError(
+                f"{publication.name} cannot be called here: it {lack}.{self._offer.unused_file()}"
+            )
 
-    # -- which tools are meant ---------------------------------------------------------------------------------
+    # -- which tools are meant ---------------------------------------------------------------------
 
     async def pinned(self, publication: Publication, caller: str) -> Publication:
         """The publication with pins for the tools that its calls use.
 
-        An application that calls `Store.publish`, and an import, store a plan without pins, because a pin contains the
-        digest of a definition, which neither of them has. So the first use of the publication pins it, and the store
-        keeps the pins. The definitions come from the journal of the run that the plan was lifted from; without this
-        journal they are the present ones, of the modules that the schema of the idea names. If a module is down, the
-        publication stays without pins, and the next use tries again.
+        An application that calls `Store.publish`, and an import, store a plan without pins, because
+        a pin contains the digest of a definition, which neither of them has. So the first use of
+        the publication pins it, and the store keeps the pins. The definitions come from the journal
+        of the run that the plan was lifted from; without this journal they are the present ones, of
+        the modules that the schema of the idea names. If a module is down, the publication stays
+        without pins, and the next use tries again.
         """
         plan: JSONObject | None = publication.plan
         guide: JSONObject | None = publication.guide
@@ -486,10 +536,14 @@ class Ways:
         calls = calls_in(plan if plan is not None else held.get("plan"))
         then = self._then(publication)
         if then is None or not all(_is_found(call, then, {}) for call in calls):
-            listed = tools_in(self._store.ideas.get(publication.idea_id, caller=SEES_ALL).idea.schema)
+            listed = tools_in(
+                self._store.ideas.get(publication.idea_id, caller=SEES_ALL).idea.schema
+            )
             calls = [with_module(call, listed) for call in calls]
             try:
-                then = await self._offer.catalogue_of(Plan(calls=calls, tools=definitions_in(held)), caller)
+                then = await self._offer.catalogue_of(
+                    Plan(calls=calls, tools=definitions_in(held)), caller
+                )
             except PlanError:
                 # A module is down; the call itself reports that.
                 then = Catalogue(())
@@ -498,7 +552,11 @@ class Ways:
                 return publication
             if not all(_is_found(call, then, listed) for call in calls):
                 # The definitions are unknown until the modules are up.
-                return publication if plan is None else dataclasses.replace(publication, plan={**plan, "calls": calls})
+                return (
+                    publication
+                    if plan is None
+                    else dataclasses.replace(publication, plan={**plan, "calls": calls})
+                )
         pinned = [with_own_module(call, then) for call in calls]
         tools = pinned_tools(pinned, then, defined_in(held))
         pins: list[JSON] = [Pin.of(tool).to_json() for tool in tools]
@@ -510,14 +568,23 @@ class Ways:
             if isinstance(inner, dict):
                 guide["plan"] = {**inner, "calls": pinned}
         definitions = {tool.digest: tool.essence for tool in tools}
-        return await self._patiently(lambda: self._store.publications.pin(publication, plan, guide, definitions))
+        return await self._patiently(
+            lambda: self._store.publications.pin(publication, plan, guide, definitions)
+        )
 
-    def _idea_of_others(self, publication: Publication, calls: list[JSON], catalogue: Catalogue) -> Tool | None:
-        """The idea of another user that a call without `_module` would mean. When the plan was published, no tool had
-        this name, which anybody may publish since; a call of an idea that was here has its `_module`.
+    def _idea_of_others(
+        self, publication: Publication, calls: list[JSON], catalogue: Catalogue
+    ) -> Tool | None:
+        """The idea of another user that a call without `_module` would mean. When the plan was
+        published, no tool had this name, which anybody may publish since; a call of an idea that
+        was here has its `_module`.
         """
         for call in calls:
-            tool = catalogue.look_up(call) if isinstance(call, dict) and "_module" not in call else None
+            tool = (
+                catalogue.look_up(call)
+                if isinstance(call, dict) and "_module" not in call
+                else None
+            )
             if tool is not None and str(tool.module).startswith(IDEA):
                 owners = [idea.owner for idea in _called(self._store, [{"_module": tool.module}])]
                 if not {None, publication.owner} & {*owners}:
@@ -525,7 +592,9 @@ class Ways:
         return None
 
     def _then(self, publication: Publication) -> Catalogue | None:
-        """The tools of the run that a version was published from; None if the store does not contain its journal."""
+        """The tools of the run that a version was published from; None if the store does not
+        contain its journal.
+        """
         lifting = (publication.plan or {}).get("lifting")
         named = lifting.get("run") if isinstance(lifting, dict) else None
         for run_id in [str(named)] if named else self._store.ideas.runs_of(publication.idea_id):
@@ -535,15 +604,25 @@ class Ways:
         return None
 
     def _expect(
-        self, publication: Publication, held: JSONObject | None, calls: list[JSON], catalogue: Catalogue
+        self,
+        publication: Publication,
+        held: JSONObject | None,
+        calls: list[JSON],
+        catalogue: Catalogue,
     ) -> None:
         checked = self.check_pins(held, calls, catalogue)
         if checked.faults:
             raise MeantToolError(checked.text(publication.name))
 
-    def check_pins(self, held: JSONObject | None, calls: list[JSON], catalogue: Catalogue) -> PinCheck:
-        """Compare the pinned tools of a plan or guide with the present ones; see `pins.check_pins`."""
-        return check_pins(held, calls, catalogue, self._store.tool_memory.definition, self._offer.why_away)
+    def check_pins(
+        self, held: JSONObject | None, calls: list[JSON], catalogue: Catalogue
+    ) -> PinCheck:
+        """Compare the pinned tools of a plan or guide with the present ones; see
+        `pins.check_pins`.
+        """
+        return check_pins(
+            held, calls, catalogue, self._store.tool_memory.definition, self._offer.why_away
+        )
 
 
 def with_module(call: JSON, listed: dict[str, str]) -> JSON:
@@ -559,7 +638,9 @@ def _is_found(call: JSON, catalogue: Catalogue, listed: dict[str, str]) -> bool:
         return True
     tool = catalogue.look_up(call)
     # A tool of the process must not become a module's tool of the same name.
-    return tool is not None and (tool.module is None or "_module" in call or listed.get(str(call.get("_tool"))) != "")
+    return tool is not None and (
+        tool.module is None or "_module" in call or listed.get(str(call.get("_tool"))) != ""
+    )
 
 
 def definitions_in(held: JSONObject) -> tuple[JSONObject, ...]:

@@ -1,15 +1,18 @@
 """Rooms: runs that answer one call of another run.
 
-A call of a latent tool, of `solve` in a clean room, or of a published idea is answered by another run, its room.
+A call of a latent tool, of `solve` in a clean room, or of a published idea is answered by
+another run, its room.
 
-- The room has its own journal and ideas. Its id consists of those of the run and the call (`room_name`), so any process
-  that takes the run up finds the room, and a call that a room answers never runs twice.
-- `Rooms.open` starts the room, or enters it again. Its context is composed here: a latent call sees the context of its
-  Request, a clean room sees only the call and its imports.
-- Nobody waits for a room. When it ends, its driver posts `CallFinished` to the run. If another process drives the run,
-  the driver repeats that until the run has the result; the other process may also take it at its own next heartbeat.
-- A room whose call has ended without it (the call was cancelled, or the run has ended) is cancelled, and never
-  continues. All rooms of a run count against the run's budget.
+- The room has its own journal and ideas. Its id consists of those of the run and the call
+  (`room_name`), so any process that takes the run up finds the room, and a call that a room answers
+  never runs twice.
+- `Rooms.open` starts the room, or enters it again. Its context is composed here: a latent call sees
+  the context of its Request, a clean room sees only the call and its imports.
+- Nobody waits for a room. When it ends, its driver posts `CallFinished` to the run. If another
+  process drives the run, the driver repeats that until the run has the result; the other process
+  may also take it at its own next heartbeat.
+- A room whose call has ended without it (the call was cancelled, or the run has ended) is
+  cancelled, and never continues. All rooms of a run count against the run's budget.
 """
 
 from __future__ import annotations
@@ -65,8 +68,8 @@ _ORPHANED: Final = "the run it belongs to has ended, or its call was cancelled"
 _COUNTED: Final = (RequestMade, CallProposed, SolutionProposed, UsageNoted)
 
 _TASK: Final = (
-    "Write the result of the call below as `output`, as the tool's description asks; it satisfies the output's schema."
-    " There are no calls to make."
+    "Write the result of the call below as `output`, as the tool's description asks; it "
+    "satisfies the output's schema. There are no calls to make."
 )
 
 
@@ -78,7 +81,9 @@ class _Runs(Protocol):
     ways: Ways
     mind: Mind | None
 
-    async def create(self, start: Start, caller: str, title: str, room: tuple[str, Run] | None = None) -> Run: ...
+    async def create(
+        self, start: Start, caller: str, title: str, room: tuple[str, Run] | None = None
+    ) -> Run: ...
     def get(self, run_id: str, caller: str) -> Run: ...
     def enter(self, record: RunRecord, parent: Run) -> Run: ...
 
@@ -87,14 +92,14 @@ class Rooms:
     """Opens rooms, and hands their results to the runs they belong to.
 
     Args:
-        runs: contains the runs and their rooms. Its mind answers in the rooms of plans; in the rooms of another run,
-            the mind of that run does.
+        runs: contains the runs and their rooms. Its mind answers in the rooms of plans; in the
+            rooms of another run, the mind of that run does.
     """
 
     def __init__(self, runs: _Runs) -> None:
         self._runs = runs
 
-    # -- opening -----------------------------------------------------------------------------------------------
+    # -- opening -----------------------------------------------------------------------------------
 
     async def open(self, run: Run, effect: Execute) -> None:
         """Open the room of a call that was started, or enter it again."""
@@ -139,9 +144,14 @@ class Rooms:
         machine, choice = run.machine, self._choice(run)
         depth = machine.settings.depth
         if depth < 1:
-            raise RoomError(f"rooms are nested as deep as the settings allow: {_nesting(run, effect)}")
-        # Rooms of a lazy run are eager: a person accepted the plan as a whole, and their calls ask as usual.
-        settings = dataclasses.replace(machine.settings, planning="eager", depth=depth - 1, output_by_instance=False)
+            raise RoomError(
+                f"rooms are nested as deep as the settings allow: {_nesting(run, effect)}"
+            )
+        # Rooms of a lazy run are eager: a person accepted the plan as a whole, and their
+        # calls ask as usual.
+        settings = dataclasses.replace(
+            machine.settings, planning="eager", depth=depth - 1, output_by_instance=False
+        )
         if effect.call.room == "idea":
             name = effect.tool.remote_name or effect.tool.name
             publication = self._runs.store.publications.named(name, caller=run.caller)
@@ -165,28 +175,38 @@ class Rooms:
             seen: list[JSON] = []
             if effect.call.room == "latent":
                 seen = _context_of_call(machine, run.runner.request, effect.call.instance)
-            start = start_solve(_latent_context(effect, seen), Catalogue(()), settings, effect.tool.output, choice)
+            start = start_solve(
+                _latent_context(effect, seen), Catalogue(()), settings, effect.tool.output, choice
+            )
         else:
             start = _start_clean_room(machine, effect, settings, choice)
         if not run.runner.wanted or effect.key not in run.machine.open_rooms:
             raise RoomError("the run it belongs to has ended")
-        return await self._runs.create(start, run.caller, f"{effect.tool.name}, for {run.id}", (room_id, run))
+        return await self._runs.create(
+            start, run.caller, f"{effect.tool.name}, for {run.id}", (room_id, run)
+        )
 
     def _choice(self, run: Run) -> Choice:
-        """Return the mind of the rooms of a run: the mind of the run. For a plan that is itself a room, return the mind
-        of its run, unless that is `turns`; for other plans, return the mind that `auto` chooses.
+        """Return the mind of the rooms of a run: the mind of the run. For a plan that is itself a
+        room, return the mind of its run, unless that is `turns`; for other plans, return the mind
+        that `auto` chooses.
         """
         if run.machine.mode == "solve":
-            return Choice(run.turns.mind or TURNS, run.turns.why or "it answers in the run that the room belongs to")
+            return Choice(
+                run.turns.mind or TURNS,
+                run.turns.why or "it answers in the run that the room belongs to",
+            )
         above = None if run.parent is None else self._choice(run.parent)
         if above is not None and above.name != TURNS:
             return above
         return choose(AUTO, self._runs.mind, samples=run.turns.mind == SAMPLING)
 
-    # -- events and ends ---------------------------------------------------------------------------------------
+    # -- events and ends ---------------------------------------------------------------------------
 
     def watch(self, run: Run, event: Event) -> None:
-        """Take an event of a run or room. If another process drives it, only the watchers here are called."""
+        """Take an event of a run or room. If another process drives it, only the watchers
+        here are called.
+        """
         follows, parent = run.runner.follows, run.parent
         if isinstance(event, CallFinished):
             room = run.rooms.pop((event.call, event.item), None)
@@ -208,7 +228,9 @@ class Rooms:
         parent.runner.poke()
 
     async def _settle(self, room: Run, parent: Run) -> None:
-        """Hand the result of a room to its run, and repeat that while another process drives the run."""
+        """Hand the result of a room to its run, and repeat that while another process
+        drives the run.
+        """
         key = room.key
         while True:
             try:
@@ -249,7 +271,9 @@ class Rooms:
                 run.rooms[key] = self._runs.enter(record, run)
 
     def look(self, run: Run) -> None:
-        """At each heartbeat of a run, look at the rooms that other processes drive, and at the run it belongs to."""
+        """At each heartbeat of a run, look at the rooms that other processes drive, and at the
+        run it belongs to.
+        """
         with contextlib.suppress(InterruptedRunError, FinishedRunError, StoreError):
             # If the store fails, the next heartbeat looks again.
             above = None if run.parent is None else self._runs.store.runs.get(run.root.id)
@@ -265,7 +289,9 @@ class Rooms:
 
     @staticmethod
     def end_orphan(room: Run) -> bool:
-        """End a room whose call has ended without it, because the process that had to end it died; else False."""
+        """End a room whose call has ended without it, because the process that had to end it
+        died; else False.
+        """
         if not room.is_orphan:
             return False
         with contextlib.suppress(InterruptedRunError, FinishedRunError):
@@ -283,9 +309,15 @@ def _nesting(run: Run, effect: Execute) -> str:
     return " > ".join(reversed(names))
 
 
-def _start_clean_room(machine: Machine, effect: Execute, settings: Settings, choice: Choice) -> Start:
-    """The start of `solve` in a clean room, whose tools are at most those of the run it belongs to."""
-    task, data, schema = (effect.parameters.get(name) for name in ("task", "input", "output_schema"))
+def _start_clean_room(
+    machine: Machine, effect: Execute, settings: Settings, choice: Choice
+) -> Start:
+    """The start of `solve` in a clean room, whose tools are at most those of the run it belongs
+    to.
+    """
+    task, data, schema = (
+        effect.parameters.get(name) for name in ("task", "input", "output_schema")
+    )
     wanted = effect.parameters.get("tools")
     patterns = [one for one in wanted if isinstance(one, str)] if isinstance(wanted, list) else []
     if isinstance(schema, dict):
@@ -298,11 +330,14 @@ def _start_clean_room(machine: Machine, effect: Execute, settings: Settings, cho
     context = [*_import_messages(effect.imports), str(task)]
     if data is not None:
         context.append({"type": "input", "input": data})
-    return start_solve(context, catalogue, settings, schema if isinstance(schema, dict) else None, choice)
+    return start_solve(
+        context, catalogue, settings, schema if isinstance(schema, dict) else None, choice
+    )
 
 
 async def _end(run: Run) -> None:
-    # Counted again: a closing room may have been counted twice, in the journal of its run and as an open room.
+    # Counted again: a closing room may have been counted twice, in the journal of its run and
+    # as an open room.
     reason = run.over_budget()
     if reason is not None and run.machine.phase not in ("ended", "ending"):
         try:
@@ -314,11 +349,13 @@ async def _end(run: Run) -> None:
             run.runner.fail(error)
 
 
-# -- the contexts of rooms ---------------------------------------------------------------------------------------
+# -- the contexts of rooms -------------------------------------------------------------------------
 
 
 def _import_messages(imports: Iterable[tuple[Path, JSON]]) -> list[JSON]:
-    """Context messages in which the imports (path, value) have the paths that they have in the run."""
+    """Context messages in which the imports (path, value) have the paths that they
+    have in the run.
+    """
     messages: list[JSON] = []
     for path, value in imports:
         kind, rest = path[0], list(path[1:])
@@ -328,7 +365,9 @@ def _import_messages(imports: Iterable[tuple[Path, JSON]]) -> list[JSON]:
         if kind == "data" and rest:
             messages.append({"type": "data", "kind": rest[0], "data": _nested(rest[1:], value)})
         elif kind == "data" and isinstance(value, dict):
-            messages.extend({"type": "data", "kind": one, "data": held} for one, held in value.items())
+            messages.extend(
+                {"type": "data", "kind": one, "data": held} for one, held in value.items()
+            )
         else:
             messages.append({"type": kind, kind: _nested(rest, value)})
     return messages
@@ -341,10 +380,14 @@ def _nested(path: list[str], value: JSON) -> JSON:
 
 
 def _context_of_call(machine: Machine, request: Request | None, instance: str) -> list[JSON]:
-    """The context of the Request in which a latent call was proposed (None: in a plan), as far as its instance sees it.
-    The messages have no instance in the room.
+    """The context of the Request in which a latent call was proposed (None: in a plan), as far as
+    its instance sees it. The messages have no instance in the room.
     """
-    context = request.context_json if request is not None else [message.to_json() for message in machine.messages]
+    context = (
+        request.context_json
+        if request is not None
+        else [message.to_json() for message in machine.messages]
+    )
     messages: list[JSON] = []
     for raw in context:
         message = read_message(raw)
@@ -362,14 +405,18 @@ def _context_of_call(machine: Machine, request: Request | None, instance: str) -
 
 
 def _call_in_room(call: JSONObject, instance: str) -> JSONObject:
-    """An earlier call with references that can be read in the room, where its result is data and not a result."""
+    """An earlier call with references that can be read in the room, where its result is data
+    and not a result.
+    """
     changed = dict(call)
     for name in ("value", "also"):
         texts = call.get(name)
         if isinstance(texts, str):
             changed[name] = _reference_in_room(texts, instance)
         elif isinstance(texts, list):
-            changed[name] = [_reference_in_room(one, instance) for one in texts if isinstance(one, str)]
+            changed[name] = [
+                _reference_in_room(one, instance) for one in texts if isinstance(one, str)
+            ]
     return changed
 
 
@@ -383,7 +430,9 @@ def _reference_in_room(text: str, instance: str) -> str:
 
 
 def _latent_context(effect: Execute, before: list[JSON]) -> list[JSON]:
-    """The context in which a mind writes the result of a latent call: `before`, then whole parameters and imports."""
+    """The context in which a mind writes the result of a latent call: `before`, then whole
+    parameters and imports.
+    """
     call: JSONObject = {"_tool": effect.tool.name}
     if effect.tool.description:
         call["description"] = effect.tool.description

@@ -1,9 +1,10 @@
 """Run: one pass of the loop, as its callers see it.
 
-A run consists of a machine (what has happened), a runner (what happens next) and a driver (the lease under which this
-process may write its journal). A run that waits for somebody returns its lease, and any process may take the next step.
-A call of a run can be answered by another run, its room. A room has its own journal, is in `Run.rooms` of the run it
-belongs to, and counts as part of it: its status, approvals, requests and usage are those of the run as well.
+A run consists of a machine (what has happened), a runner (what happens next) and a driver (the
+lease under which this process may write its journal). A run that waits for somebody returns its
+lease, and any process may take the next step. A call of a run can be answered by another run, its
+room. A room has its own journal, is in `Run.rooms` of the run it belongs to, and counts as part of
+it: its status, approvals, requests and usage are those of the run as well.
 
     running -> needs_solution, needs_approval -> running -> done, stalled, limit, cancelled, failed
     interrupted: the run cannot continue in this process; its journal stays as it is
@@ -88,7 +89,15 @@ from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike, encode, norm
 T = TypeVar("T")
 
 RunStatus: TypeAlias = Literal[
-    "running", "needs_solution", "needs_approval", "done", "stalled", "limit", "cancelled", "failed", "interrupted"
+    "running",
+    "needs_solution",
+    "needs_approval",
+    "done",
+    "stalled",
+    "limit",
+    "cancelled",
+    "failed",
+    "interrupted",
 ]
 
 RoomWatcher: TypeAlias = "Callable[[Run, Event], None]"
@@ -102,17 +111,19 @@ WITHOUT_RESULT: Final[dict[str, str]] = {
 """Why a run in this status has no result."""
 
 _RUN_NOTHING: Final = ("deny", "skip", "value")
-"""The decisions that settle a question and run nothing. They are taken also where the run cannot go on."""
+"""The decisions that settle a question and run nothing. They are taken also where the
+run cannot go on."""
 
 _NOTES: Final = 20
 """Most decisions, assumptions, skipped calls, and notes in an answer."""
 
 _WRITTEN: Final = 64 * 1024
-"""Most bytes of a Solution that is kept as it was written, beside the form that satisfies its schema."""
+"""Most bytes of a Solution that is kept as it was written, beside the form that
+satisfies its schema."""
 
 _ROOM: Final = (
-    "This request is part of the run and stands alone: answer it from its own context, whatever else you have seen, and"
-    " hand the solution in with solve, run {run}, turn {turn}."
+    "This request is part of the run and stands alone: answer it from its own context, whatever "
+    "else you have seen, and hand the solution in with solve, run {run}, turn {turn}."
 )
 
 
@@ -206,7 +217,9 @@ class Run:
 
     @property
     def status(self) -> RunStatus:
-        """The status of the run with its rooms. A Request of a room is a Request of the run, too."""
+        """The status of the run with its rooms. A Request of a room is a Request of the run,
+        too.
+        """
         machine = self.machine
         if self.runner.lost is not None:
             return "interrupted"
@@ -214,26 +227,37 @@ class Run:
             return "running"
         if machine.ended:
             return cast("RunStatus", machine.status or "failed")
-        # Rooms that are about to open are waited for, so that all their Requests are reported together.
+        # Rooms that are about to open are waited for, so that all their Requests are
+        # reported together.
         opened = len(self.rooms) >= len(machine.open_rooms)
         if machine.awaits_solution or (opened and any(True for _ in self.open_requests())):
             return "needs_solution"
         if (machine.waits_for_people or self.rooms) and self._is_still:
             # An approver may be deciding.
-            return "running" if any(one.people.deciding for one in self.with_rooms()) else "needs_approval"
+            return (
+                "running"
+                if any(one.people.deciding for one in self.with_rooms())
+                else "needs_approval"
+            )
         return "running"
 
     @property
     def is_behind(self) -> bool:
-        """True while the journal of the run, or of one of its rooms, lacks events. Nobody is shown these events."""
+        """True while the journal of the run, or of one of its rooms, lacks events. Nobody is
+        shown these events.
+        """
         return any(one.runner.is_behind for one in self.with_rooms(ending=True))
 
     @property
     def may_rest(self) -> bool:
-        """True if the run waits for somebody and any process may take it up. If the module of a running call waits for
-        an answer, the run stays with the process in which the call runs.
+        """True if the run waits for somebody and any process may take it up. If the module of a
+        running call waits for an answer, the run stays with the process in which the call runs.
         """
-        return self._is_still and self.status != "running" and not any(one.people.parks for one in self.with_rooms())
+        return (
+            self._is_still
+            and self.status != "running"
+            and not any(one.people.parks for one in self.with_rooms())
+        )
 
     @property
     def is_elsewhere(self) -> bool:
@@ -243,8 +267,8 @@ class Run:
 
     @property
     def waits_in_journal(self) -> bool:
-        """True if a run that was read from its journal only waits. It is False if a module had asked: its call
-        ran in another process and may have ended with it.
+        """True if a run that was read from its journal only waits. It is False if a module had
+        asked: its call ran in another process and may have ended with it.
         """
         return self._is_still and not parked(self.machine.history)
 
@@ -255,7 +279,8 @@ class Run:
         if self.runner.is_behind or self.runner.program.computes:
             return False
         if machine.ended or self.runner.lost is not None:
-            # The result of an ended room has still to be handed to its run. A lost room is at work elsewhere.
+            # The result of an ended room has still to be handed to its run. A lost room is at
+            # work elsewhere.
             return self.runner.lost is not None
         if machine.awaits_solution or machine.waits_for_people:
             return all(room._is_still for room in self.rooms.values())
@@ -264,7 +289,9 @@ class Run:
         return bool(self.rooms) and all(room._is_still for room in self.rooms.values())
 
     def with_rooms(self, *, ending: bool = False) -> Iterator[Run]:
-        """Return the run and its rooms, at any depth; with `ending`, also the rooms that are ending."""
+        """Return the run and its rooms, at any depth; with `ending`, also the rooms
+        that are ending.
+        """
         yield self
         for room in (*self.rooms.values(), *self.ending) if ending else self.rooms.values():
             yield from room.with_rooms(ending=ending)
@@ -281,7 +308,9 @@ class Run:
 
     @property
     def is_orphan(self) -> bool:
-        """True for a room whose call has ended without it, if the run it belongs to is driven here."""
+        """True for a room whose call has ended without it, if the run it belongs to
+        is driven here.
+        """
         parent = self.parent
         if parent is None or parent.runner.lost is not None:
             return False
@@ -296,7 +325,9 @@ class Run:
         self._host.note_waiting(self)
 
     async def patiently(self, call: Callable[[], T]) -> T:
-        """Call a method of the run, and repeat it while the store cannot be written; see `Bridge.patiently`."""
+        """Call a method of the run, and repeat it while the store cannot be written; see
+        `Bridge.patiently`.
+        """
         return await self.driver.patiently(call)
 
     async def wait(self, seconds: float | None = None) -> RunStatus:
@@ -308,7 +339,9 @@ class Run:
 
     @property
     def is_being_left(self) -> bool:
-        """True while writes of the run or of its rooms are queued: their status, or the return of their leases."""
+        """True while writes of the run or of its rooms are queued: their status, or the return
+        of their leases.
+        """
         return any(one.driver.unwritten for one in self.with_rooms(ending=True))
 
     def poke(self) -> None:
@@ -334,9 +367,11 @@ class Run:
                 self.runner.end_at_limit(f"{most:g} seconds, the most a run may take")
 
     @contextlib.contextmanager
-    def watching(self, watcher: Callable[[Event], None], room_watcher: RoomWatcher | None = None) -> Generator[None]:
-        """`with run.watching(...):` calls `watcher` with every event of the run itself, and `room_watcher` with every
-        event of its rooms, at any depth, after it is journaled.
+    def watching(
+        self, watcher: Callable[[Event], None], room_watcher: RoomWatcher | None = None
+    ) -> Generator[None]:
+        """`with run.watching(...):` calls `watcher` with every event of the run itself, and
+        `room_watcher` with every event of its rooms, at any depth, after it is journaled.
         """
         self.runner.watchers.append(watcher)
         if room_watcher is not None:
@@ -348,19 +383,22 @@ class Run:
             if room_watcher is not None:
                 self.room_watchers.remove(room_watcher)
 
-    # -- what applications wait for ----------------------------------------------------------------------------
+    # -- what applications wait for ----------------------------------------------------------------
 
     def __aiter__(self) -> AsyncIterator[Event]:
         """Iterate over every event of the run, from the first one; see `events`."""
         return self.events()
 
     async def events(self, *, from_now: bool = False) -> AsyncIterator[Event]:
-        """The events in the run's journal, until the run has ended or cannot continue in this process.
+        """The events in the run's journal, until the run has ended or cannot continue
+        in this process.
 
-        While the run waits for somebody, the iteration waits too; its body may decide, or submit a solution.
+        While the run waits for somebody, the iteration waits too; its body may decide, or
+        submit a solution.
 
         Args:
-            from_now: leave out the events until now; otherwise every iteration begins with the first event.
+            from_now: leave out the events until now; otherwise every iteration begins with
+                the first event.
         """
         last = max((number for number, _ in self.driver.events()), default=0) if from_now else 0
         while True:
@@ -374,25 +412,31 @@ class Run:
             await self.runner.wait_changed()
 
     def _with_tool_name(self, event: Event) -> Event:
-        """The event with the name of its call's tool, or of the tool with which a person replaced the call."""
+        """The event with the name of its call's tool, or of the tool with which a person
+        replaced the call.
+        """
         if not isinstance(event, OfCall):
             return event
         progress = self.machine.history[event.call]
         replaced = progress.replaced if isinstance(event, CallStarted | CallFinished) else None
-        return dataclasses.replace(event, tool_name=progress.call.name if replaced is None else replaced.name)
+        return dataclasses.replace(
+            event, tool_name=progress.call.name if replaced is None else replaced.name
+        )
 
     @overload
     async def result(self) -> Any: ...
     @overload
     async def result(self, model: type[T]) -> T: ...
     async def result(self, model: type[Any] | None = None) -> Any:
-        """Wait for the end of the run, and return its output; without an output schema its state, or else the results.
+        """Wait for the end of the run, and return its output; without an output schema its state,
+        or else the results.
 
         Args:
             model: the type to return, a pydantic model or any type that pydantic knows; None: JSON.
 
         Raises:
-            RunFailedError: the run has no output, or none was wanted and calls failed, or it waits for somebody.
+            RunFailedError: the run has no output, or none was wanted and calls failed, or it
+                waits for somebody.
             OutputTypeError: the output does not fit the model.
             ArgumentError: the model is not a type.
         """
@@ -405,7 +449,7 @@ class Run:
             raise RunFailedError(text, self.id, status, [dict(error) for error in errors])
         return self.given() if model is None else values.typed(self.given(), model)
 
-    # -- turns -------------------------------------------------------------------------------------------------
+    # -- turns -------------------------------------------------------------------------------------
 
     @property
     def turn(self) -> int:
@@ -424,8 +468,8 @@ class Run:
     ) -> list[str]:
         """Submit the solution of a turn.
 
-        Its calls run as if they streamed in: a malformed call fails, those that depend on it fail with it, and the
-        others run; the next Request has the errors.
+        Its calls run as if they streamed in: a malformed call fails, those that depend on it fail
+        with it, and the others run; the next Request has the errors.
 
         Args:
             turn: the turn it answers.
@@ -436,30 +480,40 @@ class Run:
             strict: run nothing unless all of it is well formed.
 
         Returns:
-            Sentences about the parts that were read leniently. The same solution for a settled turn changes nothing.
+            Sentences about the parts that were read leniently. The same solution for a settled turn
+            changes nothing.
 
         Raises:
             ValueMismatchError: it is not a solution.
-            RejectedSolutionError: its calls are not an array, are more than the run may list, or contain a secret; it
-                is a program that cannot run here, or has calls or an output beside it; with `strict`, also any
-                malformed part. Nothing ran, and the turn stays open.
+            RejectedSolutionError: its calls are not an array, are more than the run may list,
+                or contain a secret; it is a program that cannot run here, or has calls or an
+                output beside it; with `strict`, also any malformed part. Nothing ran, and the
+                turn stays open.
             SettledTurnError: another solution settled the turn, or the turn is not the run's.
             FinishedRunError: the run has ended.
         """
-        read, notes = values.read_submission(normalise(raw, what="the solution"), mind, model, pattern)
+        read, notes = values.read_submission(
+            normalise(raw, what="the solution"), mind, model, pattern
+        )
         proposed, errors = self._read_program(read)
         settled = self.turns.settled.get(turn)
         if settled is not None:
             if settled == values.digest_of_solution(proposed):
                 return notes
-            raise SettledTurnError(f"turn {turn} is settled by another solution; the turn now is {self._turn_now()}")
+            raise SettledTurnError(
+                f"turn {turn} is settled by another solution; the turn now is {self._turn_now()}"
+            )
         self._expect_open(turn)
         errors = errors or self._host.screen.faults(proposed)
         if not errors and (strict or pattern is not None):
             errors = self.machine.check(read.calls, read.output, pattern=pattern)
         errors = errors or self.machine.check_count(len(read.calls))
         if errors:
-            solution: JSONObject = {**(read.extra or {}), "calls": read.calls, "output": read.output}
+            solution: JSONObject = {
+                **(read.extra or {}),
+                "calls": read.calls,
+                "output": read.output,
+            }
             self.drive(SolutionRejected(solution, list(errors)))
             raise RejectedSolutionError(rejection(errors), [dict(error) for error in errors])
         # Before it is driven: the step may end at once, and its idea be saved.
@@ -467,9 +521,15 @@ class Run:
         self.drive(proposed)
         return notes
 
-    def _read_program(self, read: SolutionProposed) -> tuple[SolutionProposed | ProgramProposed, list[JSONObject]]:
-        """The event of a submitted solution, which may be a program, and the errors of the program."""
-        extra: JSONObject = {key: value for key, value in (read.extra or {}).items() if key != "program"}
+    def _read_program(
+        self, read: SolutionProposed
+    ) -> tuple[SolutionProposed | ProgramProposed, list[JSONObject]]:
+        """The event of a submitted solution, which may be a program, and the errors
+        of the program.
+        """
+        extra: JSONObject = {
+            key: value for key, value in (read.extra or {}).items() if key != "program"
+        }
         try:
             program = values.program_in(read)
             if program is None:
@@ -479,7 +539,8 @@ class Run:
             return read, [error_message("structural", str(error))]
 
     def reject(self, turn: int, answer: JSON, message: str) -> None:
-        """Journal an answer to a turn from which no solution could be read. Nothing runs, and the turn stays open.
+        """Journal an answer to a turn from which no solution could be read. Nothing runs, and the
+        turn stays open.
 
         Raises:
             SettledTurnError, FinishedRunError: the turn is not open.
@@ -498,8 +559,8 @@ class Run:
         self.runner.post(event)
 
     def follow_configuration(self) -> None:
-        """Let the rules of this configuration hold from now on, in the run and its rooms, if they were made under
-        another one.
+        """Let the rules of this configuration hold from now on, in the run and its rooms, if they
+        were made under another one.
 
         Raises:
             InterruptedRunError: another process drives the run.
@@ -535,19 +596,25 @@ class Run:
                 self._take("running")
 
     def _take(self, status: str | None = None) -> None:
-        """Take the lease, if this process does not hold it, and note the status; both or neither."""
+        """Take the lease, if this process does not hold it, and note the status;
+        both or neither.
+        """
         if self.parent is not None:
             self.parent.hold()
         if self.driver.epoch is not None and status is None:
             return
         with self.driver.whole():
             if not self.driver.take():
-                raise InterruptedRunError(f"run {self.id}: another process has gone on with it; check_run tells how")
+                raise InterruptedRunError(
+                    f"run {self.id}: another process has gone on with it; check_run tells how"
+                )
             if status is not None:
                 self.driver.set_status(status)
 
     def rest(self) -> None:
-        """Return the lease if the run waits for somebody. The runner calls this when no effect is due."""
+        """Return the lease if the run waits for somebody. The runner calls this when
+        no effect is due.
+        """
         if self.runner.lost is not None:
             with contextlib.suppress(StoreError):
                 # If the store cannot be written, the lease lapses.
@@ -555,10 +622,12 @@ class Run:
         elif self.may_rest:
             try:
                 self.driver.leave(self.status, None, self.poke)
-                # Another process may take the run up; the program begins again where the run continues.
+                # Another process may take the run up; the program begins again where
+                # the run continues.
                 self.runner.program.stop()
             except StaleDriverError:
-                # Another process drives the run and its rooms, which only a room has noticed so far.
+                # Another process drives the run and its rooms, which only a room has
+                # noticed so far.
                 self.runner.abandon("its lease was lost to another process")
         if self.parent is not None:
             self.parent.moved()
@@ -569,7 +638,11 @@ class Run:
         self.runner.poke()
 
     def _turn_now(self) -> str:
-        return str(self.machine.step) if self.status == "needs_solution" else f"none (the run is {self.status})"
+        return (
+            str(self.machine.step)
+            if self.status == "needs_solution"
+            else f"none (the run is {self.status})"
+        )
 
     def _expect_open(self, turn: int) -> None:
         self._expect_alive()
@@ -581,7 +654,9 @@ class Run:
         if self.runner.lost is not None:
             raise InterruptedRunError(f"run {self.id} cannot go on here: {self.runner.lost}")
         if self.machine.ended:
-            raise FinishedRunError(f"run {self.id} has ended ({self.status}); nothing more can be handed in")
+            raise FinishedRunError(
+                f"run {self.id} has ended ({self.status}); nothing more can be handed in"
+            )
 
     @property
     def requests(self) -> int:
@@ -593,13 +668,15 @@ class Run:
 
     @property
     def way(self) -> Literal["plan", "program", "solve"]:
-        """How the run answers: by a plan or a program alone, or by a mind, also after one of these."""
+        """How the run answers: by a plan or a program alone, or by a mind, also
+        after one of these.
+        """
         is_alone = self.machine.mode == "plan" or (self.turns.by_plan and self.machine.step == 0)
         if not is_alone:
             return "solve"
         return "plan" if self.machine.solution.program is None else "program"
 
-    # -- people ------------------------------------------------------------------------------------------------
+    # -- people ------------------------------------------------------------------------------------
 
     def decide(
         self,
@@ -613,11 +690,12 @@ class Run:
         reason: str | None = None,
         grant: ObjectLike | JSON = None,
     ) -> None:
-        """Settle a pending approval; `Decision` describes the other arguments. The decision holds for exactly what was
-        shown.
+        """Settle a pending approval; `Decision` describes the other arguments. The decision holds
+        for exactly what was shown.
 
         Raises:
-            DecisionError: no such approval is pending, it has no such choice, or the other arguments are invalid.
+            DecisionError: no such approval is pending, it has no such choice, or the other
+                arguments are invalid.
             FinishedRunError: the run has ended.
         """
         self.settle(approval, Decision(decision, call, reason, by, value, plan, grant))
@@ -629,12 +707,16 @@ class Run:
         run.drive(event)
 
     def check(self, approval: str, decision: Decision) -> None:
-        """Check a decision without making it; see `decide` for the errors. `SecretGivenError`: it contains a secret."""
+        """Check a decision without making it; see `decide` for the errors. `SecretGivenError`: it
+        contains a secret.
+        """
         _, event = self.event_of(approval, decision)
         self._host.screen.admit([event])
 
     def event_of(self, approval: str, decision: Decision) -> tuple[Run, DecidedEvent]:
-        """Check a decision; return its event, and the run or room that is to take it. Raises as `decide` does."""
+        """Check a decision; return its event, and the run or room that is to take it. Raises
+        as `decide` does.
+        """
         if not (self._is_blocked and decision.decision in _RUN_NOTHING):
             self._expect_alive()
         check_text("approval", approval)
@@ -644,7 +726,10 @@ class Run:
         for room in self.rooms.values():
             if room.call_name == name:
                 return room.event_of(rest, decision)
-        raise DecisionError(f"no approval {approval[:100]!r} is pending: the room it was for has ended, or never was")
+        raise DecisionError(
+            f"no approval {approval[:100]!r} is pending: the room it was "
+            "for has ended, or never was"
+        )
 
     def end_at_limit(self, reason: str) -> None:
         """End the run at a limit that its machine cannot see, with everything done so far."""
@@ -652,7 +737,9 @@ class Run:
         self.runner.end_at_limit(reason)
 
     def end_budget(self, reason: str) -> None:
-        """End the run that has the budget, with its rooms: of a room, the run that it belongs to."""
+        """End the run that has the budget, with its rooms: of a room, the run that it belongs
+        to.
+        """
         try:
             self.root.end_at_limit(reason)
         except (InterruptedRunError, StoreError):
@@ -664,14 +751,18 @@ class Run:
         self.end("cancelled", reason)
 
     def end(self, status: EndStatus, reason: str | None = None) -> None:
-        """End the run and its calls; what was done stays. Raises `InterruptedRunError` if another process drives it."""
+        """End the run and its calls; what was done stays. Raises `InterruptedRunError` if another
+        process drives it.
+        """
         if self.machine.ended:
             return
         self._expect_alive()
         self._take()
-        self.runner.end(status, None if reason is None else str(normalise(reason, what="the reason")))
+        self.runner.end(
+            status, None if reason is None else str(normalise(reason, what="the reason"))
+        )
 
-    # -- what callers see --------------------------------------------------------------------------------------
+    # -- what callers see --------------------------------------------------------------------------
 
     def answer(self, *, whole: bool = False, blocks: Blocks | None = None) -> dict[str, Any]:
         """Return the answer of `run_plan`, `solve`, `submit_solution` and `check_run`.
@@ -696,7 +787,9 @@ class Run:
         if reason:
             result["reason"] = reason
         if machine.has_output:
-            result["output"] = machine.output if whole else values.short_output(machine.output, blocks)
+            result["output"] = (
+                machine.output if whole else values.short_output(machine.output, blocks)
+            )
             if machine.mode == "solve" and machine.has_state:
                 result["state"] = machine.state if whole else values.short_state(machine, blocks)
         elif status != "needs_solution":
@@ -720,13 +813,17 @@ class Run:
             if machine.awaits_solution:
                 result["turn"] = self.turn
             asking = [(one, one.runner.request) for one in self.open_requests()]
-            result["requests"] = [self._request(one, request) for one, request in asking if request is not None]
+            result["requests"] = [
+                self._request(one, request) for one, request in asking if request is not None
+            ]
         if status in ("needs_approval", "running", "needs_solution") or self._is_blocked:
             approvals = self.approvals()
             if approvals or status == "needs_approval":
                 result["approvals"] = approvals
         if machine.decisions:
-            result["decided"] = [f"{what}: {how} by {by}" for what, how, by in machine.decisions[-_NOTES:]]
+            result["decided"] = [
+                f"{what}: {how} by {by}" for what, how, by in machine.decisions[-_NOTES:]
+            ]
         if machine.grants.given:
             result["grants"] = [one.to_json() for one in machine.grants.given[-_NOTES:]]
         result.update(values.doubts_of(machine, None if whole else _NOTES))
@@ -734,12 +831,17 @@ class Run:
         if contents and whole:
             result["content"] = contents
         noted: list[JSON] = [text for one in machine.history for text in one.unasked]
-        noted += [f"calls[{place}] sent more than its value; read it at {values.CONTENT}{place}" for place in contents]
+        noted += [
+            f"calls[{place}] sent more than its value; read it at {values.CONTENT}{place}"
+            for place in contents
+        ]
         if noted:
             result["notes"] = noted[:_NOTES]
         # By turns the host's model answers, and its tokens are not counted.
         spent = self.spent()
-        in_rooms = machine.usage.requests + sum(room.spent().requests for room in self.rooms.values())
+        in_rooms = machine.usage.requests + sum(
+            room.spent().requests for room in self.rooms.values()
+        )
         asked = next((one for one in self.with_rooms() if one.machine.awaits_mind), None)
         request = None if asked is None else asked.runner.request
         result["usage"] = {
@@ -759,63 +861,84 @@ class Run:
             # By turns one model answers the requests of the run and of its rooms.
             result.update({"run": asking.id, "turn": asking.turn})
             instructions = f"{_ROOM.format(run=asking.id, turn=asking.turn)} {instructions}"
-        return {**result, "instructions": instructions, "context": list[JSON](request.texts), "schema": request.schema}
+        return {
+            **result,
+            "instructions": instructions,
+            "context": list[JSON](request.texts),
+            "schema": request.schema,
+        }
 
     def summary(self) -> JSONObject:
         """The summary of an ended run in the table of runs: `{"idea"?, "errors"?, "reason"?}`."""
         machine = self.machine
-        summary: JSONObject = {"idea": self.idea, "errors": len(machine.errors) or None, "reason": machine.reason}
+        summary: JSONObject = {
+            "idea": self.idea,
+            "errors": len(machine.errors) or None,
+            "reason": machine.reason,
+        }
         return {name: value for name, value in summary.items() if value is not None}
 
     @property
     def state(self) -> JSONObject:
-        """The present state; with instances, a map by instance. Raises `UnwrittenRunError`, as `value` does."""
+        """The present state; with instances, a map by instance. Raises `UnwrittenRunError`,
+        as `value` does.
+        """
         self._expect_written()
         return self.machine.state
 
     @property
     def assumed(self) -> list[JSONObject]:
-        """What was not determined and confirmed by nobody: `{"at", "taken"?, "from"?, "instead"?, "why"}` each."""
+        """What was not determined and confirmed by nobody:
+        `{"at", "taken"?, "from"?, "instead"?, "why"}` each.
+        """
         return self.machine.doubts.assumed
 
     @property
     def approved(self) -> list[JSONObject]:
-        """What was not determined and somebody approved who was asked: as `assumed`, with `approved`: who did."""
+        """What was not determined and somebody approved who was asked: as `assumed`, with
+        `approved`: who did.
+        """
         return self.machine.doubts.approved
 
     @property
     def noted(self) -> list[JSONObject]:
-        """What is not certain about the run and hardly ever wrong, such as a value of a kind that no earlier run had
-        read: `{"at": reference or place, "what", "mild"?: true}`. What is not mild asks before a change.
+        """What is not certain about the run and hardly ever wrong, such as a value of a kind that
+        no earlier run had read: `{"at": reference or place, "what", "mild"?: true}`. What is not
+        mild asks before a change.
         """
         return self.machine.doubts.notes
 
     def errors(self) -> list[dict[str, Any]]:
-        """The errors of the last Solution: `{"call", "place", "error"}`; `error` is `{"kind", "message", "sent"?}`."""
+        """The errors of the last Solution: `{"call", "place", "error"}`; `error` is
+        `{"kind", "message", "sent"?}`.
+        """
         return self.machine.errors
 
     @property
     def skipped(self) -> list[JSONObject]:
-        """The calls of the last Solution that were skipped, because they read what only a branch that was not taken
-        gives: `{"place", "tool", "instance"?, "why"}` each. They are no errors.
+        """The calls of the last Solution that were skipped, because they read what only a branch
+        that was not taken gives: `{"place", "tool", "instance"?, "why"}` each. They are no errors.
         """
         return values.skipped_calls(self.machine)
 
     def pending(self) -> list[ApprovalRequest]:
-        """The questions of the run and its rooms that wait for a person; `decide` takes each by its `approval`.
+        """The questions of the run and its rooms that wait for a person; `decide` takes each by
+        its `approval`.
 
         Questions that an approver is deciding on are not among them.
         """
         found = self.people.requests()
         for room in self.rooms.values():
             found.extend(
-                dataclasses.replace(one, approval=f"{room.call_name}/{one.approval}") for one in room.pending()
+                dataclasses.replace(one, approval=f"{room.call_name}/{one.approval}")
+                for one in room.pending()
             )
         return found
 
     def approvals(self) -> list[JSON]:
-        """Every pending approval in the form that assistants receive; see `Question.to_json`. The `plan` of a lazy run
-        has the form of `WaitingPlan.to_json`; an approval of a room has the name `CALL/approval`.
+        """Every pending approval in the form that assistants receive; see `Question.to_json`. The
+        `plan` of a lazy run has the form of `WaitingPlan.to_json`; an approval of a room has the
+        name `CALL/approval`.
         """
         entries: list[JSON] = []
         for question in self.questions():
@@ -862,7 +985,8 @@ class Run:
     def unwritten(self) -> str | None:
         """Why the journal of the run, or of a room, lacks the last events; None if it has them.
 
-        Until the journal has them, they have no effect, the run is `running`, and its values are not shown.
+        Until the journal has them, they have no effect, the run is `running`, and its
+        values are not shown.
         """
         if not self.is_behind:
             return None
@@ -870,8 +994,8 @@ class Run:
         if trouble is None:
             return "the last events of the run are being written into the store"
         return (
-            f"the store cannot be written right now ({trouble}). What came of the calls is kept in memory, and written"
-            " as soon as that is possible; the run goes on then"
+            f"the store cannot be written right now ({trouble}). What came of the calls is kept "
+            "in memory, and written as soon as that is possible; the run goes on then"
         )
 
     def _expect_written(self) -> None:
@@ -883,7 +1007,7 @@ class Run:
         """Every call of the run, in listing order."""
         return self.machine.history
 
-    # -- the run with its rooms --------------------------------------------------------------------------------
+    # -- the run with its rooms --------------------------------------------------------------------
 
     @property
     def call_name(self) -> str:
@@ -892,11 +1016,15 @@ class Run:
 
     def open_requests(self) -> Iterator[Run]:
         """The run and its rooms, at any depth, that wait for a solution."""
-        return (one for one in self.with_rooms() if one.machine.awaits_solution and one.runner.lost is None)
+        return (
+            one
+            for one in self.with_rooms()
+            if one.machine.awaits_solution and one.runner.lost is None
+        )
 
     def spent(self, *, under_way: bool = False) -> Spending:
-        """The usage of the run and all its rooms, open or ended; `under_way`: with the usage so far of answers that are
-        about to be interrupted.
+        """The usage of the run and all its rooms, open or ended; `under_way`: with the usage so far
+        of answers that are about to be interrupted.
         """
         machine, own = self.machine, self.machine.usage
         made = machine.requests if machine.mode == "solve" else 0
@@ -919,7 +1047,9 @@ class Run:
         return total
 
     def used_in_rooms(self, key: ExecutionKey | None) -> JSONObject | None:
-        """Return the usage of open rooms that are about to end: of one call, or (None) of all; None if none."""
+        """Return the usage of open rooms that are about to end: of one call, or (None) of
+        all; None if none.
+        """
         total = Spending()
         for one, room in self.rooms.items():
             if key is None or one == key:
@@ -930,13 +1060,17 @@ class Run:
         """Return why the run and its rooms must end; None while they are within the budget."""
         settings, spent = self.machine.settings, self.spent()
         if spent.requests > settings.requests:
-            return f"{settings.requests:,} requests were made, the most a run and its rooms may make"
+            return (
+                f"{settings.requests:,} requests were made, the most a run and its rooms may make"
+            )
         if spent.calls > settings.calls:
             return f"{settings.calls:,} calls were listed, the most a run and its rooms may list"
         return spent.over(settings)
 
     def too_dear(self, request: Request) -> str | None:
-        """Return why a Request must not be sent: what it costs at least is more than the run may still use."""
+        """Return why a Request must not be sent: what it costs at least is more than the
+        run may still use.
+        """
         most = self.machine.settings.tokens
         if most is None:
             return None
@@ -945,8 +1079,9 @@ class Run:
         if request.least_tokens <= left:
             return None
         return (
-            f"the next request has at least {request.least_tokens:,} tokens (an estimate from {request.text_size:,}"
-            f" bytes of text), and {max(left, 0):,} of {most:,} are left; {request.largest()}"
+            f"the next request has at least {request.least_tokens:,} tokens (an estimate from "
+            f"{request.text_size:,} bytes of text), and {max(left, 0):,} of {most:,} are "
+            f"left; {request.largest()}"
         )
 
     def as_call(self) -> CallFinished:
@@ -954,24 +1089,41 @@ class Run:
         machine = self.machine
         index, item = self.key
         spent = self.spent().to_json()
-        if machine.has_output or (machine.mode == "plan" and machine.status == "done" and not machine.errors):
+        if machine.has_output or (
+            machine.mode == "plan" and machine.status == "done" and not machine.errors
+        ):
             return CallFinished(
-                index, item, value=values.given_by(machine), spent=spent, doubts=machine.doubts.to_json()
+                index,
+                item,
+                value=values.given_by(machine),
+                spent=spent,
+                doubts=machine.doubts.to_json(),
             )
         reason = f": {machine.reason}" if machine.reason else ""
         errors = f"\n{rejection(machine.errors)}" if machine.errors else ""
-        message = f"its room {self.id} ended without a result, {machine.status}{reason}{errors}"[:4000]
+        message = f"its room {self.id} ended without a result, {machine.status}{reason}{errors}"[
+            :4000
+        ]
         # An uncertain outcome in the room is uncertain outside it, too.
-        kinds = {str((one.error or {}).get("kind")) for one in machine.history if one.status is CallStatus.FAILED}
+        kinds = {
+            str((one.error or {}).get("kind"))
+            for one in machine.history
+            if one.status is CallStatus.FAILED
+        }
         kind = next((kind for kind in UNCERTAIN if kind in kinds), "runtime")
         return CallFinished(
-            index, item, error={"kind": kind, "message": message}, spent=spent, doubts=machine.doubts.to_json()
+            index,
+            item,
+            error={"kind": kind, "message": message},
+            spent=spent,
+            doubts=machine.doubts.to_json(),
         )
 
-    # -- ideas -------------------------------------------------------------------------------------------------
+    # -- ideas -------------------------------------------------------------------------------------
 
     def save_step(self, request: Request, stored: JSONObject, outcome: str) -> SaveIdea:
-        """Make the function that saves the idea of a Solution that has run, together with the events of the next step.
+        """Make the function that saves the idea of a Solution that has run, together with the
+        events of the next step.
 
         The idea's parent is the idea of the step before, or the one that the run began from.
 
@@ -987,13 +1139,23 @@ class Run:
         is_kept = written != stored and len(encode(written)) <= _WRITTEN
         # Once the next Request is due, the machine counts the next step.
         place = machine.step if machine.phase == "asking" else machine.step + 1
-        tools = tuple(dict.fromkeys(str(call.get("_tool")) for call in solution.calls if isinstance(call, dict)))
+        tools = tuple(
+            dict.fromkeys(
+                str(call.get("_tool")) for call in solution.calls if isinstance(call, dict)
+            )
+        )
         mind, model = "", ""
         if machine.mode == "solve":
             own = self.runner.mind
-            mind, model = self.turns.authors.get(place - 1, ("turns" if own is None else own.name, ""))
+            mind, model = self.turns.authors.get(
+                place - 1, ("turns" if own is None else own.name, "")
+            )
         last = machine.usage.last or {}
-        texts = (one.value for one in machine.messages if one.type == "text" and isinstance(one.value, str))
+        texts = (
+            one.value
+            for one in machine.messages
+            if one.type == "text" and isinstance(one.value, str)
+        )
         meta = IdeaMeta(
             run=self.id,
             step=place,
@@ -1009,7 +1171,8 @@ class Run:
         )
 
         def save() -> None:
-            # If the transaction is undone, the id is the same the next time: it is computed from the content.
+            # If the transaction is undone, the id is the same the next time: it is computed
+            # from the content.
             self.idea = host.store.ideas.save(idea, meta)
 
         return SaveIdea(save, is_large=request.stored_size > LARGE)

@@ -1,19 +1,21 @@
 """Runner: drives one machine, performs its effects with anyio, and runs its calls.
 
-`Runner.post` takes events. The machine receives them first, because an event that it refuses must not reach the
-journal. Then `perform` repeats three steps until no effect is due:
+`Runner.post` takes events. The machine receives them first, because an event that it refuses must
+not reach the journal. Then `perform` repeats three steps until no effect is due:
 
-1. Acknowledge every effect that is due with its event (`Execute` with `CallStarted`, `AskMind` with `RequestMade`).
-2. Journal all events that the machine has taken, in one transaction with the ideas of the steps that ended.
+1. Acknowledge every effect that is due with its event (`Execute` with `CallStarted`, `AskMind` with
+   `RequestMade`).
+2. Journal all events that the machine has taken, in one transaction with the ideas of the
+   steps that ended.
 3. Call the watchers, start the calls, and let the mind answer.
 
-So no effect is performed before the journal contains its event. If a write is queued, the runner waits until it is
-done. An error in the journal, or a defect, gives the run up in this process (`fail`); another process can read
-the journal and continue the run.
+So no effect is performed before the journal contains its event. If a write is queued, the runner
+waits until it is done. An error in the journal, or a defect, gives the run up in this process
+(`fail`); another process can read the journal and continue the run.
 
-`RunningCalls` runs each call in its own task, and posts the results. Results that arrive in the same pass of the event
-loop are posted together; large ones one after another. `CallAsker` journals what the module of a running call asks, and
-waits for the answer.
+`RunningCalls` runs each call in its own task, and posts the results. Results that arrive in the
+same pass of the event loop are posted together; large ones one after another. `CallAsker` journals
+what the module of a running call asks, and waits for the answer.
 """
 
 from __future__ import annotations
@@ -154,7 +156,8 @@ def fold(machine: Machine, composer: Composer, events: Sequence[Event]) -> Folde
     failed: HandlerError | None = None
     for number, event in enumerate(events):
         if asked and number == asked[-1] and isinstance(event, RequestMade):
-            # Composed at its place: the machine holds what the Request contains only until it is answered.
+            # Composed at its place: the machine holds what the Request contains only until
+            # it is answered.
             try:
                 request = composer.compose(machine, event)
             except HandlerError as error:
@@ -178,13 +181,14 @@ class Runner:
 
     Attributes:
         request: the Request that waits for its answer, or was answered last.
-        lost: why the run cannot continue in this process; None while it can, and after it has ended. Only the runner
-            sets it.
+        lost: why the run cannot continue in this process; None while it can, and after it has
+            ended. Only the runner sets it.
         binding: what the run may call here, once it was read from its journal; None: everything.
         failure: the error for which the run was given up.
         follows: True while the watchers receive events of another process.
         waiting: the number of tasks that wait for a change.
-        unreported: the answer under way, if it can report its usage so far and has not reported it yet.
+        unreported: the answer under way, if it can report its usage so far and has not
+            reported it yet.
         observers: watch the run while it is driven here.
     """
 
@@ -251,19 +255,25 @@ class Runner:
 
     @property
     def is_behind(self) -> bool:
-        """True while the journal lacks events that the machine has taken. These events have no effects yet."""
+        """True while the journal lacks events that the machine has taken. These events have
+        no effects yet.
+        """
         return self._batch is not None and self.lost is None
 
-    # -- events in ---------------------------------------------------------------------------------------------
+    # -- events in ---------------------------------------------------------------------------------
 
     def post(self, *events: Event) -> None:
         """Take events, journal them, and perform what follows.
 
         Raises:
-            StaleDriverError: another process drives the run now; nothing was done, and the run is given up here.
-            StoreError: the journal could not be written; the run is given up here, and can be taken up again.
-            JournalError: an event does not fit the state of the run; neither it nor those after it were taken.
-            Exception: a defect, of ideabridge or of a handler it was given; the run is given up likewise.
+            StaleDriverError: another process drives the run now; nothing was done, and the run
+                is given up here.
+            StoreError: the journal could not be written; the run is given up here, and can be
+                taken up again.
+            JournalError: an event does not fit the state of the run; neither it nor those
+                after it were taken.
+            Exception: a defect, of ideabridge or of a handler it was given; the run is
+                given up likewise.
             SecretGivenError: they contain a secret; none was taken.
         """
         admitted = self._screen.admit(events)
@@ -278,18 +288,22 @@ class Runner:
         except JournalError:
             raise
         except Exception as error:
-            # The machine has events that the journal lacks. Only the journal counts; the run is read from it again.
+            # The machine has events that the journal lacks. Only the journal counts; the run is
+            # read from it again.
             self.fail(error)
             raise
 
     def _take(self, events: Sequence[Event]) -> None:
-        """Let the machine take events, before they are journaled: what it refuses must not reach the journal."""
+        """Let the machine take events, before they are journaled: what it refuses must not
+        reach the journal.
+        """
         for event in events:
             self.machine.receive(event)
             self._taken.append(event)
 
     def _write(self, follows: Sequence[Effect] = ()) -> bool:
-        """Journal all events that the machine has taken, or none of them, and then perform `follows`.
+        """Journal all events that the machine has taken, or none of them, and then
+        perform `follows`.
 
         Returns:
             False if the write is queued; the effects are performed after it.
@@ -315,7 +329,8 @@ class Runner:
         if error is not None:
             self._batch = None
             if given_up:
-                # The first reason stays; those who wait for the last write learn that it is no longer queued.
+                # The first reason stays; those who wait for the last write learn that it is
+                # no longer queued.
                 self.poke()
             else:
                 self.fail(error)
@@ -369,7 +384,9 @@ class Runner:
         self._notify(())
 
     def explain_own(self, error: Exception) -> JSONObject:
-        """The error, as a mind sees it, of a call that failed in this code. It names a defect as such and logs it."""
+        """The error, as a mind sees it, of a call that failed in this code. It names a defect as
+        such and logs it.
+        """
         if isinstance(error, IdeabridgeError) and not isinstance(error, HandlerError):
             return self._executor.explain(error)
         return {"kind": "runtime", "message": cause(error, self._screen.mask)}
@@ -385,12 +402,15 @@ class Runner:
             self.waiting -= 1
 
     async def wait_written(self) -> None:
-        """Wait until the journal holds everything that the machine has taken, or the run is given up."""
+        """Wait until the journal holds everything that the machine has taken, or the
+        run is given up.
+        """
         while self.is_behind:
             await self.wait_changed()
 
     def begin(self, *events: Event) -> None:
-        """Journal the first events of a run whose machine has taken the first already, and perform what follows.
+        """Journal the first events of a run whose machine has taken the first already, and
+        perform what follows.
 
         In the agent loop, the others answer the first Request, which is made here.
 
@@ -408,12 +428,13 @@ class Runner:
         self._take(rest)
         self.perform()
 
-    # -- effects out -------------------------------------------------------------------------------------------
+    # -- effects out -------------------------------------------------------------------------------
 
     def perform(self) -> None:
-        """Journal the events that were taken, and perform every effect that is due. All unblocked calls start together,
-        and the events that unblocked them are journaled with their start. While a write is queued nothing is done;
-        `_written` calls this again. If a handler of messages fails, the run is kept and given up here.
+        """Journal the events that were taken, and perform every effect that is due. All unblocked
+        calls start together, and the events that unblocked them are journaled with their start.
+        While a write is queued nothing is done; `_written` calls this again. If a handler of
+        messages fails, the run is kept and given up here.
         """
         try:
             self._perform()
@@ -421,7 +442,8 @@ class Runner:
             self._keep(error)
 
     def _keep(self, error: HandlerError) -> None:
-        """Journal what has happened before a handler of messages failed, and give the run up in this process.
+        """Journal what has happened before a handler of messages failed, and give the run up
+        in this process.
 
         Raises:
             HandlerError: the run is a room that has not begun; its call fails.
@@ -468,7 +490,9 @@ class Runner:
             # The other process knows what the program has had of these events.
             self._leaves_program = True
         kept: list[Effect] = [
-            one for one in due if not (isinstance(one, Execute) or (isinstance(one, AskMind) and self.mind))
+            one
+            for one in due
+            if not (isinstance(one, Execute) or (isinstance(one, AskMind) and self.mind))
         ]
         return kept, len(kept) < len(due) or (self._leaves_program and not self.machine.ended)
 
@@ -479,11 +503,15 @@ class Runner:
 
     @property
     def is_busy(self) -> bool:
-        """True while something of the run is at work here that cannot be interrupted without loss."""
+        """True while something of the run is at work here that cannot be interrupted without
+        loss.
+        """
         return self.is_behind or self._calls.are_running or self._answers or self.program.computes
 
     def leave_work(self) -> None:
-        """Hand the run over if another process is to continue it; called when something has ended here."""
+        """Hand the run over if another process is to continue it; called when something
+        has ended here.
+        """
         if not self.drives and self.wanted and not self.is_behind:
             self.perform()
 
@@ -509,11 +537,15 @@ class Runner:
             case AskApproval():
                 return ApprovalAsked(effect.call.index, effect.approval, effect.digest, time.time())
             case Allow():
-                return CallDecided(effect.call.index, effect.digest, "approve", effect.by, granted=effect.granted)
+                return CallDecided(
+                    effect.call.index, effect.digest, "approve", effect.by, granted=effect.granted
+                )
             case AskPlan():
                 return PlanAsked(effect.approval, effect.digest, time.time())
             case Cancel():
-                return CallFinished(*effect.key, error=effect.error, spent=self._run.used_in_rooms(effect.key))
+                return CallFinished(
+                    *effect.key, error=effect.error, spent=self._run.used_in_rooms(effect.key)
+                )
             case Commit():
                 return GroupCommitted(list(effect.calls))
             case AskMind():
@@ -530,8 +562,9 @@ class Runner:
         wanted = request.model.get("model")
         if wanted is not None and self.machine.mind_name in (None, TURNS):
             raise HandlerError(
-                f"a handler of messages asks for the model {wanted!r}, and the run is answered by turns, by the model"
-                " of whoever submits solutions: configure a model, or leave draft.model['model'] out"
+                f"a handler of messages asks for the model {wanted!r}, and the run is answered by "
+                "turns, by the model of whoever submits solutions: configure a model, or leave "
+                "draft.model['model'] out"
             )
 
     def _finish_step(self, outcome: str) -> None:
@@ -547,7 +580,7 @@ class Runner:
         if self.mind is not None and self.request is not None:
             self._answering = self._group.start_soon(self._ask, self.mind, self.request)
 
-    # -- the answer of a mind ----------------------------------------------------------------------------------
+    # -- the answer of a mind ----------------------------------------------------------------------
 
     async def _ask(self, mind: Mind, request: Request) -> None:
         if not self.wanted:
@@ -570,8 +603,8 @@ class Runner:
         """Let a mind answer a Request; take each call and the output as soon as it is complete.
 
         Raises:
-            StaleDriverError, StoreError, JournalError: the run could not be journaled. Any other error of a mind breaks
-                its answer off, or ends the run (`MindError`).
+            StaleDriverError, StoreError, JournalError: the run could not be journaled. Any other
+                error of a mind breaks its answer off, or ends the run (`MindError`).
         """
         answer = AnswerReader()
         parts = mind.answer(request)
@@ -613,7 +646,10 @@ class Runner:
                     events.append(CallProposed(call))
                 case CallPiece():
                     most = self.machine.settings.calls
-                    events += [*self._usage_so_far(), SolutionClosed(f"a run may list at most {most:,} calls")]
+                    events += [
+                        *self._usage_so_far(),
+                        SolutionClosed(f"a run may list at most {most:,} calls"),
+                    ]
                     break
                 case OutputPiece(output):
                     events.append(OutputProposed(output))
@@ -636,15 +672,19 @@ class Runner:
         return SolutionClosed(broken, extra or None)
 
     def _usage_so_far(self) -> list[Event]:
-        """The usage of an answer that is interrupted before it has reported its usage. It is read once."""
+        """The usage of an answer that is interrupted before it has reported its usage.
+        It is read once.
+        """
         answer, self.unreported = self.unreported, None
         usage = None if answer is None else answer.so_far()
         return [] if usage is None else [UsageNoted(usage.to_json())]
 
-    # -- ends --------------------------------------------------------------------------------------------------
+    # -- ends --------------------------------------------------------------------------------------
 
     def end_at_limit(self, reason: str) -> None:
-        """End the run at a limit that the machine cannot see (wall time), with everything done so far."""
+        """End the run at a limit that the machine cannot see (wall time), with
+        everything done so far.
+        """
         if self.machine.phase != "ending":
             self.end("limit", reason)
 
@@ -670,15 +710,17 @@ class Runner:
             self.abandon(cause(error, self._screen.mask))
 
     def abandon(self, why: str) -> None:
-        """Stop driving, and journal nothing: another process has the run, or the journal cannot be written."""
+        """Stop driving, and journal nothing: another process has the run, or the journal
+        cannot be written.
+        """
         self.lost = why
         self._stop()
         self._run.rest()
         self.poke()
 
     def close(self) -> None:
-        """Perform nothing more, because the process ends. A queued write still journals what has happened, but not that
-        calls have started.
+        """Perform nothing more, because the process ends. A queued write still journals what has
+        happened, but not that calls have started.
         """
         self._closed = True
         self.program.stop()
@@ -693,7 +735,7 @@ class Runner:
         if self._answering is not None:
             self._answering.cancel()
 
-    # -- resuming ----------------------------------------------------------------------------------------------
+    # -- resuming ----------------------------------------------------------------------------------
 
     def fold(self, events: Sequence[Event]) -> None:
         """Take the events of a journal. Nothing is journaled or performed.
@@ -712,7 +754,8 @@ class Runner:
             self.interrupt(cause(folded.failed, self._screen.mask))
 
     def follow(self, events: Sequence[Event]) -> None:
-        """Take events that another process has journaled, and call the watchers. Nothing is journaled or performed.
+        """Take events that another process has journaled, and call the watchers. Nothing is
+        journaled or performed.
 
         Raises:
             JournalError: an event does not fit.
@@ -745,9 +788,9 @@ class _Closing(Protocol):
 def cause(error: Exception, mask: Callable[[str], str]) -> str:
     """Return a sentence that says why a run cannot continue in this process.
 
-    The message of an `IdeabridgeError` is used as it is. Any other error, and an event that the machine refused, is
-    a defect of ideabridge or of code it was given: the message says so, and the traceback is logged, as it is of a
-    handler of messages. `mask` removes secrets.
+    The message of an `IdeabridgeError` is used as it is. Any other error, and an event that the
+    machine refused, is a defect of ideabridge or of code it was given: the message says so, and the
+    traceback is logged, as it is of a handler of messages. `mask` removes secrets.
     """
     if isinstance(error, StoreError) and not isinstance(error, StaleDriverError):
         return f"the run's journal could not be written: {error}"
@@ -756,14 +799,18 @@ def cause(error: Exception, mask: Callable[[str], str]) -> str:
         return str(error)
     message = mask(str(error) if is_known else f"internal error: {type(error).__name__}: {error}")
     _log(error, mask)
-    return message if len(message) <= _CHARACTERS else f"{message[:_CHARACTERS]}... ({len(message):,} characters)"
+    return (
+        message
+        if len(message) <= _CHARACTERS
+        else f"{message[:_CHARACTERS]}... ({len(message):,} characters)"
+    )
 
 
 def _log(error: Exception, mask: Callable[[str], str]) -> None:
     logger.error("%s", mask("".join(traceback.format_exception(error))).rstrip())
 
 
-# -- calls ----------------------------------------------------------------------------------------------------------
+# -- calls -----------------------------------------------------------------------------------------
 
 
 class RunningCalls:
@@ -775,7 +822,8 @@ class RunningCalls:
         self._group = group
         self._handles: dict[ExecutionKey, TaskHandle[None]] = {}
         self._ended: list[_Ended] = []
-        # By digest too: a module may ask again before the journal holds the answer to its last question.
+        # By digest too: a module may ask again before the journal holds the answer to
+        # its last question.
         self._waiting: dict[tuple[ExecutionKey, str], _Waiting] = {}
         self._cancelled: set[ExecutionKey] = set()
         self._thread = threading.get_ident()
@@ -818,7 +866,8 @@ class RunningCalls:
     async def _execute(self, effect: Execute) -> None:
         asked_by.set(self._run.caller)
         try:
-            # The run may have been given up before this task began; a call that no journal holds must not run.
+            # The run may have been given up before this task began; a call that no journal
+            # holds must not run.
             if self._run.wanted and effect.key not in self._cancelled:
                 ended = await self._outcome(effect)
                 if is_large(ended.finished.value):
@@ -832,7 +881,9 @@ class RunningCalls:
         self._run.leave_work()
 
     async def _post_in_turn(self, ended: _Ended) -> None:
-        """Post a large result while no other is posted, then yield the event loop for as long as the posting took."""
+        """Post a large result while no other is posted, then yield the event loop for as long as
+        the posting took.
+        """
         lock = _lock_of_loop()
         try:
             await lock.acquire()
@@ -848,7 +899,9 @@ class RunningCalls:
             lock.release()
 
     async def _post(self, one: _Ended) -> None:
-        """Post that a call has ended. The first one posts for all that end in the same pass of the event loop."""
+        """Post that a call has ended. The first one posts for all that end in the same pass of
+        the event loop.
+        """
         self._ended.append(one)
         if len(self._ended) > 1:
             return
@@ -860,7 +913,9 @@ class RunningCalls:
             self._ended = []
             if ended and self._run.wanted:
                 now = time.time()
-                self._run.post(*(event for one in ended for event in one.events(self._run.machine, now)))
+                self._run.post(
+                    *(event for one in ended for event in one.events(self._run.machine, now))
+                )
 
     async def _outcome(self, effect: Execute) -> _Ended:
         index = effect.call.index
@@ -873,7 +928,9 @@ class RunningCalls:
             copied = normalise(message, what="the message")
             # An invalid message fails its call here, and never reaches the journal.
             read_message(copied)
-            added = MessageAdded(index, copied if isinstance(copied, dict) else {"role": "user", "content": copied})
+            added = MessageAdded(
+                index, copied if isinstance(copied, dict) else {"role": "user", "content": copied}
+            )
             if threading.get_ident() == self._thread:
                 add(added)
             else:
@@ -885,36 +942,49 @@ class RunningCalls:
                 return
             if not self._run.wanted or not self._run.machine.is_current(index):
                 # The activity kept its context, or left a thread behind.
-                raise ActivityError("add_message: the solution of this call has ended; the message comes too late")
+                raise ActivityError(
+                    "add_message: the solution of this call has ended; the message comes too late"
+                )
             self._run.post(added)
 
         module = effect.tool.module
         most = self._run.machine.shown.largest
         asker = None if module is None else CallAsker(self._run, self._waiting, effect.key, module)
-        context = CallContext(effect, on_progress, on_message, self, self._run.caller, asker, self._run.kept, most)
+        context = CallContext(
+            effect, on_progress, on_message, self, self._run.caller, asker, self._run.kept, most
+        )
         try:
             binding = self._run.binding
             fault = None if binding is None or effect.is_latent else binding.fault_of(effect.tool)
             if fault is not None:
                 raise ActivityError(f"not run: {fault}")
             with ExitStack() as stack:
-                told = [stack.enter_context(observer.around(effect)) for observer in self._run.observers]
+                told = [
+                    stack.enter_context(observer.around(effect)) for observer in self._run.observers
+                ]
                 value: JSON = await self._executor.execute(effect, context)
                 for tell in told:
                     tell(value)
         except Exception as error:  # noqa: BLE001 - whatever an activity raises fails its call alone
-            # A failure during a cancellation is caused by it (its module was closed, for example) and is no outcome of
-            # the call. The journal keeps the call as in flight, and the process that resumes the run decides.
+            # A failure during a cancellation is caused by it (its module was closed, for example)
+            # and is no outcome of the call. The journal keeps the call as in flight, and the
+            # process that resumes the run decides.
             await anyio.lowlevel.checkpoint_if_cancelled()
-            return _Ended(CallFinished(index, effect.item, error=self._executor.explain(error, effect.hints)))
+            return _Ended(
+                CallFinished(index, effect.item, error=self._executor.explain(error, effect.hints))
+            )
         returned = None if context.returned is None else MessageAdded(index, context.returned)
-        finished = CallFinished(index, effect.item, value=value, chosen=context.chosen, content=context.content)
+        finished = CallFinished(
+            index, effect.item, value=value, chosen=context.chosen, content=context.content
+        )
         return _Ended(finished, returned)
 
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
-    """A call that has ended, and the message that it returned. Both are journaled at once, or neither is."""
+    """A call that has ended, and the message that it returned. Both are journaled at
+    once, or neither is.
+    """
 
     finished: CallFinished
     returned: MessageAdded | None = None
@@ -924,7 +994,9 @@ class _Ended:
         return self.finished.call, self.finished.item
 
     def events(self, machine: Machine, now: float) -> list[Event]:
-        """The events for the journal. The message is first: who reads the data waits for the end of the call."""
+        """The events for the journal. The message is first: who reads the data waits for the
+        end of the call.
+        """
         returned: list[Event] = [] if self.returned is None else [self.returned]
         return [*returned, *finish_events(machine, self.finished, now)]
 
@@ -941,13 +1013,18 @@ class CallAsker:
     """The `Asker` of one call: journals the questions of its module, and waits for the answers.
 
     Args:
-        waiting: the calls of the run that wait for an answer, by execution and digest of the question.
+        waiting: the calls of the run that wait for an answer, by execution and digest
+            of the question.
         key: the execution.
         module: runs the call.
     """
 
     def __init__(
-        self, runner: Runner, waiting: dict[tuple[ExecutionKey, str], _Waiting], key: ExecutionKey, module: str
+        self,
+        runner: Runner,
+        waiting: dict[tuple[ExecutionKey, str], _Waiting],
+        key: ExecutionKey,
+        module: str,
     ) -> None:
         self._runner = runner
         self._waiting = waiting
@@ -965,23 +1042,37 @@ class CallAsker:
         return waiting.reply
 
     def refuse(self, message: str, why: str) -> None:
-        """Journal a question that nobody is asked. The mind sees that it existed, but not the module's words."""
+        """Journal a question that nobody is asked. The mind sees that it existed, but not the
+        module's words.
+        """
         if self._runs:
-            content = f"module {self._module!r} asked something while it ran {self._progress.call.label}: {why}"
-            note = MessageAdded(self._key[0], {"role": "user", "content": f"{content}. Nobody was asked"})
-            self._post(QuestionRefused(self._key[0], self._module, message, why, self._key[1]), note)
+            content = (
+                f"module {self._module!r} asked something while it ran "
+                f"{self._progress.call.label}: {why}"
+            )
+            note = MessageAdded(
+                self._key[0], {"role": "user", "content": f"{content}. Nobody was asked"}
+            )
+            self._post(
+                QuestionRefused(self._key[0], self._module, message, why, self._key[1]), note
+            )
 
     def withdraw(self) -> None:
         """Journal that the module withdraws its question."""
-        # The machine knows which question is open; the watchers are called only after an answer is journaled.
+        # The machine knows which question is open; the watchers are called only after an
+        # answer is journaled.
         one = self._progress.items[self._key[1] or 0].question
         if one is not None and (self._key, one.digest) in self._waiting:
             why = "it took its question back"
-            self._post(QuestionAnswered(one.call, one.digest, "cancel", MODULE, one.item, reason=why))
+            self._post(
+                QuestionAnswered(one.call, one.digest, "cancel", MODULE, one.item, reason=why)
+            )
 
     @property
     def _runs(self) -> bool:
-        """True while the call runs for the machine, which knows of a cancellation before the journal does."""
+        """True while the call runs for the machine, which knows of a cancellation before
+        the journal does.
+        """
         progress = self._progress
         item = progress.items[self._key[1] or 0]
         return self._runner.wanted and progress.status is CallStatus.RUNNING and not item.finished
@@ -1002,8 +1093,8 @@ _lock: Final[RunVar[anyio.Lock]] = RunVar("_lock")
 
 
 def _lock_of_loop() -> anyio.Lock:
-    """The lock under which an event loop posts large results, one after another. Posting 8 MB takes up to 1.5 s, and
-    200 such results at once would block the event loop.
+    """The lock under which an event loop posts large results, one after another. Posting 8 MB takes
+    up to 1.5 s, and 200 such results at once would block the event loop.
     """
     try:
         return _lock.get()

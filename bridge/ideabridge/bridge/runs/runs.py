@@ -1,16 +1,19 @@
 """Runs: the runs of this process, and those taken up again from their journals.
 
-`Runs` creates runs, keeps them in memory, and finds them by id. Several processes share one store, so each look-up
-compares the run in memory with the store:
+`Runs` creates runs, keeps them in memory, and finds them by id. Several processes share one store,
+so each look-up compares the run in memory with the store:
 
 - This process drives the run: the run in memory is current.
-- Another process drives it: its new events are read from the journal (`read_on`) and reported to the watchers.
-- Nobody drives it, and its status is `running`: it is read from its journal and continued here (`_go_on`).
-- It waits for somebody, or has ended: it is returned as its journal has it, and nobody holds its lease.
+- Another process drives it: its new events are read from the journal (`read_on`) and reported
+  to the watchers.
+- Nobody drives it, and its status is `running`: it is read from its journal and continued
+  here (`_go_on`).
+- It waits for somebody, or has ended: it is returned as its journal has it, and nobody
+  holds its lease.
 
-Three tasks run while the bridge is open: `heartbeat` renews the leases, `listen` takes the requests of other processes
-about runs that are driven here (to cancel one, to take a decision), and `follow` reads the journals of runs that
-somebody waits for here and another process drives.
+Three tasks run while the bridge is open: `heartbeat` renews the leases, `listen` takes the requests
+of other processes about runs that are driven here (to cancel one, to take a decision), and `follow`
+reads the journals of runs that somebody waits for here and another process drives.
 """
 
 from __future__ import annotations
@@ -87,7 +90,8 @@ from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
 from ideabridge.tools.threads import compute_in_thread
 
 MOST_TAKEN_UP: Final = 2
-"""The number of times that a run without progress is taken up before it is set aside until a person asks for it."""
+"""The number of times that a run without progress is taken up before it is set aside until a
+person asks for it."""
 
 LISTENS_SECONDS: Final = 0.5
 """Seconds between two looks at the requests of other processes."""
@@ -96,21 +100,25 @@ ANSWERS_SECONDS: Final = 5.0
 """Seconds in which the process that drives a run must cancel it, or take a decision."""
 
 _MANY_TOOLS: Final = 500
-"""The number of tools above which the schema of a Request is composed in a thread: each takes 0.3 ms."""
+"""The number of tools above which the schema of a Request is composed in a thread:
+each takes 0.3 ms."""
 
 _AT_HAND = 256
 """The number of runs in memory above which runs that have ended or wait are dropped."""
 
 
 _LARGE_CONTEXT = 256 * 1024
-"""The bytes of memory of a context from which on the caller's other runs are counted before a run begins."""
+"""The bytes of memory of a context from which on the caller's other runs are counted
+before a run begins."""
 
 _FIRST_EVENTS: Final = 2
 """The events with which a run begins: that it started, and the Solution of a plan."""
 
 
 def memory_of_start(events: Sequence[Event]) -> int:
-    """Estimate the bytes of memory that the context and the calls of a new run take, from its first events."""
+    """Estimate the bytes of memory that the context and the calls of a new run take, from
+    its first events.
+    """
     memory = 0
     for event in events[:_FIRST_EVENTS]:
         if isinstance(event, RunStarted):
@@ -143,11 +151,14 @@ class RunSummary(TypedDict):
 
 
 REFUSED_PROGRAM: Final = "program_refused."
-"""The prefix of the settings that say why the program of a run was refused. They are deleted with the run."""
+"""The prefix of the settings that say why the program of a run was refused. They are
+deleted with the run."""
 
 
 def is_set_aside(record: RunRecord) -> bool:
-    """True if a run is taken up only when a person asks for it, because it made no progress the last times."""
+    """True if a run is taken up only when a person asks for it, because it made no progress
+    the last times.
+    """
     return record.status == "interrupted" and (record.summary or {}).get("set_aside") is True
 
 
@@ -178,7 +189,8 @@ class Runs:
         configuration: the configuration of this process.
         mind: answers the Requests of runs made for it.
         approver: decides on calls that need approval; None: people decide, with `Run.decide`.
-        lease_seconds: the seconds for which a lease is valid without a heartbeat; None: `LEASE_SECONDS`.
+        lease_seconds: the seconds for which a lease is valid without a heartbeat; None:
+            `LEASE_SECONDS`.
         notices: what other processes report.
         queue: decides which runs this process drives.
 
@@ -212,7 +224,8 @@ class Runs:
         self._schemas = SchemaCache()
         # Journals that a thread has read for runs that are taken up at once.
         self._read: dict[str, _ReadJournal] = {}
-        # Locks of those who read journals in threads, by the run to which all of their rooms belong.
+        # Locks of those who read journals in threads, by the run to which all of
+        # their rooms belong.
         self._reading: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()
         self.screen = screen
         self.approver = approver
@@ -229,7 +242,8 @@ class Runs:
         self._name = own_name()
         self._watch = Watch()
         self._lease = LEASE_SECONDS if lease_seconds is None else lease_seconds
-        # Weak: a run that is dropped from `_kept` but still used somewhere must be the one that others find.
+        # Weak: a run that is dropped from `_kept` but still used somewhere must be the one
+        # that others find.
         self._runs: WeakValueDictionary[str, Run] = WeakValueDictionary()
         self._kept: dict[str, Run] = {}
         self.observed = Observed(store)
@@ -241,8 +255,11 @@ class Runs:
         # Decisions of other processes that are being written here.
         self._taking: set[str] = set()
 
-    async def create(self, start: Start, caller: str, title: str, room: tuple[str, Run] | None = None) -> Run:
-        """Create a run and drive it here. When this returns, the store contains the run with its first events.
+    async def create(
+        self, start: Start, caller: str, title: str, room: tuple[str, Run] | None = None
+    ) -> Run:
+        """Create a run and drive it here. When this returns, the store contains the run with
+        its first events.
 
         Args:
             start: the machine and the first events.
@@ -251,8 +268,8 @@ class Runs:
             room: for a room: its id, and the run whose call it answers.
 
         Raises:
-            LimitExceededError: a named user has the largest allowed number of runs at work, or the runs of the caller
-                take too much memory.
+            LimitExceededError: a named user has the largest allowed number of runs at work, or the
+                runs of the caller take too much memory.
             StoreError: the run could not be stored; nothing of it has begun.
         """
         if room is None:
@@ -268,14 +285,21 @@ class Runs:
         first, *others = start.events
         if isinstance(first, RunStarted):
             traceparent = None if room is not None else self.executor.traceparent()
-            bound = bound_to(start.machine.catalogue, self.definitions, None if parent is None else parent.bound)
+            bound = bound_to(
+                start.machine.catalogue, self.definitions, None if parent is None else parent.bound
+            )
             first = replace(first, traceparent=traceparent, bound=bound)
             start.machine.traceparent = traceparent
         above, title = None if parent is None else parent.id, self.screen.mask(title)[:200]
 
         def creates() -> None:
             self.store.runs.create(
-                run_id, kind=start.machine.mode, caller=caller, title=title, fingerprint=self.fingerprint, parent=above
+                run_id,
+                kind=start.machine.mode,
+                caller=caller,
+                title=title,
+                fingerprint=self.fingerprint,
+                parent=above,
             )
 
         run = self._attach(run_id, caller, start.machine, first, parent, memory)
@@ -307,34 +331,42 @@ class Runs:
             # Workers keep to the limit of a user: more runs wait.
             self.queue.expect_place(caller)
         elif user_of(caller) is not None:
-            busy = sum(1 for run in self._kept.values() if run.caller == caller and run.status == "running")
+            busy = sum(
+                1 for run in self._kept.values() if run.caller == caller and run.status == "running"
+            )
             if busy >= self.users.runs:
                 raise LimitExceededError(
-                    f"you have {busy} runs at work, as many as one user may: wait for one (check_run), or cancel one"
+                    f"you have {busy} runs at work, as many as one user may: wait for one "
+                    "(check_run), or cancel one"
                 )
 
     def _expect_memory(self, caller: str, memory: int) -> None:
-        """Refuse a run whose context does not fit beside the caller's other runs. Raises `LimitExceededError`."""
+        """Refuse a run whose context does not fit beside the caller's other runs. Raises
+        `LimitExceededError`.
+        """
         if memory < _LARGE_CONTEXT:
             return
         total = memory + self._beside(caller, None)
         if total > CALLER_MEMORY:
             raise LimitExceededError(
-                f"the context and the calls of this run take about {memory >> 20:,} MB of memory, and with them your"
-                f" runs would take {total >> 20:,} MB; at most {CALLER_MEMORY >> 20:,} MB are kept for one caller. Wait"
-                " until runs end, or cancel some"
+                f"the context and the calls of this run take about {memory >> 20:,} MB "
+                f"of memory, and with them your runs would take {total >> 20:,} MB; at "
+                f"most {CALLER_MEMORY >> 20:,} MB are kept for one caller. Wait until "
+                "runs end, or cancel some"
             )
 
     def hand_over_all(self) -> None:
-        """Hand every run over as soon as its running calls have ended, because this process ends."""
+        """Hand every run over as soon as its running calls have ended, because this process
+        ends.
+        """
         self.queue.role = "front"
         for run in list(self._runs.values()):
             if run.driver.epoch is not None:
                 run.runner.leave_work()
 
     async def look_up(self, run_id: str, caller: str) -> Run:
-        """Do what `get` does, but read a large journal in a thread. A worker process cannot do this, because the run
-        goes on in this process.
+        """Do what `get` does, but read a large journal in a thread. A worker process cannot do
+        this, because the run goes on in this process.
         """
         self.store.runs.find(run_id, caller=caller)
         async with self.reading_ahead(run_id):
@@ -342,14 +374,15 @@ class Runs:
 
     @asynccontextmanager
     async def reading_ahead(self, run_id: str) -> AsyncGenerator[None]:
-        """Read the journal of a run, those of its open rooms and those of the runs that it is a room of, in a thread if
-        they are large. Who takes the run up inside finds them read.
+        """Read the journal of a run, those of its open rooms and those of the runs that it is a
+        room of, in a thread if they are large. Who takes the run up inside finds them read.
         """
         root = run_id.partition(".")[0]
         lock = self._reading.get(root)
         if lock is None:
             lock = self._reading[root] = anyio.Lock()
-        # Who wants the same run meanwhile finds it in memory afterwards, and need not read it again.
+        # Who wants the same run meanwhile finds it in memory afterwards, and need
+        # not read it again.
         async with lock:
             absent: list[str] = []
             try:
@@ -365,8 +398,8 @@ class Runs:
                     self._read.pop(one, None)
 
     def _absent(self, run_id: str) -> list[str]:
-        """The runs that are read from their journals to take up a run: itself, those that it is a room of, and its open
-        rooms.
+        """The runs that are read from their journals to take up a run: itself, those that it is a
+        room of, and its open rooms.
         """
         absent: list[str] = []
         record = self.store.runs.get(run_id)
@@ -379,7 +412,9 @@ class Runs:
             record = waiting.pop()
             if not self._is_current(record):
                 absent.append(record.id)
-                waiting += [room for room in self.store.runs.rooms(record.id) if room.status not in ENDED]
+                waiting += [
+                    room for room in self.store.runs.rooms(record.id) if room.status not in ENDED
+                ]
         return absent
 
     def _is_current(self, record: RunRecord) -> bool:
@@ -387,7 +422,9 @@ class Runs:
         return run is not None and self._is_at_hand(run, record.last_event)
 
     def _read_events(self, run_id: str) -> _ReadJournal:
-        numbered = [(number, event_from_json(event)) for number, event in self.store.runs.events(run_id)]
+        numbered = [
+            (number, event_from_json(event)) for number, event in self.store.runs.events(run_id)
+        ]
         return _ReadJournal([event for _, event in numbered], numbered[-1][0] if numbered else 0)
 
     def _read_and_fold(self, run_id: str) -> _ReadJournal:
@@ -423,14 +460,21 @@ class Runs:
         Raises:
             UnknownRunError: this caller has no run of that id.
             FinishedRunError: it has ended.
-            InterruptedRunError: another process drives it, it was made under another configuration, or it is set aside.
+            InterruptedRunError: another process drives it, it was made under another configuration,
+                or it is set aside.
         """
         record = self.store.runs.find(run_id, caller=caller)
         # Read before, because the run may end as soon as it is taken up.
         last = next(self.store.runs.events(run_id, max(record.last_event - 1, 0)), None)
-        run = self._reach(record, anyway=True) if anyway and is_set_aside(record) else self.get(run_id, record.caller)
+        run = (
+            self._reach(record, anyway=True)
+            if anyway and is_set_aside(record)
+            else self.get(run_id, record.caller)
+        )
         if last is not None and last[1].get("event") == RunEnded.name:
-            raise FinishedRunError(f"run {run_id} has ended ({run.status}); there is nothing to resume")
+            raise FinishedRunError(
+                f"run {run_id} has ended ({run.status}); there is nothing to resume"
+            )
         if run.runner.lost is not None:
             raise InterruptedRunError(f"run {run_id} cannot go on: {run.runner.lost}")
         if run.status == "running" and run.driver.epoch is None:
@@ -438,14 +482,16 @@ class Runs:
         return run
 
     async def resume_when_left(self, run_id: str, caller: Viewer) -> Run:
-        """`resume` for a person: also a run that was set aside. If only a heartbeat can show whether its driver is
-        alive, this waits for one, at most for the duration of the lease.
+        """`resume` for a person: also a run that was set aside. If only a heartbeat can show
+        whether its driver is alive, this waits for one, at most for the duration of the lease.
         """
         first = self.store.runs.find(run_id, caller=caller)
         while True:
             try:
                 async with self.reading_ahead(run_id):
-                    return await self.writer.patiently(lambda: self.resume(run_id, caller, anyway=True))
+                    return await self.writer.patiently(
+                        lambda: self.resume(run_id, caller, anyway=True)
+                    )
             except InterruptedRunError:
                 now = self.store.runs.get(run_id)
                 if now is None or now.status != "running" or now.lease != first.lease:
@@ -456,20 +502,25 @@ class Runs:
                 await anyio.sleep(min(left, LISTENS_SECONDS))
 
     async def cancel(self, run_id: str, caller: Viewer, reason: str) -> Run:
-        """End a run and its calls, in whatever process it is at work. A run that has ended stays as it is.
+        """End a run and its calls, in whatever process it is at work. A run that has ended
+        stays as it is.
 
-        A run that nobody drives is ended without being continued first. If another live process drives it, this asks
-        that process, and waits until it has ended the run. `caller` is its owner; None: anybody.
+        A run that nobody drives is ended without being continued first. If another live process
+        drives it, this asks that process, and waits until it has ended the run. `caller` is its
+        owner; None: anybody.
 
         Raises:
             UnknownRunError: this caller has no run of that id.
-            InterruptedRunError: the process that drives the run does not answer. The request is stored: the run ends as
-                soon as that process looks, or when another takes the run up.
+            InterruptedRunError: the process that drives the run does not answer. The
+                request is stored: the run ends as soon as that process looks, or when
+                another takes the run up.
         """
         deadline = anyio.current_time() + ANSWERS_SECONDS
         while True:
             async with self.reading_ahead(run_id):
-                run, record = await self.writer.patiently(lambda: self._try_to_cancel(run_id, caller, reason))
+                run, record = await self.writer.patiently(
+                    lambda: self._try_to_cancel(run_id, caller, reason)
+                )
             with anyio.move_on_after(max(deadline - anyio.current_time(), 0.0)):
                 await run.runner.wait_written()
             if run.unwritten is not None:
@@ -478,13 +529,16 @@ class Runs:
                 return run
             if anyio.current_time() > deadline:
                 raise InterruptedRunError(
-                    f"run {run_id}: {_who(record)} is at work on it and has not cancelled it within "
-                    f"{ANSWERS_SECONDS:g} s; it ends as soon as that process looks, or when another takes the run up"
+                    f"run {run_id}: {_who(record)} is at work on it and has not cancelled it "
+                    f"within {ANSWERS_SECONDS:g} s; it ends as soon as that process looks, or "
+                    "when another takes the run up"
                 )
             await anyio.sleep(LISTENS_SECONDS / 2)
 
     async def decide(self, run: Run, approval: str, decision: Decision) -> None:
-        """Settle a pending approval of a run, in whatever process drives it; see `Bridge.decide`, also for errors."""
+        """Settle a pending approval of a run, in whatever process drives it; see `Bridge.decide`,
+        also for errors.
+        """
         with contextlib.suppress(InterruptedRunError):
             # Otherwise the process that drives the run applies its own rules.
             await self.writer.patiently(run.root.follow_configuration)
@@ -502,20 +556,24 @@ class Runs:
                     await self._ask_driver(one, event, record, deadline)
             else:
                 return
-            # Nobody drives the run now, or the other process took the decision; then the approval is no longer pending.
+            # Nobody drives the run now, or the other process took the decision; then the approval
+            # is no longer pending.
             if run.is_elsewhere:
                 self.read_on(run)
             if approval not in {item.approval for item in run.pending()}:
                 return
 
     def _expect_allowed_here(self, run: Run, event: DecidedEvent) -> None:
-        """Refuse a decision for another process that the rules of this one do not allow; that process applies its own.
+        """Refuse a decision for another process that the rules of this one do not allow; that
+        process applies its own.
 
         Raises:
             DecisionError: only persons decide here, or the call is denied here.
         """
         if event.by.kind == "assistant" and only_persons(self._approval):
-            raise DecisionError("only a person decides here (approval.by in the configuration), not the assistant")
+            raise DecisionError(
+                "only a person decides here (approval.by in the configuration), not the assistant"
+            )
         if not isinstance(event, CallDecided) or event.decision == "deny":
             return
         progress = run.machine.history[event.call]
@@ -541,10 +599,14 @@ class Runs:
                     return
                 if anyio.current_time() > deadline:
                     back = self.store.requests.withdraw(key)
-                    end = "nothing was decided" if back else "it has begun to: check_run shows what came of it"
+                    end = (
+                        "nothing was decided"
+                        if back
+                        else "it has begun to: check_run shows what came of it"
+                    )
                     raise InterruptedRunError(
-                        f"run {run.id}: {_who(record)} is at work on it and has not taken the decision within "
-                        f"{ANSWERS_SECONDS:g} s; {end}"
+                        f"run {run.id}: {_who(record)} is at work on it and has not taken the "
+                        f"decision within {ANSWERS_SECONDS:g} s; {end}"
                     )
                 await anyio.sleep(LISTENS_SECONDS / 5)
         finally:
@@ -582,9 +644,12 @@ class Runs:
             self.store.requests.answer(key, error)
 
     async def left_by_driver(self, run: Run) -> None:
-        """Wait, for a moment, until another process has returned the lease of a run that has come to rest there."""
-        # A process that asks its approver keeps the lease, and nobody waits long for it. One that waits for a solution
-        # returns the lease with its next write: who answers faster waits, because the solution would be lost.
+        """Wait, for a moment, until another process has returned the lease of a run that has
+        come to rest there.
+        """
+        # A process that asks its approver keeps the lease, and nobody waits long for it. One that
+        # waits for a solution returns the lease with its next write: who answers faster waits,
+        # because the solution would be lost.
         patience = ANSWERS_SECONDS if run.status == "needs_solution" else FOLLOWS_SECONDS
         deadline = anyio.current_time() + patience
         while run.is_elsewhere and run.may_rest:
@@ -597,7 +662,9 @@ class Runs:
         """End a run, or ask the process that drives it to end it."""
         record = self.store.runs.find(run_id, caller=caller)
         run = self.get(run_id, record.caller) if record.parent else self._reach(record, end=reason)
-        if run.runner.lost is None and (record.parent or run.driver.epoch is not None or run.may_rest):
+        if run.runner.lost is None and (
+            record.parent or run.driver.epoch is not None or run.may_rest
+        ):
             run.cancel(reason)
         if record.parent or run.machine.ended:
             self.store.requests.forget_cancel(run_id)
@@ -606,7 +673,9 @@ class Runs:
         return run, record
 
     async def listen(self) -> None:
-        """Cancel the runs that other processes ask to cancel, and take their decisions. Runs until cancelled."""
+        """Cancel the runs that other processes ask to cancel, and take their decisions. Runs
+        until cancelled.
+        """
         while True:
             await self.notices.wait("ask", LISTENS_SECONDS)
             if not self._at_work():
@@ -628,14 +697,18 @@ class Runs:
         self.store.requests.forget_cancel(run.id)
 
     def _is_at_hand(self, run: Run, last_event: int) -> bool:
-        """True if the run in memory has all events of the store and this process need not continue it."""
+        """True if the run in memory has all events of the store and this process need
+        not continue it.
+        """
         driver = run.driver
         if run.runner.is_behind or driver.unwritten:
-            # The store may contain events of which this process does not know yet that they are written.
+            # The store may contain events of which this process does not know yet that
+            # they are written.
             return True
         if run.runner.lost is not None or driver.seen != last_event:
             return False
-        # Another process may have continued one of its rooms, which the journal of the run does not record.
+        # Another process may have continued one of its rooms, which the journal of the run
+        # does not record.
         self.rooms.reopen(run)
         if driver.epoch is not None or run.machine.ended:
             return True
@@ -643,7 +716,12 @@ class Runs:
         return run.may_rest
 
     def _reach(
-        self, record: RunRecord, parent: Run | None = None, *, anyway: bool = False, end: str | None = None
+        self,
+        record: RunRecord,
+        parent: Run | None = None,
+        *,
+        anyway: bool = False,
+        end: str | None = None,
     ) -> Run:
         """Return the current run, from memory or from its journal; see `_go_on`."""
         run = self._runs.get(record.id)
@@ -662,8 +740,8 @@ class Runs:
         return self._load(record, parent, anyway=anyway, end=end)
 
     def left(self, lease: Lease) -> float:
-        """Seconds until a lease lapses; see `Watch.left`. A lease of this process that no driver here holds has lapsed:
-        it could not be returned.
+        """Seconds until a lease lapses; see `Watch.left`. A lease of this process that no driver
+        here holds has lapsed: it could not be returned.
         """
         if lease.driver != self._name:
             return self._watch.left(lease)
@@ -672,13 +750,21 @@ class Runs:
         return math.inf if held else 0.0
 
     def latest(self, caller: str, limit: int) -> list[RunSummary]:
-        """Return the caller's latest runs, newest first, without sessions of direct calls and imported calls."""
+        """Return the caller's latest runs, newest first, without sessions of direct calls and
+        imported calls.
+        """
         summaries: list[RunSummary] = []
-        for record in self.store.runs.newest(caller=caller, limit=limit, rooms=False, sessions=False):
+        for record in self.store.runs.newest(
+            caller=caller, limit=limit, rooms=False, sessions=False
+        ):
             live = self._runs.get(record.id)
             left = record.status == "running" and self.left(record.lease) == 0
             status = "interrupted" if left else record.status
-            if live is not None and not left and (status == "running" or live.unwritten is not None):
+            if (
+                live is not None
+                and not left
+                and (status == "running" or live.unwritten is not None)
+            ):
                 status = live.status
             summary: RunSummary = {
                 "run": record.id,
@@ -701,7 +787,9 @@ class Runs:
         self.following.note_waiting(run)
 
     def read_on(self, run: Run) -> bool:
-        """Take the new events that another process has journaled for a run and its rooms; False if they do not fit."""
+        """Take the new events that another process has journaled for a run and its rooms; False if
+        they do not fit.
+        """
         try:
             numbered = list(run.driver.events(run.driver.seen))
             if numbered:
@@ -727,27 +815,38 @@ class Runs:
 
         Raises PlanError, ProgramError and MeantToolError, too.
         """
-        self.ways.expect_here((call.get("_module") for call in plan.calls if isinstance(call, dict)), caller)
+        self.ways.expect_here(
+            (call.get("_module") for call in plan.calls if isinstance(call, dict)), caller
+        )
         catalogue = await self.offer.catalogue_of(plan, caller)
         self.offer.expect_callable(plan, catalogue)
         plain = [call for call in plan.calls if isinstance(call, dict) and "_module" not in call]
-        ideas = (tool for call in plain if (tool := catalogue.look_up(call)) is not None and tool.in_room)
+        ideas = (
+            tool for call in plain if (tool := catalogue.look_up(call)) is not None and tool.in_room
+        )
         self.ways.expect_here((tool.module for tool in ideas), caller)
         programs = programs_in(plan.calls, catalogue)
         if programs and not settings.programs:
             raise PlanError(NO_PROGRAMS)
-        names = await self.offer.of_program("\n".join(programs), caller) if programs else ProgramNames(())
+        names = (
+            await self.offer.of_program("\n".join(programs), caller)
+            if programs
+            else ProgramNames(())
+        )
         for program, place in programs.items():
             what = f"calls[{place}].program"
             with self.offer.naming_refused(program):
                 await expect_sound(self.sandbox, program, names, {}, what)
         return catalogue
 
-    async def start_program(self, plan: Plan, settings: Settings, choice: Choice | None, caller: str) -> Start:
+    async def start_program(
+        self, plan: Plan, settings: Settings, choice: Choice | None, caller: str
+    ) -> Start:
         """Make the start of a plan that is a program, after its check.
 
         Raises:
-            PlanError: the program is malformed or not allowed here, or a module that it names is not up.
+            PlanError: the program is malformed or not allowed here, or a module that it
+                names is not up.
             SchemaError: the output schema is invalid.
             ProgramError: there is no interpreter.
         """
@@ -801,15 +900,20 @@ class Runs:
             run.runner.close()
         for driver in list(self._drivers.values()):
             with contextlib.suppress(StoreError):
-                # Queued events are written first. A lease that cannot be returned can be taken from an ended driver.
+                # Queued events are written first. A lease that cannot be returned can be taken from
+                # an ended driver.
                 driver.leave(None, None, lambda: None)
 
     def retire(self) -> None:
-        """Let leases that could not be returned be taken, also in this process. Nothing may be written after this."""
+        """Let leases that could not be returned be taken, also in this process. Nothing may be
+        written after this.
+        """
         retire(self._name)
 
     async def heartbeat(self) -> None:
-        """Renew the leases, end runs whose wall time is up, and index saved ideas. Runs until cancelled."""
+        """Renew the leases, end runs whose wall time is up, and index saved ideas. Runs
+        until cancelled.
+        """
         beat = self._lease / 5
         while True:
             await anyio.sleep(beat)
@@ -823,34 +927,49 @@ class Runs:
                         run.runner.fail(error)
                 else:
                     driver.give_back()
-            # The views and search tables are current within a beat; if the store fails, at the next one.
+            # The views and search tables are current within a beat; if the store fails,
+            # at the next one.
             with contextlib.suppress(StoreError):
                 while self.store.ideas.index() and not self._at_work():
                     await anyio.lowlevel.checkpoint()
 
     def at_work(self, caller: Viewer) -> int:
         """Count the runs of a caller, or of all, that are at work here, without rooms."""
-        return sum(run.parent is None and caller in (SEES_ALL, run.caller) for run in self._driven())
+        return sum(
+            run.parent is None and caller in (SEES_ALL, run.caller) for run in self._driven()
+        )
 
     def _at_work(self) -> bool:
         return any(True for _ in self._driven())
 
     def _driven(self) -> Iterator[Run]:
-        """The runs whose leases are held here. They are few; runs that have ended stay in `_runs` and `_drivers` until
-        the collector of garbage finds their cycles.
+        """The runs whose leases are held here. They are few; runs that have ended stay in `_runs`
+        and `_drivers` until the collector of garbage finds their cycles.
         """
         return (run for run in self._kept.values() if run.driver.epoch is not None)
 
-    # -- taking up ---------------------------------------------------------------------------------------------
+    # -- taking up ---------------------------------------------------------------------------------
 
     def _attach(
-        self, run_id: str, caller: str, machine: Machine, first: Event | None, parent: Run | None, memory: int
+        self,
+        run_id: str,
+        caller: str,
+        machine: Machine,
+        first: Event | None,
+        parent: Run | None,
+        memory: int,
     ) -> Run:
-        """Make a run and keep it in memory, of which its first events take `memory` bytes. `first` names its mind."""
+        """Make a run and keep it in memory, of which its first events take `memory` bytes. `first`
+        names its mind.
+        """
         named = first.mind if isinstance(first, RunStarted) and first.mode == "solve" else None
         mind = self.mind if self.mind is not None and self.mind.name == named else None
         driver = Driver(self.store, run_id, self._name, self._lease, self.writer, self._watch)
-        kept = Kept(self._run_bytes, lambda: self._beside(caller, kept)) if parent is None else parent.runner.kept
+        kept = (
+            Kept(self._run_bytes, lambda: self._beside(caller, kept))
+            if parent is None
+            else parent.runner.kept
+        )
         kept.memory += memory
         run = Run(run_id, caller, machine, driver, self, kept=kept, mind=mind, parent=parent)
         run.bound = first.bound if isinstance(first, RunStarted) else None
@@ -860,8 +979,8 @@ class Runs:
         return run
 
     def _beside(self, caller: str, own: Kept | None) -> int:
-        """Estimate the bytes of memory that the caller's other runs take. If they are many, first drop runs that have
-        ended or wait, which are read from their journals when needed.
+        """Estimate the bytes of memory that the caller's other runs take. If they are many, first
+        drop runs that have ended or wait, which are read from their journals when needed.
         """
         total = self._memory(caller, own)
         if total > CALLER_MEMORY // 2:
@@ -872,12 +991,18 @@ class Runs:
         return total
 
     def _memory(self, caller: str, own: Kept | None) -> int:
-        runs = [run for run in self._kept.values() if run.caller == caller and run.runner.kept is not own]
+        runs = [
+            run
+            for run in self._kept.values()
+            if run.caller == caller and run.runner.kept is not own
+        ]
         results = {id(run.runner.kept): run.runner.kept.memory for run in runs}
         return sum(results.values()) + sum(run.machine.output_memory for run in runs)
 
     def _forget_idle(self) -> None:
-        """Drop all but the latest runs that have ended or wait; they are read from their journals when needed."""
+        """Drop all but the latest runs that have ended or wait; they are read from their
+        journals when needed.
+        """
         if len(self._kept) < _AT_HAND:
             return
         idle = [run_id for run_id, run in self._kept.items() if run.driver.epoch is None]
@@ -885,7 +1010,12 @@ class Runs:
             del self._kept[run_id]
 
     def _load(
-        self, record: RunRecord, parent: Run | None = None, *, anyway: bool = False, end: str | None = None
+        self,
+        record: RunRecord,
+        parent: Run | None = None,
+        *,
+        anyway: bool = False,
+        end: str | None = None,
     ) -> Run:
         """Read a run from its journal; see `_go_on`.
 
@@ -899,18 +1029,23 @@ class Runs:
             for known in (self._runs, self._kept, self._drivers):
                 known.pop(record.id, None)
             raise JournalError(
-                f"the journal of run {record.id} does not fit this version of ideabridge ({error}). The run cannot go "
-                f"on here; nothing of it is lost, and `ideabridge runs show {record.id}` lists its events"
+                f"the journal of run {record.id} does not fit this version of ideabridge "
+                f"({error}). The run cannot go on here; nothing of it is lost, and `ideabridge "
+                f"runs show {record.id}` lists its events"
             ) from None
 
-    def _read_whole(self, record: RunRecord, parent: Run | None, *, anyway: bool, end: str | None) -> Run:
+    def _read_whole(
+        self, record: RunRecord, parent: Run | None, *, anyway: bool, end: str | None
+    ) -> Run:
         read = self._read.pop(record.id, None)
         if read is None or read.last != record.last_event:
             read = self._read_events(record.id)
         events, folded = read.events, read.folded
         first = events[0] if events else None
         machine = Machine() if folded is None else folded.machine
-        run = self._attach(record.id, record.caller, machine, first, parent, memory_of_start(events))
+        run = self._attach(
+            record.id, record.caller, machine, first, parent, memory_of_start(events)
+        )
         run.made_under = record.fingerprint
         if parent is not None and run.key in parent.machine.open_rooms:
             parent.rooms[run.key] = run
@@ -937,10 +1072,11 @@ class Runs:
         anyway: bool,
         end: str | None,
     ) -> Run:
-        """Continue a run that was read from its journal, if it does not wait for somebody and nobody else drives it.
+        """Continue a run that was read from its journal, if it does not wait for somebody and
+        nobody else drives it.
 
-        `events` are the events of its journal that `Run.people` has not taken. With `anyway`, a run that was set aside
-        continues, too. With `end`, the run ends for this reason instead.
+        `events` are the events of its journal that `Run.people` has not taken. With `anyway`, a run
+        that was set aside continues, too. With `end`, the run ends for this reason instead.
         """
         driver = run.driver
         if run.runner.lost is not None and not run.machine.ended:
@@ -992,7 +1128,9 @@ class Runs:
                     driver.release()
                 elif why is not None:
                     cut_off = self._note_cut_off(run)
-                    driver.set_status("interrupted", {"reason": f"{sentence(why)} {run.works_still}"})
+                    driver.set_status(
+                        "interrupted", {"reason": f"{sentence(why)} {run.works_still}"}
+                    )
                     driver.release()
                 elif not waits and not here:
                     self.queue.return_left(run, record.summary)
@@ -1021,8 +1159,8 @@ class Runs:
         return run
 
     def _note_cut_off(self, run: Run) -> list[Event]:
-        """Journal what is unknown of a run that cannot go on here, so that a person can settle it; see `resume_events`.
-        Call this under the lease. Returns the events.
+        """Journal what is unknown of a run that cannot go on here, so that a person can settle it;
+        see `resume_events`. Call this under the lease. Returns the events.
         """
         _, events = resume_events(run.machine, time.time())
         if events:
@@ -1030,8 +1168,8 @@ class Runs:
         return events
 
     def _may_go_on(self, run: Run, record: RunRecord, *, anyway: bool) -> bool:
-        """Note that a run is taken up. If it made no progress the last times it is set aside, because it may be what
-        ended its processes; then return False.
+        """Note that a run is taken up. If it made no progress the last times it is set aside,
+        because it may be what ended its processes; then return False.
         """
         driver = run.driver
         if run.parent is not None:
@@ -1052,8 +1190,9 @@ class Runs:
         calls = [one.call.label for one, _ in in_flight(run.machine.history)]
         at = ", ".join(dict.fromkeys(calls[:5])) or "the answer of its mind"
         why = (
-            f"it is set aside: it was resumed {times} times without progress; {at} was running. "
-            f"`ideabridge resume {record.id}` tries again, `ideabridge runs cancel {record.id}` ends it"
+            f"it is set aside: it was resumed {times} times without progress; {at} was "
+            f"running. `ideabridge resume {record.id}` tries again, `ideabridge runs "
+            f"cancel {record.id}` ends it"
         )
         driver.set_status("interrupted", {**noted, "reason": why, "set_aside": True})
         driver.release()
@@ -1066,7 +1205,9 @@ class Runs:
         return record.last_event + sum(self._events_of(room) for room in rooms)
 
     def _load_to_end(self, run: Run, reason: str) -> Run:
-        """End a run that was read from its journal, if nobody drives it, without continuing it first."""
+        """End a run that was read from its journal, if nobody drives it, without
+        continuing it first.
+        """
         try:
             with run.driver.whole():
                 current = run.driver.take()
@@ -1083,8 +1224,9 @@ class Runs:
         return run
 
     def change_of_configuration(self, run: Run) -> ConfigurationChanged | None:
-        """The event by which a run that was made under another configuration, or by an earlier version whose rules were
-        others, continues under this one; None if it was made under this one.
+        """The event by which a run that was made under another configuration, or by an
+        earlier version whose rules were others, continues under this one; None if it was made
+        under this one.
         """
         settings = run.machine.settings
         if run.made_under == self.fingerprint and settings.rules == RULES:
@@ -1093,7 +1235,9 @@ class Runs:
         return ConfigurationChanged(self.fingerprint, approval, RULES)
 
     def adopt(self, record: RunRecord) -> None:
-        """Let workers of this configuration claim a queued run of another one, if it can go on here."""
+        """Let workers of this configuration claim a queued run of another one, if it
+        can go on here.
+        """
         run = self._reach(record)
         changed = self.change_of_configuration(run)
         binding = run.runner.binding
@@ -1109,8 +1253,8 @@ class Runs:
         run.runner.follow([changed])
 
     def journal_alone(self, run: Run, event: Event) -> None:
-        """Journal a decision in a run that cannot go on here, without performing anything. The run continues if it can
-        do so now: it no longer needs a call that was denied.
+        """Journal a decision in a run that cannot go on here, without performing anything. The run
+        continues if it can do so now: it no longer needs a call that was denied.
 
         Raises:
             InterruptedRunError: another process drives the run, or has changed it.
@@ -1119,7 +1263,9 @@ class Runs:
         [event] = self.screen.admit([event])
         with run.driver.whole():
             if not run.driver.take():
-                raise InterruptedRunError(f"run {run.id}: another process has gone on with it; check_run tells how")
+                raise InterruptedRunError(
+                    f"run {run.id}: another process has gone on with it; check_run tells how"
+                )
             run.driver.append([event])
             run.driver.release()
         run.unblock()
@@ -1128,7 +1274,7 @@ class Runs:
         self._go_on(run, record, (), run.parent, anyway=False, end=None)
         run.poke()
 
-    # -- ends --------------------------------------------------------------------------------------------------
+    # -- ends --------------------------------------------------------------------------------------
 
     @property
     def has_own_handlers(self) -> bool:

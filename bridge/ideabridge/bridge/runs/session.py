@@ -46,16 +46,19 @@ _SUCCEEDED = (CallStatus.DONE, CallStatus.CAUGHT, CallStatus.SKIPPED)
 class Session:
     """The application's side of one run; see `Bridge.session`.
 
-    Each method submits one Solution and waits for its calls. It is journaled, saved as an idea, and subject to limits
-    and approval as in any run. A second method waits for the first, so calls that should run concurrently belong in one
-    group. In a session that is taken up again, a Solution that the journal contains does not run again: the method
-    returns its result, or raises its error, again.
+    Each method submits one Solution and waits for its calls. It is journaled, saved as an idea,
+    and subject to limits and approval as in any run. A second method waits for the first, so calls
+    that should run concurrently belong in one group. In a session that is taken up again, a
+    Solution that the journal contains does not run again: the method returns its result, or raises
+    its error, again.
 
-    If a method is cancelled (by a time-out, for example), its calls are cancelled, and the session continues.
+    If a method is cancelled (by a time-out, for example), its calls are cancelled, and the
+    session continues.
 
     Args:
         run: the run.
-        waits: wait while a call asks a person; otherwise the step fails and its calls are cancelled.
+        waits: wait while a call asks a person; otherwise the step fails and its
+            calls are cancelled.
 
     Attributes:
         underlying: the run, with its events, approvals and ideas.
@@ -91,8 +94,10 @@ class Session:
         Raises:
             RejectedSolutionError: the call is malformed; nothing ran.
             ArgumentError: the call is not an object.
-            CallFailedError, CallDeniedError, UnknownOutcomeError, CancelledCallsError: why the call has no value.
-            RunFailedError, InterruptedRunError: the run has ended, or cannot continue in this process.
+            CallFailedError, CallDeniedError, UnknownOutcomeError, CancelledCallsError: why the
+                call has no value.
+            RunFailedError, InterruptedRunError: the run has ended, or cannot continue
+                in this process.
         """
         checked = read_object("call", call)
         if checked is None:
@@ -102,39 +107,45 @@ class Session:
     async def run_all(self, calls: Sequence[ObjectLike]) -> list[Any]:
         """Run calls concurrently, as far as their references allow: all or nothing.
 
-        A failure cancels the rest. What the calls write is visible only to each other until all have ended; after a
-        failure, it is discarded.
+        A failure cancels the rest. What the calls write is visible only to each other until all
+        have ended; after a failure, it is discarded.
 
         Returns:
-            Their values, in the order of the calls; None for a call that was skipped (a branch not taken).
+            Their values, in the order of the calls; None for a call that was skipped (a
+            branch not taken).
 
         Raises:
-            GroupFailedError: a call failed; `effects` lists the calls that took effect nevertheless.
-            RejectedSolutionError, CancelledCallsError, RunFailedError, InterruptedRunError: as for `run`.
+            GroupFailedError: a call failed; `effects` lists the calls that took
+                effect nevertheless.
+            RejectedSolutionError, CancelledCallsError, RunFailedError,
+                InterruptedRunError: as for `run`.
         """
         return [self._value_of(one) for one in await self._group(calls, "all", GroupFailedError)]
 
     async def run_any(self, calls: Sequence[ObjectLike]) -> Any:
-        """Run alternatives concurrently, and return the value of the first that succeeds. The others are cancelled, and
-        write nothing.
+        """Run alternatives concurrently, and return the value of the first that succeeds. The
+        others are cancelled, and write nothing.
 
         Raises:
             NoAlternativeError: all failed; `errors` has all errors.
-            RejectedSolutionError, CancelledCallsError, RunFailedError, InterruptedRunError: as for `run`.
+            RejectedSolutionError, CancelledCallsError, RunFailedError,
+                InterruptedRunError: as for `run`.
         """
         return self._first(await self._group(calls, "any", NoAlternativeError))
 
     async def run_race(self, calls: Sequence[ObjectLike]) -> Any:
-        """Run alternatives concurrently, and return the value of the first that ends. The others are cancelled, and
-        write nothing.
+        """Run alternatives concurrently, and return the value of the first that ends. The others
+        are cancelled, and write nothing.
 
         Raises:
-            CallFailedError, CallDeniedError, UnknownOutcomeError: why the first that ended has no value.
-            RejectedSolutionError, CancelledCallsError, RunFailedError, InterruptedRunError: as for `run`.
+            CallFailedError, CallDeniedError, UnknownOutcomeError: why the first that
+                ended has no value.
+            RejectedSolutionError, CancelledCallsError, RunFailedError,
+                InterruptedRunError: as for `run`.
         """
         return self._first(await self._group(calls, "race", None))
 
-    # -- steps -------------------------------------------------------------------------------------------------
+    # -- steps -------------------------------------------------------------------------------------
 
     async def _group(
         self, calls: Sequence[ObjectLike], pattern: Pattern, failure: type[CallError] | None
@@ -154,20 +165,29 @@ class Session:
             listed: list[JSON] = list(calls)
             try:
                 solution: JSONObject = {"calls": listed, "output": None}
-                await run.patiently(lambda: run.submit(turn, solution, pattern=pattern, strict=True))
+                await run.patiently(
+                    lambda: run.submit(turn, solution, pattern=pattern, strict=True)
+                )
             except SettledTurnError:
-                # In a session that is taken up again, an error of then is raised again; the program corrects it again.
+                # In a session that is taken up again, an error of then is raised again; the program
+                # corrects it again.
                 faults = _faults_of(run.turns.rejected_in.get(turn, ()), listed)
                 if faults is None:
                     raise
-                raise RejectedSolutionError(rejection([*faults]), [{**one} for one in faults]) from None
+                raise RejectedSolutionError(
+                    rejection([*faults]), [{**one} for one in faults]
+                ) from None
             self._turn, self._listed = turn + 1, first + len(calls)
             try:
                 await self._end_of(turn)
             except BaseException:
                 with suppress(IdeabridgeError):
                     # Otherwise the process that drives the run decides.
-                    if run.runner.lost is None and run.machine.phase == "solving" and run.machine.step == turn:
+                    if (
+                        run.runner.lost is None
+                        and run.machine.phase == "solving"
+                        and run.machine.step == turn
+                    ):
                         run.drive(SolutionCancelled("nobody waits for it any more"))
                 raise
             ended = run.machine.history[first : self._listed]
@@ -177,12 +197,16 @@ class Session:
 
     async def _end_of(self, turn: int) -> None:
         run = self.underlying
-        while run.runner.is_behind or (run.runner.lost is None and not run.machine.ended and run.machine.step <= turn):
+        while run.runner.is_behind or (
+            run.runner.lost is None and not run.machine.ended and run.machine.step <= turn
+        ):
             if not self._waits and run.status in WITHOUT_RESULT and run.machine.step <= turn:
-                raise RunFailedError(f"run {run.id}: {WITHOUT_RESULT[run.status]}", run.id, run.status, [])
+                raise RunFailedError(
+                    f"run {run.id}: {WITHOUT_RESULT[run.status]}", run.id, run.status, []
+                )
             await run.runner.wait_changed()
 
-    # -- results ---------------------------------------------------------------------------------------------
+    # -- results -----------------------------------------------------------------------------------
 
     def _first(self, ended: list[Progress]) -> JSON:
         return next(self._value_of(one) for one in ended if one.status in _SUCCEEDED)
@@ -197,7 +221,9 @@ class Session:
         raise self._error([progress])
 
     def _error(self, ended: list[Progress], failure: type[CallError] | None = None) -> CallError:
-        """The error of calls that have no value: `failure` if it is given and a call failed, else that of the cause."""
+        """The error of calls that have no value: `failure` if it is given and a call failed, else
+        that of the cause.
+        """
         failed = [one for one in ended if one.status is CallStatus.FAILED]
         # Without a failed call, all were cancelled.
         causes = failed or ended[:1]
@@ -207,7 +233,9 @@ class Session:
         effects = [entry for _, entry in found]
         text = rejection(errors)
         if effects:
-            named = ", ".join(f"calls[{call.place - call.first}]: {entry['outcome']}" for call, entry in found)
+            named = ", ".join(
+                f"calls[{call.place - call.first}]: {entry['outcome']}" for call, entry in found
+            )
             text += f"\nwhat happened outside all the same, or may have: {named}"
         cause = failure if failure is not None and failed else kind
         return cause(text, self.id, [dict(error) for error in errors], effects)
@@ -237,7 +265,9 @@ def _effect(progress: Progress) -> dict[str, Any] | None:
     return {"call": call.raw, "place": call.place, "outcome": outcome}
 
 
-def _faults_of(rejected: Iterable[SolutionRejected], calls: list[JSON]) -> list[dict[str, Any]] | None:
+def _faults_of(
+    rejected: Iterable[SolutionRejected], calls: list[JSON]
+) -> list[dict[str, Any]] | None:
     """The errors of a Solution with these calls, if it is among the rejected ones."""
     wanted = content_hash(normalise(calls))
     for event in rejected:
@@ -254,9 +284,11 @@ def _outcome(item: Item) -> str:
 
 
 @asynccontextmanager
-async def open_session(start: Callable[[], Awaitable[Run]], *, waits: bool = True) -> AsyncGenerator[Session]:
-    """Open a session over the run that `start` returns; `waits` is as in `Session`. When the block ends, the run ends
-    as `done`, `cancelled`, or, if the block raises an error, `failed`.
+async def open_session(
+    start: Callable[[], Awaitable[Run]], *, waits: bool = True
+) -> AsyncGenerator[Session]:
+    """Open a session over the run that `start` returns; `waits` is as in `Session`. When the block
+    ends, the run ends as `done`, `cancelled`, or, if the block raises an error, `failed`.
     """
     run = await start()
     try:
@@ -268,7 +300,8 @@ async def open_session(start: Callable[[], Awaitable[Run]], *, waits: bool = Tru
         raise
     except BaseException:
         with suppress(IdeabridgeError):
-            # Nothing can wait in a cancelled scope; the end is written when the bridge closes, at the latest.
+            # Nothing can wait in a cancelled scope; the end is written when the bridge
+            # closes, at the latest.
             run.end("cancelled", "the application was cancelled")
         raise
     run.end("done")

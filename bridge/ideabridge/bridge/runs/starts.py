@@ -1,7 +1,9 @@
-"""Starts: how a run begins under a configuration, and why a run that was read from its journal cannot continue.
+"""Starts: how a run begins under a configuration, and why a run that was read from its journal
+cannot continue.
 
-A run begins as a `Start`: a machine that has taken `RunStarted`, and the first events to be journaled. Its settings
-come from the configuration; a caller may ask for lower limits than the configured ones, but not for higher ones.
+A run begins as a `Start`: a machine that has taken `RunStarted`, and the first events to be
+journaled. Its settings come from the configuration; a caller may ask for lower limits than the
+configured ones, but not for higher ones.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ from ideabridge.tools.names import did_you_mean
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The beginning of a run, for `Runs.create`: `machine` has taken the first of `events` already."""
+    """The beginning of a run, for `Runs.create`: `machine` has taken the first of
+    `events` already.
+    """
 
     machine: Machine
     events: tuple[Event, ...]
@@ -50,7 +54,8 @@ def start_plan(
 ) -> Start:
     """Make the start of a plan.
 
-    The messages in `before` precede its context. The mind of its rooms is `choice`; None: it is chosen when they open.
+    The messages in `before` precede its context. The mind of its rooms is `choice`; None: it is
+    chosen when they open.
 
     Raises:
         PlanError: the plan is malformed; `errors` has every fault with its call.
@@ -59,17 +64,24 @@ def start_plan(
     machine = Machine(catalogue)
     context = [*(before or []), *plan.context()]
     mind, why = (None, None) if choice is None else (choice.name, choice.why)
-    start = RunStarted("plan", context, *catalogue.to_json(), settings.to_json(), plan.output_schema, mind, why)
+    start = RunStarted(
+        "plan", context, *catalogue.to_json(), settings.to_json(), plan.output_schema, mind, why
+    )
     calls, places = plan.expanded()
     # Checked before anything is stored: a malformed plan leaves no run behind.
     machine.receive(start)
     errors = machine.check(calls, plan.output, places, explained=plan.explained)
     if errors:
         raise PlanError(rejection(errors), [dict(error) for error in errors])
-    return Start(machine, (start, SolutionProposed(calls, plan.output, None, places, explained=plan.explained)))
+    return Start(
+        machine,
+        (start, SolutionProposed(calls, plan.output, None, places, explained=plan.explained)),
+    )
 
 
-NO_PROGRAMS: Final = "program: programs are turned off here (programs: false in the configuration); write calls"
+NO_PROGRAMS: Final = (
+    "program: programs are turned off here (programs: false in the configuration); write calls"
+)
 
 
 def expect_programs(settings: Settings) -> None:
@@ -79,7 +91,10 @@ def expect_programs(settings: Settings) -> None:
     if not settings.programs:
         raise PlanError(NO_PROGRAMS)
     if settings.lazy:
-        raise PlanError("planning: nobody can accept the calls of a program before it makes them; leave lazy out")
+        raise PlanError(
+            "planning: nobody can accept the calls of a program before it "
+            "makes them; leave lazy out"
+        )
 
 
 def start_program(
@@ -108,7 +123,9 @@ def start_program(
     machine = Machine(catalogue)
     context = [*(before or []), *plan.context()]
     mind, why = (None, None) if choice is None else (choice.name, choice.why)
-    start = RunStarted("plan", context, *catalogue.to_json(), settings.to_json(), plan.output_schema, mind, why)
+    start = RunStarted(
+        "plan", context, *catalogue.to_json(), settings.to_json(), plan.output_schema, mind, why
+    )
     machine.receive(start)
     faults = machine.opening_faults()
     if faults:
@@ -117,7 +134,12 @@ def start_program(
 
 
 def start_step(
-    machine: Machine, program: str, given: JSON, settings: Settings, before: list[JSON], choice: Choice | None
+    machine: Machine,
+    program: str,
+    given: JSON,
+    settings: Settings,
+    before: list[JSON],
+    choice: Choice | None,
 ) -> Start:
     """Make the start of a program that is a call of a plan; see `programs/steps.py`.
 
@@ -142,7 +164,9 @@ def start_step(
     return start_program(plan, catalogue, settings, names, before, choice)
 
 
-def _proposed(plan: Plan, names: JSONObject, machine: Machine, mind: str | None = None) -> ProgramProposed:
+def _proposed(
+    plan: Plan, names: JSONObject, machine: Machine, mind: str | None = None
+) -> ProgramProposed:
     expect_programs(machine.settings)
     # Nothing outside its names can be called, so these are what its pins and hints are made of.
     ProgramNames.of(names, machine.offer.every.tools)
@@ -178,21 +202,28 @@ def program_of_mind(
         model: the model that wrote it, if known.
 
     Raises:
-        RejectedSolutionError: programs are turned off, the run is lazy or over instances, or the program is too long.
+        RejectedSolutionError: programs are turned off, the run is lazy or over instances, or the
+            program is too long.
         ProgramError: the interpreter is missing.
     """
     if not machine.settings.programs:
         raise RejectedSolutionError(NO_PROGRAMS)
     if machine.settings.lazy:
-        raise RejectedSolutionError("program: nobody can accept its calls before it makes them; write calls")
+        raise RejectedSolutionError(
+            "program: nobody can accept its calls before it makes them; write calls"
+        )
     if machine.instances:
         raise RejectedSolutionError("program: the run is over instances; write calls")
     if len(program) > LONGEST:
-        raise RejectedSolutionError(f"program: {len(program):,} characters; at most {LONGEST:,} are allowed")
+        raise RejectedSolutionError(
+            f"program: {len(program):,} characters; at most {LONGEST:,} are allowed"
+        )
     names = ProgramNames(machine.offer.current.tools).used_by(program)
     # The same turn has the same seed, so a solution that is sent twice is the same one.
     seed = f"{run}/{machine.step}"
-    return ProgramProposed(program, interpreter(), time.time(), seed, names, extra or None, mind, model)
+    return ProgramProposed(
+        program, interpreter(), time.time(), seed, names, extra or None, mind, model
+    )
 
 
 def start_solve(
@@ -215,7 +246,14 @@ def start_solve(
     machine = Machine(catalogue)
     settings = replace(settings, shown={**choice.shown, **settings.shown})
     start = RunStarted(
-        "solve", context, *catalogue.to_json(), settings.to_json(), output_schema, choice.name, choice.why, idea
+        "solve",
+        context,
+        *catalogue.to_json(),
+        settings.to_json(),
+        output_schema,
+        choice.name,
+        choice.why,
+        idea,
     )
     machine.receive(start)
     faults = machine.opening_faults()
@@ -229,11 +267,12 @@ PLAN = "plan"
 
 
 def start_solve_by(plan: Plan, begun: Start) -> Start:
-    """Let a plan answer the first Request of the agent loop. A mind answers the next one, if the plan gives no output.
+    """Let a plan answer the first Request of the agent loop. A mind answers the next one, if the
+    plan gives no output.
 
     Raises:
-        PlanError: the plan is malformed; `errors` has every fault with its call. Or it is a program, and programs are
-            turned off, or the run is lazy.
+        PlanError: the plan is malformed; `errors` has every fault with its call. Or it is a
+            program, and programs are turned off, or the run is lazy.
         ProgramError: it is a program, and one of its tools is not offered.
     """
     machine = begun.machine
@@ -247,13 +286,20 @@ def start_solve_by(plan: Plan, begun: Start) -> Start:
     errors = machine.check(calls, output, places, explained=explained)
     if errors:
         raise PlanError(rejection(errors), [dict(error) for error in errors])
-    return Start(machine, (*begun.events, SolutionProposed(calls, output, None, places, PLAN, explained=explained)))
+    return Start(
+        machine,
+        (*begun.events, SolutionProposed(calls, output, None, places, PLAN, explained=explained)),
+    )
 
 
 def _below_value(explained: JSONObject | None) -> JSONObject | None:
     """What a plan does not know for certain, after its output was wrapped."""
     listed = (explained or {}).get("values")
-    return explained if not isinstance(listed, list) else {**(explained or {}), "values": list(map(_moved, listed))}
+    return (
+        explained
+        if not isinstance(listed, list)
+        else {**(explained or {}), "values": list(map(_moved, listed))}
+    )
 
 
 def _moved(one: JSON) -> JSON:
@@ -284,11 +330,12 @@ def settings_under(
         output_by_instance: whether the output is a map by instance.
         planning: `eager` or `lazy`.
         thought_process: True if minds write their reasoning before the calls; None: as configured.
-        shown: how many bytes of results the mind is shown, as far as the run or its mind says; see `read_shown`.
+        shown: how many bytes of results the mind is shown, as far as the run or its mind says;
+            see `read_shown`.
 
     Raises:
-        PlanError: the planning or a limit is unknown, or a value is not a number above 0 (for counts: a whole
-            number).
+        PlanError: the planning or a limit is unknown, or a value is not a number above 0 (for
+            counts: a whole number).
     """
     if planning not in PLANNINGS:
         raise PlanError(f"planning: expected 'eager' or 'lazy', found {planning!r}")
@@ -296,13 +343,21 @@ def settings_under(
     for name in requested:
         if name not in _LIMITS:
             there = ", ".join(_LIMITS)
-            raise PlanError(f"limits: unknown limit {name[:100]!r}; there are {there}.{did_you_mean(name, _LIMITS)}")
+            raise PlanError(
+                f"limits: unknown limit {name[:100]!r}; there are "
+                f"{there}.{did_you_mean(name, _LIMITS)}"
+            )
 
     def wanted(name: str, *, whole: bool = True) -> float | None:
         value = requested.get(name)
         if value is None:
             return None
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not math.isfinite(value)
+            or value <= 0
+        ):
             raise PlanError(f"limits.{name}: expected a number above 0, found {_shown(value)}")
         if whole and value != int(value):
             raise PlanError(f"limits.{name}: expected a whole number, found {_shown(value)}")
@@ -313,7 +368,11 @@ def settings_under(
         return configured if value is None else min(int(value), configured)
 
     own = configuration.limits
-    seconds, tokens, cost = wanted("wall_seconds", whole=False), wanted("tokens"), wanted("cost", whole=False)
+    seconds, tokens, cost = (
+        wanted("wall_seconds", whole=False),
+        wanted("tokens"),
+        wanted("cost", whole=False),
+    )
     return Settings(
         order=configuration.order,
         modules={
@@ -328,7 +387,9 @@ def settings_under(
         output_by_instance=output_by_instance,
         approval=configuration.approval_setting,
         planning=planning,
-        thought_process=configuration.thought_process if thought_process is None else thought_process,
+        thought_process=configuration.thought_process
+        if thought_process is None
+        else thought_process,
         programs=configuration.programs,
         foresight=True,
         rules=RULES,

@@ -1,7 +1,8 @@
 """Stretch: calls that have ended, as a run of their own that can be published.
 
-Such a run is of kind `session`. Its journal is that of a run by turns: calls that were listed before any of their
-results had been seen are one Solution. Its output is the value of the last call that succeeded.
+Such a run is of kind `session`. Its journal is that of a run by turns: calls that were listed
+before any of their results had been seen are one Solution. Its output is the value of the last call
+that succeeded.
 """
 
 from __future__ import annotations
@@ -73,8 +74,8 @@ class EndedRun:
         events: its journal.
         solution: all of its calls with its output, as one Solution.
         tools: the names of its tools.
-        unkept: why some of the calls cannot be published, by their places. Calls that succeeded and that no run can
-            make, because they do not fit their tools, have failed in this run.
+        unkept: why some of the calls cannot be published, by their places. Calls that succeeded and
+            that no run can make, because they do not fit their tools, have failed in this run.
     """
 
     context: list[JSON]
@@ -93,7 +94,9 @@ class EndedRun:
             PublicationError: a call cannot be published; the message says why.
         """
         for place, why in self.unkept.items():
-            raise PublicationError(f"call {first + place} cannot be published: {why}. Choose other calls")
+            raise PublicationError(
+                f"call {first + place} cannot be published: {why}. Choose other calls"
+            )
         return self
 
 
@@ -115,7 +118,9 @@ def ended_run(calls: Sequence[EndedCall], settings: Settings, task: str, why: st
     catalogue = Catalogue({call.tool.key: call.tool for call in calls}.values())
     room = len(calls) + 1
     digest = content_hash(listed)
-    settings = dataclasses.replace(settings, approval="allow_all", planning="eager", calls=room, requests=room)
+    settings = dataclasses.replace(
+        settings, approval="allow_all", planning="eager", calls=room, requests=room
+    )
     machine = Machine(catalogue)
 
     def take(event: Event) -> None:
@@ -142,13 +147,19 @@ def ended_run(calls: Sequence[EndedCall], settings: Settings, task: str, why: st
         if call.error is None and progress.status is not CallStatus.DONE:
             reason = (progress.error or {}).get("message")
             made.unkept[place] = f"it ran, but no run can make it again: {reason}"
-    done = [place for place, progress in enumerate(machine.history) if progress.status is CallStatus.DONE]
+    done = [
+        place
+        for place, progress in enumerate(machine.history)
+        if progress.status is CallStatus.DONE
+    ]
     output = f"†results.{done[-1]}" if done else None
     if output is not None:
         # A value that may be null is wrapped, as a mind writes it.
         propose([], {"value": output})
         if not machine.has_output:
-            raise JournalError(f"the value of call {done[-1]} cannot be the output of a run: {machine.errors[:1]}")
+            raise JournalError(
+                f"the value of call {done[-1]} cannot be the output of a run: {machine.errors[:1]}"
+            )
     take(RunEnded("done"))
     made.solution = {"calls": listed, "output": output}
     return made
@@ -164,7 +175,8 @@ def keep_ended(
     fingerprint: str,
     origin: JSONObject,
 ) -> None:
-    """Store such a run, with one idea: all of its calls as one Solution. The caller has screened its events.
+    """Store such a run, with one idea: all of its calls as one Solution. The caller has
+    screened its events.
 
     Args:
         store: the store.
@@ -181,7 +193,9 @@ def keep_ended(
     events = [event.to_json() for event in made.events]
     idea = Idea(made.context, {}, made.solution)
     title = title or ", ".join(made.tools)[:200]
-    meta = IdeaMeta(run=run_id, step=1, fingerprint=fingerprint, title=title, tools=made.tools, outcome="done")
+    meta = IdeaMeta(
+        run=run_id, step=1, fingerprint=fingerprint, title=title, tools=made.tools, outcome="done"
+    )
     with store.transaction():
         store.runs.create_ended(
             run_id,
@@ -213,7 +227,8 @@ def unkept(record: RunRecord) -> dict[int, str]:
 
 
 def cut(store: Store, run_id: str, first: int, last: int, caller: str) -> str:
-    """Store some calls of a run as a run of their own, and return its id. The same calls are stored once.
+    """Store some calls of a run as a run of their own, and return its id. The same calls
+    are stored once.
 
     Values that the calls read from the rest of the run become literals.
 
@@ -226,7 +241,8 @@ def cut(store: Store, run_id: str, first: int, last: int, caller: str) -> str:
 
     Raises:
         UnknownRunError: the caller has no run of this id.
-        PublicationError: it is not done, does not have these calls, or one of them is more than one call of a tool.
+        PublicationError: it is not done, does not have these calls, or one of them is more than one
+            call of a tool.
     """
     record = store.runs.find(run_id, caller=caller)
     own = part_id(run_id, first, last)
@@ -234,7 +250,9 @@ def cut(store: Store, run_id: str, first: int, last: int, caller: str) -> str:
         return own
     run = read_run(store, run_id)
     if run is None:
-        raise PublicationError(f"run {run_id} is {record.status}, not done: no part of it can be published")
+        raise PublicationError(
+            f"run {run_id} is {record.status}, not done: no part of it can be published"
+        )
     count = len(run.machine.history)
     if not 0 <= first <= last < count:
         raise PublicationError(f"run {run_id} has calls 0 to {count - 1}, not {first} to {last}")
@@ -242,14 +260,28 @@ def cut(store: Store, run_id: str, first: int, last: int, caller: str) -> str:
         if first <= place <= last:
             raise PublicationError(f"call {place} cannot be published: {why}. Choose other calls")
     calls = calls_of(run, range(first, last + 1))
-    made = ended_run(calls, run.machine.settings, _task_of(run), f"a part of run {run_id}").with_all_calls(first)
+    made = ended_run(
+        calls, run.machine.settings, _task_of(run), f"a part of run {run_id}"
+    ).with_all_calls(first)
     origin: JSONObject = {"run": run_id, "calls": [first, last]}
-    keep_ended(store, own, made, caller=caller, title=record.title, fingerprint=record.fingerprint, origin=origin)
+    keep_ended(
+        store,
+        own,
+        made,
+        caller=caller,
+        title=record.title,
+        fingerprint=record.fingerprint,
+        origin=origin,
+    )
     return own
 
 
 def _task_of(run: RecordedRun) -> str:
-    texts = (one.value for one in run.machine.messages if one.type == "text" and isinstance(one.value, str))
+    texts = (
+        one.value
+        for one in run.machine.messages
+        if one.type == "text" and isinstance(one.value, str)
+    )
     return next(texts, "")
 
 
@@ -265,8 +297,8 @@ def calls_of(run: RecordedRun, places: Iterable[int]) -> list[EndedCall]:
         tool = one.tool
         if tool is None or not is_plain(one):
             raise PublicationError(
-                f"run {run.id}, call {place} ({one.call.name}) is no plain call of a tool, so it is published only with"
-                " its whole run"
+                f"run {run.id}, call {place} ({one.call.name}) is no plain call of a tool, so it "
+                "is published only with its whole run"
             )
         parameters = one.items[0].parameters
         calls.append(EndedCall(tool, parameters, run.steps[place], one.value, one.error))
@@ -274,8 +306,12 @@ def calls_of(run: RecordedRun, places: Iterable[int]) -> list[EndedCall]:
 
 
 def is_plain(one: Progress) -> bool:
-    """True if a call ran once, by a tool or a published idea, without the meta-properties that change what it does."""
+    """True if a call ran once, by a tool or a published idea, without the meta-properties that
+    change what it does.
+    """
     call = one.call
-    anonymous = call.room is not None and not (one.tool is not None and (one.tool.module or "").startswith(IDEA))
+    anonymous = call.room is not None and not (
+        one.tool is not None and (one.tool.module or "").startswith(IDEA)
+    )
     special = call.has_each or call.has_latent or call.instance or anonymous
     return one.tool is not None and len(one.items) == 1 and not special

@@ -1,4 +1,6 @@
-"""Values: the Solutions that are submitted to a run, by turn, and its results, as JSON or as Python types."""
+"""Values: the Solutions that are submitted to a run, by turn, and its results, as JSON or
+as Python types.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +73,9 @@ def program_in(proposed: SolutionProposed) -> str | None:
         program = read_program((proposed.extra or {}).get("program"))
     except ValueMismatchError as error:
         raise RejectedSolutionError(str(error)) from None
-    if program is not None and (proposed.calls or proposed.output is not None or proposed.pattern is not None):
+    if program is not None and (
+        proposed.calls or proposed.output is not None or proposed.pattern is not None
+    ):
         raise RejectedSolutionError(BESIDE_PROGRAM)
     return program
 
@@ -87,7 +91,11 @@ def results_of(machine: Machine, *, whole: bool, blocks: Blocks | None = None) -
     results: JSONObject = {}
     room = RESULTS
     for progress in machine.history:
-        if progress.status is not CallStatus.DONE or not progress.wrote or progress.wrote[0][0] != "results":
+        if (
+            progress.status is not CallStatus.DONE
+            or not progress.wrote
+            or progress.wrote[0][0] != "results"
+        ):
             continue
         if progress.staged:
             # Visible only inside its group, until the whole group has ended.
@@ -106,8 +114,8 @@ def results_of(machine: Machine, *, whole: bool, blocks: Blocks | None = None) -
 
 
 def given_by(machine: Machine) -> JSON:
-    """The result of a run as a function: its output; without an output schema its state, or else the results. That of
-    a program is the value of its last expression.
+    """The result of a run as a function: its output; without an output schema its state, or else
+    the results. That of a program is the value of its last expression.
     """
     if machine.has_output or (machine.mode == "plan" and machine.solution.program is not None):
         return machine.output
@@ -116,8 +124,8 @@ def given_by(machine: Machine) -> JSON:
 
 
 def short_output(output: JSON, blocks: Blocks | None = None) -> JSON:
-    """An output as an answer shows it, without the content blocks that `blocks` takes; `check_run` returns it whole as
-    †output.
+    """An output as an answer shows it, without the content blocks that `blocks` takes; `check_run`
+    returns it whole as †output.
     """
     shown = output if blocks is None else blocks.take(output)
     if len(encode(shown)) <= INLINE * 4:
@@ -130,12 +138,16 @@ def short_output(output: JSON, blocks: Blocks | None = None) -> JSON:
 def short_printed(text: str) -> str:
     """What a program printed, as an answer shows it: the beginning."""
     most = INLINE * 4
-    return text if len(text) <= most else f"{text[:most]}... ({len(text):,} characters; an output can be read whole)"
+    return (
+        text
+        if len(text) <= most
+        else f"{text[:most]}... ({len(text):,} characters; an output can be read whole)"
+    )
 
 
 def short_state(machine: Machine, blocks: Blocks | None = None) -> JSON:
-    """The state as an answer shows it, without the content blocks that `blocks` takes; with instances, a map by
-    instance.
+    """The state as an answer shows it, without the content blocks that `blocks` takes; with
+    instances, a map by instance.
     """
 
     def short(instance: str | None) -> JSON:
@@ -149,8 +161,8 @@ def short_state(machine: Machine, blocks: Blocks | None = None) -> JSON:
 
 
 def short_errors(machine: Machine, blocks: Blocks | None = None) -> list[JSON]:
-    """The errors of the last Solution as an answer shows them. What tools sent is shown like results, and read whole at
-    †data.error.PLACE.error.sent.
+    """The errors of the last Solution as an answer shows them. What tools sent is shown like
+    results, and read whole at †data.error.PLACE.error.sent.
     """
     errors: list[JSON] = []
     room = RESULTS
@@ -159,7 +171,9 @@ def short_errors(machine: Machine, blocks: Blocks | None = None) -> list[JSON]:
         if not isinstance(error, dict) or "sent" not in error:
             errors.append(shorten_literal(entry))
             continue
-        plain = shorten_literal({**entry, "error": {key: part for key, part in error.items() if key != "sent"}})
+        plain = shorten_literal(
+            {**entry, "error": {key: part for key, part in error.items() if key != "sent"}}
+        )
         assert isinstance(plain, dict)
         assert isinstance(plain["error"], dict)
         sent = error["sent"] if blocks is None else blocks.take(error["sent"])
@@ -171,8 +185,8 @@ def short_errors(machine: Machine, blocks: Blocks | None = None) -> list[JSON]:
 
 
 def doubts_of(machine: Machine, most: int | None) -> JSONObject:
-    """What a run assumed: `{"assumed"?, "more_assumed"?, "approved"?, "more_approved"?}`, at most `most` entries each
-    and the number of the others.
+    """What a run assumed: `{"assumed"?, "more_assumed"?, "approved"?,
+    "more_approved"?}`, at most `most` entries each and the number of the others.
 
     With `most` None it is whole, and `noted` has the notes; see `Doubts`.
     """
@@ -189,7 +203,9 @@ def doubts_of(machine: Machine, most: int | None) -> JSONObject:
 
 
 def skipped_calls(machine: Machine) -> list[JSONObject]:
-    """The calls of the last Solution that were skipped, `{"place", "tool", "instance"?, "why"}` each."""
+    """The calls of the last Solution that were skipped,
+    `{"place", "tool", "instance"?, "why"}` each.
+    """
     found: list[JSONObject] = []
     for progress in machine.skipped:
         call = progress.call
@@ -231,8 +247,8 @@ def value_at(machine: Machine, text: str) -> JSON:
 
 
 CONTENT: Final = "†content."
-"""The beginning of the reference to the content of a call's result, where it says something else than its value. The
-place of the call follows, as in †results.
+"""The beginning of the reference to the content of a call's result, where it says something else
+than its value. The place of the call follows, as in †results.
 """
 
 
@@ -242,7 +258,9 @@ def contents_of(machine: Machine) -> JSONObject:
     for progress in machine.history:
         items = [item.content for item in progress.items]
         if any(item is not None for item in items):
-            contents[str(progress.call.place)] = list[JSON](items) if progress.call.has_each else items[0]
+            contents[str(progress.call.place)] = (
+                list[JSON](items) if progress.call.has_each else items[0]
+            )
     return contents
 
 
@@ -250,17 +268,23 @@ def _content_at(machine: Machine, written: str) -> JSON:
     path = parse_reference(written.replace(CONTENT, "†results.", 1)).alternatives[0][0].path
     value = read_path(contents_of(machine), path)
     if isinstance(value, Missing):
-        raise UnknownPathError(f"{written}: the result of this call has no content beside its value")
+        raise UnknownPathError(
+            f"{written}: the result of this call has no content beside its value"
+        )
     return value
 
 
 def _document(machine: Machine, operand: Reference) -> JSON:
-    """What a reference reads: of a run that has ended, also the errors of its last Solution (†data.error.PLACE)."""
+    """What a reference reads: of a run that has ended, also the errors of its last Solution
+    (†data.error.PLACE).
+    """
     document = machine.documents.get(operand.instance or "", {})
     if operand.full[:2] != ("data", "error") or not machine.ended or not isinstance(document, dict):
         return document
     data = document.get("data")
-    errors: JSONObject = {str(one["place"]): one for one in machine.errors if one.get("place") is not None}
+    errors: JSONObject = {
+        str(one["place"]): one for one in machine.errors if one.get("place") is not None
+    }
     return {**document, "data": {**(data if isinstance(data, dict) else {}), "error": errors}}
 
 
@@ -271,7 +295,9 @@ def _adapter(model: type[T]) -> TypeAdapter[T]:
     try:
         return TypeAdapter(model)
     except PydanticUserError as error:
-        raise OutputTypeError(f"{_name(model)} is not a type of JSON: {str(error).splitlines()[0]}") from None
+        raise OutputTypeError(
+            f"{_name(model)} is not a type of JSON: {str(error).splitlines()[0]}"
+        ) from None
 
 
 def _name(model: object) -> str:
@@ -287,7 +313,9 @@ def schema_of(model: type[object]) -> JSONObject:
     try:
         schema = _adapter(model).json_schema()
     except PydanticUserError as error:
-        raise OutputTypeError(f"{_name(model)} has no JSON Schema: {str(error).splitlines()[0]}") from None
+        raise OutputTypeError(
+            f"{_name(model)} has no JSON Schema: {str(error).splitlines()[0]}"
+        ) from None
     return cast("JSONObject", normalise(schema, what=f"the schema of {_name(model)}"))
 
 
@@ -300,11 +328,14 @@ def typed(value: JSON, model: type[T]) -> T:
     try:
         return _adapter(model).validate_json(encode(value))
     except ValidationError as error:
-        faults = [f"{'.'.join(map(str, one['loc'])) or 'the output'}: {one['msg']}" for one in error.errors()[:5]]
+        faults = [
+            f"{'.'.join(map(str, one['loc'])) or 'the output'}: {one['msg']}"
+            for one in error.errors()[:5]
+        ]
         raise OutputTypeError(f"the output is no {_name(model)}: {'; '.join(faults)}") from None
 
 
-# -- turns -----------------------------------------------------------------------------------------------------------
+# -- turns -----------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -328,7 +359,9 @@ class TurnLog:
     settled: dict[int, str] = field(default_factory=dict[int, str])
     authors: dict[int, tuple[str, str]] = field(default_factory=dict[int, tuple[str, str]])
     rejected: list[SolutionRejected] = field(default_factory=list[SolutionRejected])
-    rejected_in: dict[int, list[SolutionRejected]] = field(default_factory=dict[int, list[SolutionRejected]])
+    rejected_in: dict[int, list[SolutionRejected]] = field(
+        default_factory=dict[int, list[SolutionRejected]]
+    )
     by_plan: bool = False
     _planned: bool = False
     _turn: int = 0
@@ -345,7 +378,8 @@ class TurnLog:
             case SolutionRejected():
                 self.rejected.append(event)
             case SolutionProposed() | ProgramProposed() if not self._planned:
-                # A mind that streams settles a turn without this event, unless its answer is a program.
+                # A mind that streams settles a turn without this event, unless its
+                # answer is a program.
                 self.settled[self._turn] = digest_of_solution(event)
                 self.authors[self._turn] = (event.mind or "turns", event.model or "")
                 self.by_plan = self.by_plan or event.mind == PLAN

@@ -1,7 +1,7 @@
 """Writing the file of a backup, which is complete or does not exist.
 
-It is written under another name and then renamed. The next backup to its name removes incomplete files that killed
-processes left.
+It is written under another name and then renamed. The next backup to its name removes incomplete
+files that killed processes left.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from ideabridge.bridge.store.errors import StoreAccessError
 try:
     import fcntl
 except ImportError:
-    # On Windows an open file cannot be deleted, so `_sweep` needs no lock to leave files in use alone.
+    # On Windows an open file cannot be deleted, so `_sweep` needs no lock to leave
+    # files in use alone.
     fcntl = None
 
 PARTIAL: Final = ".partial-"
@@ -44,9 +45,13 @@ def write_file(target: Path, fill: Callable[[Path], None]) -> None:
             fill(part)
             _name(part, target)
     except FileExistsError:
-        raise StoreAccessError(f"{target}: there is such a file already; nothing is overwritten") from None
+        raise StoreAccessError(
+            f"{target}: there is such a file already; nothing is overwritten"
+        ) from None
     except OSError as error:
-        raise StoreAccessError(f"{target}: it cannot be written: {error.strerror or error}") from None
+        raise StoreAccessError(
+            f"{target}: it cannot be written: {error.strerror or error}"
+        ) from None
 
 
 @contextmanager

@@ -1,21 +1,23 @@
 """Contents: messages, schemas and lists of messages, each stored once by content.
 
-A context is stored as a JSON array of entries. A positive entry is the number of a message; a negative entry is the
-negated number of a list of entries, stored the same way. A fixed function of an entry decides where a long context is
-cut, so equal stretches of two contexts become equal lists, at any position, and are stored once. A step of a run that
-adds one message adds a bounded number of bytes, not a new list of the whole context. The entries after the last cut
-stay inline, because the next step changes them.
+A context is stored as a JSON array of entries. A positive entry is the number of a message; a
+negative entry is the negated number of a list of entries, stored the same way. A fixed function of
+an entry decides where a long context is cut, so equal stretches of two contexts become equal lists,
+at any position, and are stored once. A step of a run that adds one message adds a bounded number of
+bytes, not a new list of the whole context. The entries after the last cut stay inline, because the
+next step changes them.
 
-With an index of hashes each save would write one more page for each new row. So `content_keys` is written for many
-rows at a time, and until then each process remembers the latest rows.
+With an index of hashes each save would write one more page for each new row. So `content_keys` is
+written for many rows at a time, and until then each process remembers the latest rows.
 
-A text of more than `LONG` bytes is stored as a rope: `~` and the entries of its pieces, which are contents as well. A
-state that grows with each step adds what is new, and a bounded list. The row has the hash of the whole text, and the
-view `whole_contents` its text. JSON never begins with `~`, and a piece is shorter than a text that is cut, so no row is
-mistaken for another kind.
+A text of more than `LONG` bytes is stored as a rope: `~` and the entries of its pieces, which are
+contents as well. A state that grows with each step adds what is new, and a bounded list. The row
+has the hash of the whole text, and the view `whole_contents` its text. JSON never begins with `~`,
+and a piece is shorter than a text that is cut, so no row is mistaken for another kind.
 
-Events of journals refer to contents too. What many runs repeat (definitions of tools, settings, schemas) and what the
-ideas of a run also contain (messages, Solutions) is moved out of the event, and its column `parts` refers to it.
+Events of journals refer to contents too. What many runs repeat (definitions of tools, settings,
+schemas) and what the ideas of a run also contain (messages, Solutions) is moved out of the event,
+and its column `parts` refers to it.
 """
 
 from __future__ import annotations
@@ -46,7 +48,8 @@ CACHED: Final = 16_384
 """The number of row numbers that a process remembers."""
 
 SWEPT: Final = "swept"
-"""Key of the counter of transactions that deleted contents. Each one invalidates the remembered row numbers."""
+"""Key of the counter of transactions that deleted contents. Each one invalidates the
+remembered row numbers."""
 
 _KEYED: Final = "keyed"
 """Key of the counter that holds the last row in `content_keys`."""
@@ -57,7 +60,8 @@ PARTS: Final = {
     "call_decided": ("tool",),
     "solution_proposed": ("calls", "output"),
 }
-"""The members of events that are kept in `contents`. `calls` and `output` are one content, the Solution of an idea."""
+"""The members of events that are kept in `contents`. `calls` and `output` are one content, the
+Solution of an idea."""
 
 _OF_CONFIGURATION: Final = ("tools", "settings", "offered")
 
@@ -68,7 +72,8 @@ ROPE: Final = "~"
 """The first character of a rope."""
 
 SHORT: Final = 128
-"""A member or Solution of fewer bytes is not moved to `contents`, where a row takes some 60 bytes besides its text."""
+"""A member or Solution of fewer bytes is not moved to `contents`, where a row takes some 60 bytes
+besides its text."""
 
 _LISTED: Final = 8
 """More messages or tools than this are stored as a list in `contents`."""
@@ -77,7 +82,9 @@ _FIRST: Final = Struct(">q")
 
 
 def key_of(digest: bytes) -> int:
-    """The key of a row in `content_keys`: the first 8 bytes of its hash. Lookups compare the whole hash."""
+    """The key of a row in `content_keys`: the first 8 bytes of its hash. Lookups compare
+    the whole hash.
+    """
     return cast("int", _FIRST.unpack_from(digest)[0])
 
 
@@ -111,7 +118,9 @@ class EventParts:
 
 
 class Contents:
-    """The tables `contents` and `content_keys`. Every method runs inside a transaction or guard of the caller."""
+    """The tables `contents` and `content_keys`. Every method runs inside a transaction or
+    guard of the caller.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -125,8 +134,8 @@ class Contents:
         self._swept: int = -1
 
     def put(self, encoded: Encoded) -> tuple[int, int | None, str]:
-        """Store the parts of a Request; returns the number of its schema, the number of `shown`, and the entries of its
-        context as text. Call this inside a transaction.
+        """Store the parts of a Request; returns the number of its schema, the number of `shown`,
+        and the entries of its context as text. Call this inside a transaction.
         """
         self._look()
         new: list[StoredContent] = []
@@ -134,7 +143,9 @@ class Contents:
             shown = None
             schema, *entries = self._put([encoded.schema, *encoded.messages], new)
         else:
-            schema, shown, *entries = self._put([encoded.schema, encoded.shown, *encoded.messages], new)
+            schema, shown, *entries = self._put(
+                [encoded.schema, encoded.shown, *encoded.messages], new
+            )
         context = _text(self._fold(entries, new))
         self._store(new)
         return schema, shown, context
@@ -146,15 +157,18 @@ class Contents:
             self._catch_up()
 
     def solution(self, text: str) -> int | None:
-        """The row of a Solution that this process remembers from a journal. Inside a transaction, after `put`."""
+        """The row of a Solution that this process remembers from a journal. Inside a
+        transaction, after `put`.
+        """
         if len(text) < SHORT:
             return None
         digest = hashlib.sha256(text.encode()).digest()
         return self._waiting.get(digest) or self._known.get(digest)
 
     def pack(self, events: Sequence[JSONObject]) -> list[tuple[str, str | None]]:
-        """(text, parts) of each event. The parts are a JSON object: member -> a row of `contents`, or a list of entries
-        as in a context; None: the text is the whole event. Inside a transaction.
+        """(text, parts) of each event. The parts are a JSON object: member -> a row of
+        `contents`, or a list of entries as in a context; None: the text is the whole event.
+        Inside a transaction.
 
         Raises:
             InvalidJSONError: an event is not JSON.
@@ -186,7 +200,9 @@ class Contents:
                         if len(entries) > _LISTED:
                             entries = [-self._put([_body(entries)], new)[0]]
                         parts[name] = list[JSON](entries)
-                elif value is not None and (len(value) >= SHORT if isinstance(value, str) else True):
+                elif value is not None and (
+                    len(value) >= SHORT if isinstance(value, str) else True
+                ):
                     body = body_of(value)
                     if len(body[1]) >= SHORT:
                         parts[name] = self._put([body], new)[0]
@@ -212,11 +228,13 @@ class Contents:
         return held
 
     def length_of(self, parts: str) -> int:
-        """About how many bytes have the values, without tools and settings, to which the parts that `pack` returned
-        refer. Inside a snapshot with the event.
+        """About how many bytes have the values, without tools and settings, to which the parts that
+        `pack` returned refer. Inside a snapshot with the event.
         """
         named = cast("JSONObject", decode_trusted(parts))
-        values: JSONObject = {name: entry for name, entry in named.items() if name not in _OF_CONFIGURATION}
+        values: JSONObject = {
+            name: entry for name, entry in named.items() if name not in _OF_CONFIGURATION
+        }
         entries = list[JSON](entries_of(encode_text(values)))
         return sum(map(len, self.texts(self.unfold(encode_text(entries)))))
 
@@ -228,7 +246,9 @@ class Contents:
         for name, part in parts.texts.items():
             value = decode_trusted(part)
             if name == SOLUTION:
-                event.update({key: one for key, one in cast("JSONObject", value).items() if one is not None})
+                event.update(
+                    {key: one for key, one in cast("JSONObject", value).items() if one is not None}
+                )
             else:
                 event[name] = value
         return event
@@ -255,7 +275,9 @@ class Contents:
     def _put(self, bodies: list[Body], new: list[StoredContent]) -> list[int]:
         """The rows of bodies. New rows are appended to `new`."""
         known, waiting = self._known, self._waiting
-        keys = [key_of(digest) for digest, _ in bodies if digest not in known and digest not in waiting]
+        keys = [
+            key_of(digest) for digest, _ in bodies if digest not in known and digest not in waiting
+        ]
         if keys and self._keyed:
             known.update(
                 self._database.execute(
@@ -292,7 +314,9 @@ class Contents:
         # Sorted, so that neighbours are written together.
         keys = [(key_of(digest), number) for digest, number in sorted(self._waiting.items())]
         self._database.many(
-            "INSERT INTO content_keys(key, number) VALUES (?1, ?2) ON CONFLICT(key) DO UPDATE SET number = ?2", keys
+            "INSERT INTO content_keys(key, number) VALUES (?1, ?2) ON CONFLICT(key) DO UPDATE "
+            "SET number = ?2",
+            keys,
         )
         self._known.update(self._waiting)
         self._waiting.clear()
@@ -325,7 +349,8 @@ class Contents:
         ).fetchall()
         if len(rows) != len(numbers):
             raise StoreFormatError(
-                f"{self._database.path}: it is damaged: it names a message or schema that is not there"
+                f"{self._database.path}: it is damaged: it names a message or "
+                "schema that is not there"
             )
         return [row[0] for row in rows]
 
@@ -336,9 +361,13 @@ class Contents:
             if entry > 0:
                 numbers.append(entry)
                 continue
-            row = self._database.execute("SELECT body FROM contents WHERE number = ?", (-entry,)).fetchone()
+            row = self._database.execute(
+                "SELECT body FROM contents WHERE number = ?", (-entry,)
+            ).fetchone()
             if row is None:
-                raise StoreFormatError(f"{self._database.path}: it is damaged: it names a list that is not there")
+                raise StoreFormatError(
+                    f"{self._database.path}: it is damaged: it names a list that is not there"
+                )
             numbers += self.unfold(row[0])
         return numbers
 

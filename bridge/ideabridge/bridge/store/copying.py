@@ -1,12 +1,14 @@
 """Copying: a whole store into another one, between a file and PostgreSQL in either direction.
 
-Rows keep their numbers, so that what refers to them stays valid. `contents` and `events`, of which rows are only added,
-are copied in short transactions, and a copy that was interrupted goes on after the last row. All other tables are
-deleted from the target and copied anew by each attempt. At the end the target is compared with the source: the number
-of rows of each table, and the id of each idea, which is computed from its content as the target returns it. Words,
-tools and shapes are indexed anew.
+Rows keep their numbers, so that what refers to them stays valid. `contents` and `events`, of
+which rows are only added, are copied in short transactions, and a copy that was interrupted goes
+on after the last row. All other tables are deleted from the target and copied anew by each
+attempt. At the end the target is compared with the source: the number of rows of each table, and
+the id of each idea, which is computed from its content as the target returns it. Words, tools and
+shapes are indexed anew.
 
-Until then the counter `copying` marks the target, so that nobody takes an unfinished copy for a store.
+Until then the counter `copying` marks the target, so that nobody takes an unfinished
+copy for a store.
 """
 
 from __future__ import annotations
@@ -52,16 +54,16 @@ _ADDED: Final = (
 _CHANGED: Final = (
     _table(
         "runs",
-        "number id kind caller title fingerprint parent status summary driver epoch lease_until created updated "
-        "forked_from forked_at",
+        "number id kind caller title fingerprint parent status summary driver epoch lease_until "
+        "created updated forked_from forked_at",
     ),
     _table("ideas", "number id request run step meta schema context solved solution shown"),
     _table("occurrences", "run step idea meta", 3),
     _table("idea_uses", "what time idea", 3),
     _table(
         "publications",
-        "number name version idea description answer input_schema output_schema annotations plan recorded owner time "
-        "learned",
+        "number name version idea description answer input_schema output_schema annotations plan "
+        "recorded owner time learned",
     ),
     _table("evidence", "number publication record"),
     _table("names", "number name version owner pinned"),
@@ -71,7 +73,8 @@ _CHANGED: Final = (
     _table("tool_memory", "number kind key name value time"),
     _table(
         "direct_calls",
-        "number at caller client session name module tool parameters seconds outcome run bytes_in bytes_out",
+        "number at caller client session name module tool parameters seconds "
+        "outcome run bytes_in bytes_out",
     ),
     _table("sessions", "number id caller client session began last count tools"),
     _table("session_calls", "id body"),
@@ -99,7 +102,8 @@ def copy(source: Database, target: Database, told: Callable[[str], None]) -> Cop
 
     Args:
         source: the store to copy, as it is when the copy begins. Others can use it meanwhile.
-        target: an empty store, or the unfinished copy of the same source. Nobody else may use it meanwhile.
+        target: an empty store, or the unfinished copy of the same source. Nobody else may
+            use it meanwhile.
         told: called with the name of each table before it is copied.
 
     Raises:
@@ -130,8 +134,8 @@ def expect_whole(database: Database) -> None:
         mark = database.counter(MARK)
     if mark:
         raise StoreCopyError(
-            f"{database.path}: it is the unfinished copy of another store; `ideabridge store copy` goes on with it if "
-            "it is called again"
+            f"{database.path}: it is the unfinished copy of another store; `ideabridge store "
+            "copy` goes on with it if it is called again"
         )
 
 
@@ -153,7 +157,8 @@ def _claim(source: Database, target: Database) -> None:
             used = [table.name for table in _TABLES if _count(target, table.name)]
             if used:
                 raise StoreCopyError(
-                    f"{target.path}: it is not empty (it has {', '.join(used)}); a store is copied into a new one"
+                    f"{target.path}: it is not empty (it has {', '.join(used)}); a store "
+                    "is copied into a new one"
                 )
             target.set_counter(MARK, origin)
 
@@ -162,7 +167,9 @@ def _count(database: Database, table: str) -> int:
     return database.number(f"SELECT count(*) FROM {table}")  # noqa: S608
 
 
-def _rows(source: Database, table: _Table, after: tuple[Any, ...] | None = None) -> Iterator[list[tuple[Any, ...]]]:
+def _rows(
+    source: Database, table: _Table, after: tuple[Any, ...] | None = None
+) -> Iterator[list[tuple[Any, ...]]]:
     """The rows of a table by its key, in batches."""
     key = ", ".join(table.columns[: table.keys])
     order = f"ORDER BY {key} LIMIT {_BATCH}"
@@ -172,7 +179,10 @@ def _rows(source: Database, table: _Table, after: tuple[Any, ...] | None = None)
         else:
             places = ", ".join("?" * table.keys)
             where = f"WHERE ({key}) > ({places})"
-            rows = source.execute(f"SELECT {table} FROM {table.name} {where} {order}", after).fetchall()  # noqa: S608
+            rows = source.execute(
+                f"SELECT {table} FROM {table.name} {where} {order}",
+                after,  # noqa: S608
+            ).fetchall()
         if rows:
             yield rows
         if len(rows) < _BATCH:
@@ -195,7 +205,9 @@ def _extend(source: Database, target: Database, table: _Table) -> None:
 
 
 def _finish(source: Database, target: Database) -> None:
-    """Write what follows from the tables: the words of names, the keys of contents, and the next numbers."""
+    """Write what follows from the tables: the words of names, the keys of contents, and
+    the next numbers.
+    """
     catalogue = source.counter("catalogue")
     names = target.execute(
         "SELECT names.number, names.name, p.description FROM names "
@@ -209,7 +221,8 @@ def _finish(source: Database, target: Database) -> None:
             rows = target.execute("SELECT hash, number FROM contents").fetchall()
             target.execute("DELETE FROM content_keys")
             target.many(
-                "INSERT INTO content_keys(key, number) VALUES (?1, ?2) ON CONFLICT(key) DO UPDATE SET number = ?2",
+                "INSERT INTO content_keys(key, number) VALUES (?1, ?2) "
+                "ON CONFLICT(key) DO UPDATE SET number = ?2",
                 sorted((key_of(digest), number) for digest, number in rows),
             )
             target.set_counter("keyed", target.number("SELECT max(number) FROM contents"))
@@ -223,6 +236,7 @@ def _compare(source: Database, target: Database) -> None:
             theirs, ours = _count(source, table.name), _count(target, table.name)
             if theirs != ours:
                 raise StoreCopyError(
-                    f"{target.path}: {table.name} has {ours:,} rows, and {theirs:,} in {source.path}: rows were "
-                    "deleted there since the copy began; delete the copy and begin again"
+                    f"{target.path}: {table.name} has {ours:,} rows, and {theirs:,} in "
+                    f"{source.path}: rows were deleted there since the copy began; delete "
+                    "the copy and begin again"
                 )

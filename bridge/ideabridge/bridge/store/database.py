@@ -1,14 +1,18 @@
-"""Database: what the tables of a store need from a database, in one interface for SQLite and PostgreSQL.
+"""Database: what the tables of a store need from a database, in one interface for SQLite
+and PostgreSQL.
 
-The classes of the tables (`Journal`, `Ideas`, `Publications`, ...) write SQL that both databases accept. What differs
-between them is a method here. The rules of that SQL:
+The classes of the tables (`Journal`, `Ideas`, `Publications`, ...) write SQL that both databases
+accept. What differs between them is a method here. The rules of that SQL:
 
 - Parameters are `?`, or `?1`, `?2`, ... if one is used more than once.
-- `INSERT ... ON CONFLICT`, never `INSERT OR ...`. A column that its `UPDATE` reads is written as `table.column`.
-- A subquery in FROM has a name. A condition is a comparison, never a number. NULLs are ordered by `NULLS LAST`.
-- Lists of values are JSON arrays, read by `json_each(?)`, whose `value` is cast to BIGINT where it is a number.
-- The functions of SQLite that PostgreSQL lacks (`json_extract`, `json_type`, `instr`, `hex`, ...) are functions of the
-  PostgreSQL schema.
+- `INSERT ... ON CONFLICT`, never `INSERT OR ...`. A column that its `UPDATE` reads is written as
+  `table.column`.
+- A subquery in FROM has a name. A condition is a comparison, never a number. NULLs are ordered
+  by `NULLS LAST`.
+- Lists of values are JSON arrays, read by `json_each(?)`, whose `value` is cast to BIGINT where
+  it is a number.
+- The functions of SQLite that PostgreSQL lacks (`json_extract`, `json_type`, `instr`, `hex`, ...)
+  are functions of the PostgreSQL schema.
 
 The transactions:
 
@@ -42,7 +46,8 @@ SOLUTION_OF: Final = (
     "CASE WHEN ideas.solved IS NULL THEN ideas.solution "
     "ELSE (SELECT body FROM whole_contents AS solved WHERE solved.number = ideas.solved) END"
 )
-"""SQL for the text of an idea's Solution: its own, or the content it shares with the journal of its run."""
+"""SQL for the text of an idea's Solution: its own, or the content it shares with the
+journal of its run."""
 
 
 def is_address(place: str) -> bool:
@@ -50,7 +55,7 @@ def is_address(place: str) -> bool:
     return place.startswith(("postgresql://", "postgres://"))
 
 
-# -- times -----------------------------------------------------------------------------------------------------------
+# -- times -----------------------------------------------------------------------------------------
 
 _AGE: Final = re.compile(r"(\d{1,5})\s*([mhdw])")
 _UNITS: Final = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -80,18 +85,21 @@ def read_time(text: str, now: datetime | None = None, direction: Literal[-1, 0, 
     age = _AGE.fullmatch(text) if direction else None
     try:
         if age is not None:
-            return (now or datetime.now(UTC)) + direction * timedelta(**{_UNITS[age[2]]: int(age[1])})
+            return (now or datetime.now(UTC)) + direction * timedelta(
+                **{_UNITS[age[2]]: int(age[1])}
+            )
         moment = datetime.fromisoformat(text)
         return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     except OverflowError as error:
         raise ValueError(str(error)) from error
 
 
-# -- words -----------------------------------------------------------------------------------------------------------
+# -- words -----------------------------------------------------------------------------------------
 
 
 class WordIndex(ABC):
-    """The full-text index: the tables `idea_words` (title, tools, body) and `publication_words` (name, description).
+    """The full-text index: the tables `idea_words` (title, tools, body) and `publication_words`
+    (name, description).
 
     Words are letters and digits only. Methods run inside a transaction or guard of the caller.
     """
@@ -102,24 +110,32 @@ class WordIndex(ABC):
 
     @abstractmethod
     def remove(self, table: str, rows: Sequence[int]) -> bool:
-        """Remove rows; returns False if the index cannot, so that it must be rebuilt without them some time."""
+        """Remove rows; returns False if the index cannot, so that it must be rebuilt without
+        them some time.
+        """
 
     @abstractmethod
     def count(self, table: str, word: str, most: int) -> int:
         """The number of rows that contain a word. Counting stops at `most`."""
 
     @abstractmethod
-    def best(self, table: str, words: Sequence[str], limit: int, *, every: bool) -> list[tuple[int, float]]:
+    def best(
+        self, table: str, words: Sequence[str], limit: int, *, every: bool
+    ) -> list[tuple[int, float]]:
         """(row, score) of the rows with every word, or with any of them, best first."""
 
     @abstractmethod
     def newest(
         self, table: str, words: Sequence[str], limit: int, *, every: bool, begins: bool = False
     ) -> list[tuple[int, float]]:
-        """(row, 0.0) of the newest rows with every word or with any; `begins`: the words are beginnings of words."""
+        """(row, 0.0) of the newest rows with every word or with any; `begins`: the words are
+        beginnings of words.
+        """
 
     def begin_rebuild(self) -> None:
-        """Create an empty table `idea_words_new`, if the index cannot remove rows. Call this inside a transaction."""
+        """Create an empty table `idea_words_new`, if the index cannot remove rows. Call this
+        inside a transaction.
+        """
         raise NotImplementedError
 
     def end_rebuild(self) -> None:
@@ -127,7 +143,7 @@ class WordIndex(ABC):
         raise NotImplementedError
 
 
-# -- database --------------------------------------------------------------------------------------------------------
+# -- database --------------------------------------------------------------------------------------
 
 
 class ResultRows(Protocol):
@@ -151,15 +167,17 @@ class ResultRows(Protocol):
 class Database(ABC):
     """One connection that writes and another that reads and never waits for a writer.
 
-    Every read runs inside `guard` or `snapshot`, every write inside `transaction` or `change`. They hold the lock of
-    their connection and translate errors into the store's. Reads inside a transaction see its writes.
+    Every read runs inside `guard` or `snapshot`, every write inside `transaction` or `change`. They
+    hold the lock of their connection and translate errors into the store's. Reads inside a
+    transaction see its writes.
 
     Attributes:
         path: the file, ":memory:", or the address of the server without credentials.
         durability: `normal` survives a crash of the process, `full` also a power failure.
         one_writer: True if only one transaction at a time can write.
         for_update: SQL at the end of a SELECT that locks its rows until the transaction ends.
-        voids: counts the events that invalidate remembered row numbers: rolled back transactions and own deletions.
+        voids: counts the events that invalidate remembered row numbers: rolled back transactions
+            and own deletions.
         lock: held by the thread that writes, during its transaction.
         guard: `with database.guard:` around reads.
         words: the full-text index.
@@ -180,7 +198,9 @@ class Database(ABC):
 
     @abstractmethod
     def reader(self) -> JSONObject | None:
-        """What a connection of another process needs that only reads; None if no other process can."""
+        """What a connection of another process needs that only reads; None if no
+        other process can.
+        """
 
     # Statements
 
@@ -194,8 +214,8 @@ class Database(ABC):
 
     @abstractmethod
     def insert(self, sql: str, parameters: Sequence[Any] = (), key: str = "number") -> int | None:
-        """Run one INSERT, as `change` does; returns the new row's number, or None if it inserted nothing. `key` is the
-        column of the number.
+        """Run one INSERT, as `change` does; returns the new row's number, or None if it inserted
+        nothing. `key` is the column of the number.
         """
 
     @abstractmethod
@@ -203,7 +223,9 @@ class Database(ABC):
         """Run one statement that writes for each row of parameters, inside a transaction."""
 
     def number(self, sql: str, parameters: Sequence[Any] = ()) -> int:
-        """The whole number that a query returns; 0 for no row or NULL. Inside `guard` or `transaction`."""
+        """The whole number that a query returns; 0 for no row or NULL. Inside `guard`
+        or `transaction`.
+        """
         row = self.execute(sql, parameters).fetchone()
         return 0 if row is None or row[0] is None else int(row[0])
 
@@ -213,22 +235,30 @@ class Database(ABC):
 
     @abstractmethod
     def newest_row(self, table: str) -> int:
-        """The largest number of a row of a table, so that no row with a smaller number can appear later."""
+        """The largest number of a row of a table, so that no row with a smaller number
+        can appear later.
+        """
 
     @abstractmethod
     def numbered(self, tables: Sequence[str]) -> None:
-        """Let new rows of these tables get numbers after the largest, because rows with numbers were inserted."""
+        """Let new rows of these tables get numbers after the largest, because rows with
+        numbers were inserted.
+        """
 
     # Counters
 
     def counter(self, key: str) -> int:
-        """The value of one of the `counters`; 0 if it was never set. Call this inside a guard or transaction."""
+        """The value of one of the `counters`; 0 if it was never set. Call this inside a guard
+        or transaction.
+        """
         return self.number("SELECT value FROM counters WHERE key = ?", (key,))
 
     def set_counter(self, key: str, value: int) -> None:
         """Set one of the `counters`. Call this inside a transaction."""
         self.execute(
-            "INSERT INTO counters(key, value) VALUES (?1, ?2) ON CONFLICT(key) DO UPDATE SET value = ?2", (key, value)
+            "INSERT INTO counters(key, value) VALUES (?1, ?2) ON CONFLICT(key) DO UPDATE "
+            "SET value = ?2",
+            (key, value),
         )
 
     def count(self, key: str, more: int) -> None:
@@ -243,12 +273,14 @@ class Database(ABC):
 
     @abstractmethod
     def transaction(self, *, concurrent: bool = False) -> AbstractContextManager[None]:
-        """`with database.transaction():` commits all or nothing. An inner one that fails undoes only itself."""
+        """`with database.transaction():` commits all or nothing. An inner one that fails
+        undoes only itself.
+        """
 
     @abstractmethod
     def exclusive(self) -> AbstractContextManager[None]:
-        """A transaction in which nobody else writes, without checks of foreign keys: the caller deletes what refers to
-        deleted rows. Not inside another transaction.
+        """A transaction in which nobody else writes, without checks of foreign keys: the caller
+        deletes what refers to deleted rows. Not inside another transaction.
         """
 
     @abstractmethod
@@ -265,7 +297,8 @@ class Database(ABC):
 
     @abstractmethod
     def commit(self, jobs: Sequence[tuple[str, Callable[[], Any]]]) -> list[Any]:
-        """Run jobs that write in one transaction; if that fails, each in a separate one. It does not wait for locks.
+        """Run jobs that write in one transaction; if that fails, each in a separate one. It does
+        not wait for locks.
 
         Args:
             jobs: (key, job). If a job could not be written, later jobs of its key are skipped.
@@ -283,8 +316,8 @@ class Database(ABC):
 
     @abstractmethod
     def notify(self, notice: str) -> None:
-        """Notify all processes that listen, this one among them, when the transaction is committed. Call this inside a
-        transaction; it has no effect where `can_notify` is false.
+        """Notify all processes that listen, this one among them, when the transaction is committed.
+        Call this inside a transaction; it has no effect where `can_notify` is false.
         """
 
     @abstractmethod
@@ -292,7 +325,8 @@ class Database(ABC):
         """Listen for notices in a thread, where `can_notify` is true.
 
         Args:
-            take: called with each notice, and with "" when listening begins: others may have been missed.
+            take: called with each notice, and with "" when listening begins: others may
+                have been missed.
             lost: called when the connection is lost.
 
         Returns:
@@ -303,7 +337,9 @@ class Database(ABC):
 
     @property
     def busy_timeout_s(self) -> float:
-        """The seconds that a thread waits for the lock of another process if its patience is not set."""
+        """The seconds that a thread waits for the lock of another process if its
+        patience is not set.
+        """
         return self._busy_timeout_s
 
     @property
@@ -313,7 +349,9 @@ class Database(ABC):
 
     @property
     def patience(self) -> float:
-        """The seconds that this thread waits for the lock of another process before it raises `StoreBusyError`."""
+        """The seconds that this thread waits for the lock of another process before it raises
+        `StoreBusyError`.
+        """
         return getattr(self._of_thread, "patience", self._busy_timeout_s)
 
     @patience.setter
@@ -333,8 +371,8 @@ class Database(ABC):
 
     @abstractmethod
     def data_version(self) -> int:
-        """A number that changes when another process has written something. While a thread of this process writes, it
-        is the last known number: callers poll it.
+        """A number that changes when another process has written something. While a thread of this
+        process writes, it is the last known number: callers poll it.
         """
 
     @abstractmethod
@@ -363,7 +401,9 @@ class Database(ABC):
 
     @abstractmethod
     def vacuum(self) -> tuple[int, int]:
-        """Give free space back to the file system; returns the bytes before and after. Others wait meanwhile."""
+        """Give free space back to the file system; returns the bytes before and after. Others
+        wait meanwhile.
+        """
 
     @abstractmethod
     def close(self) -> None:

@@ -1,4 +1,6 @@
-"""Decoded: the values of long JSON texts that were read last, so that who reads them again does not decode them."""
+"""Decoded: the values of long JSON texts that were read last, so that who reads them again does
+not decode them.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +11,17 @@ from typing import Final
 from ideabridge.tools.encoding import JSON, decode_trusted, memory_of
 
 LONG: Final = 20_000
-"""Characters of a text whose value is kept. To decode a shorter one takes less than a millisecond."""
+"""Characters of a text whose value is kept. To decode a shorter one takes less than a
+millisecond."""
 
 MOST_BYTES: Final = 64 * 1024 * 1024
 """About how many bytes of memory all values take that are kept."""
 
 
 class Decoded:
-    """The values of texts. Thread-safe. Nobody may change a value, because the next reader gets it, too."""
+    """The values of texts. Thread-safe. Nobody may change a value, because the next
+    reader gets it, too.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -8,11 +8,15 @@ from ideabridge.tools.errors import IdeabridgeError
 
 
 class StoreError(IdeabridgeError):
-    """Base of every error of the store. It is raised itself only for a failure of SQLite that has no class here."""
+    """Base of every error of the store. It is raised itself only for a failure of SQLite that
+    has no class here.
+    """
 
 
 class StoreVersionError(StoreError):
-    """The store was written by a newer ideabridge, or by an earlier one whose stores this one cannot migrate."""
+    """The store was written by a newer ideabridge, or by an earlier one whose stores this one
+    cannot migrate.
+    """
 
 
 class StoreFormatError(StoreError):
@@ -20,7 +24,9 @@ class StoreFormatError(StoreError):
 
 
 class StoreAccessError(StoreError):
-    """The file or its folder cannot be read or written (permissions, a folder, a read-only or foreign file system)."""
+    """The file or its folder cannot be read or written (permissions, a folder, a read-only or
+    foreign file system).
+    """
 
 
 class StoreFullError(StoreError):
@@ -36,7 +42,9 @@ PASSING: Final = (StoreBusyError, StoreFullError, StoreAccessError)
 
 
 class StoreGoneError(StoreError):
-    """The store's file, or its log, was deleted, moved or replaced while it was open. The write is lost."""
+    """The store's file, or its log, was deleted, moved or replaced while it was open.
+    The write is lost.
+    """
 
 
 class StoreClosedError(StoreError):
@@ -44,7 +52,9 @@ class StoreClosedError(StoreError):
 
 
 class StoreExtraError(StoreError):
-    """A store in PostgreSQL needs what is not installed: the extra `ideabridge[postgres]`, or PostgreSQL's programs."""
+    """A store in PostgreSQL needs what is not installed: the extra `ideabridge[postgres]`, or
+    PostgreSQL's programs.
+    """
 
 
 class StoreCopyError(StoreError):
@@ -52,7 +62,9 @@ class StoreCopyError(StoreError):
 
 
 class UncountedCallError(StoreError):
-    """The store could not be written, so a call of a module with a limit for all processes was not made."""
+    """The store could not be written, so a call of a module with a limit for all
+    processes was not made.
+    """
 
     outcome = "not_run"
 
@@ -66,15 +78,21 @@ class AmbiguousIdeaError(StoreError):
 
 
 class IdeaDocumentError(StoreError):
-    """An exported idea does not have the shape that `export_idea` writes; the message contains the place."""
+    """An exported idea does not have the shape that `export_idea` writes; the message
+    contains the place.
+    """
 
 
 class TamperedIdeaError(StoreError):
-    """The content of an exported idea does not have the id or the request id that the document states."""
+    """The content of an exported idea does not have the id or the request id that the
+    document states.
+    """
 
 
 class SecretInIdeaError(StoreError):
-    """An idea that contains a secret cannot be exported; the message contains the place, but not the secret."""
+    """An idea that contains a secret cannot be exported; the message contains the place, but
+    not the secret.
+    """
 
 
 class CursorError(StoreError):
@@ -94,7 +112,9 @@ class PublicationNameError(StoreError):
 
 
 class PublicationContentError(StoreError):
-    """A publication lacks the part that its `answer` needs (`plan` or `recorded`), or its `answer` is unknown."""
+    """A publication lacks the part that its `answer` needs (`plan` or `recorded`), or its
+    `answer` is unknown.
+    """
 
 
 class UnknownPublicationError(StoreError):
@@ -126,8 +146,12 @@ class RunExistsError(StoreError):
 
 
 class PruningStoppedError(StoreError):
-    """A pruning was stopped between two steps. Its completed steps remain, and the next pruning continues."""
+    """A pruning was stopped between two steps. Its completed steps remain, and the next
+    pruning continues.
+    """
 
 
 class StaleDriverError(StoreError):
-    """The epoch is not the run's current one: another driver took the run over, or it was released."""
+    """The epoch is not the run's current one: another driver took the run over, or
+    it was released.
+    """

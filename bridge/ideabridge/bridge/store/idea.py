@@ -14,7 +14,7 @@ from ideabridge.bridge.context.messages import read_message
 from ideabridge.bridge.context.request import Request
 from ideabridge.tools.encoding import JSON, JSONObject, encode
 
-# -- idea ------------------------------------------------------------------------------------------------------------
+# -- idea ------------------------------------------------------------------------------------------
 
 
 class Encoded(NamedTuple):
@@ -36,17 +36,20 @@ class Idea:
         context: the messages of the Request, in order.
         schema: the JSON Schema the Solution had to satisfy.
         solution: `{"calls": [...], "output": ...}`.
-        shown: how many bytes of results the mind was shown, `{"value": bytes, "request": bytes}`: of one, and of all in
-            the Request. With context and schema it determines the texts that the mind got. None in ideas that were
-            saved before it was recorded, and where nothing was shown to a mind.
+        shown: how many bytes of results the mind was shown, `{"value": bytes, "request": bytes}`:
+            of one, and of all in the Request. With context and schema it determines the texts that
+            the mind got. None in ideas that were saved before it was recorded, and where nothing
+            was shown to a mind.
 
-    Ids. With `encode` from `ideabridge.tools.encoding` (UTF-8, compact, key order as given, no sorting):
+    Ids. With `encode` from `ideabridge.tools.encoding` (UTF-8, compact, key order as
+    given, no sorting):
 
     - `request_id` = hex SHA-256 of `encode({"context": context, "schema": schema, "shown": shown})`
-    - `id` = hex SHA-256 of `encode({"context": context, "schema": schema, "shown": shown, "solution": solution})`
+    - `id` = hex SHA-256 of `encode({"context": context, "schema": schema, "shown": shown,
+      "solution": solution})`
 
-    with the keys in exactly this order, and without `shown` if it is None, so anybody can recompute both from an
-    exported document. They are computed once, when first asked for.
+    with the keys in exactly this order, and without `shown` if it is None, so anybody can recompute
+    both from an exported document. They are computed once, when first asked for.
     """
 
     context: list[JSON]
@@ -58,7 +61,9 @@ class Idea:
 
     @classmethod
     def of(cls, request: Request, solution: JSON) -> Idea:
-        """The idea of a Request and its Solution. The parts of the Request are not encoded again."""
+        """The idea of a Request and its Solution. The parts of the Request are not encoded
+        again.
+        """
         idea = cls(request.context_json, request.schema, solution, request.shown)
         object.__setattr__(idea, "_request", request.encoded)
         return idea
@@ -73,7 +78,12 @@ class Idea:
         request = self._request or EncodedRequest.of(self.context, self.schema, self.shown)
         solution = encode(self.solution)
         return Encoded(
-            request.messages, request.schema, request.shown, solution.decode(), request.id, request.id_with(solution)
+            request.messages,
+            request.schema,
+            request.shown,
+            solution.decode(),
+            request.id,
+            request.id_with(solution),
         )
 
     @property
@@ -105,9 +115,11 @@ class IdeaMeta:
         tools: the names of the tools that its calls used.
         outcome: `done`, `open` (a step before the last), `failed`, `stalled`, `limit`, `cancelled`.
         tags: free words.
-        written: the Solution as it was written, if it is not what its schema admits and is not large: the idea has the
-            form that satisfies the schema, and a recording answers with this one.
-        original: the id of the idea of which this one is a copy without results; "": it is no such copy.
+        written: the Solution as it was written, if it is not what its schema admits and is
+            not large: the idea has the form that satisfies the schema, and a recording
+            answers with this one.
+        original: the id of the idea of which this one is a copy without results; "": it
+            is no such copy.
         left_out: what that copy lacks, as in an exported document.
     """
 
@@ -154,10 +166,11 @@ _LISTS: Final = ("tools", "tags", "left_out")
 def function_schemas(idea: Idea) -> tuple[JSONObject | None, JSONObject | None]:
     """(input schema, output schema) of an idea as a function.
 
-    The input schema belongs to the first `input` message without an instance: the declared schema, or else a permissive
-    one for its value; None if the idea takes no input. The output schema is the part of `idea.schema` for `output`
-    without null, without the references that a mind may write, and without additions to its description. If a mind
-    answered and the output may be null, it is wrapped as `{"value": ...}`. None: `idea.schema` does not describe it.
+    The input schema belongs to the first `input` message without an instance: the declared schema,
+    or else a permissive one for its value; None if the idea takes no input. The output schema is
+    the part of `idea.schema` for `output` without null, without the references that a mind may
+    write, and without additions to its description. If a mind answered and the output may be null,
+    it is wrapped as `{"value": ...}`. None: `idea.schema` does not describe it.
     """
     return _input_schema(idea.context), _output_schema(idea.schema)
 
@@ -207,8 +220,14 @@ def _output_schema(schema: JSON) -> JSONObject | None:
     definitions = found if isinstance(found, dict) else {}
     branches = output.get("anyOf")
     if isinstance(branches, list):
-        said = [branch for branch in branches if branch != {"type": "null"} and not _is_reference(branch, definitions)]
-        output = _joined({key: value for key, value in _untold(output).items() if key != "anyOf"}, said)
+        said = [
+            branch
+            for branch in branches
+            if branch != {"type": "null"} and not _is_reference(branch, definitions)
+        ]
+        output = _joined(
+            {key: value for key, value in _untold(output).items() if key != "anyOf"}, said
+        )
     if output == {"type": "null"}:
         return None
     plain = cast("JSONObject", _without_references(output, definitions))
@@ -224,7 +243,9 @@ _NOTE: Final = "The result, once known; null while calls must run first and thei
 
 
 def _untold(output: JSONObject) -> JSONObject:
-    """Return the schema of the output without the sentence that the composer added to its description."""
+    """Return the schema of the output without the sentence that the composer added to
+    its description.
+    """
     told = output.get("description")
     if not isinstance(told, str) or not told.endswith(_NOTE):
         return output
@@ -246,7 +267,11 @@ def is_reference_schema(schema: JSON) -> bool:
     if not isinstance(schema, dict):
         return False
     pattern = schema.get("pattern")
-    return schema.get("type") == "string" and isinstance(pattern, str) and pattern.startswith(("^†", "^\\u2020"))
+    return (
+        schema.get("type") == "string"
+        and isinstance(pattern, str)
+        and pattern.startswith(("^†", "^\\u2020"))
+    )
 
 
 _DEFINED: Final = "#/$defs/"
@@ -267,14 +292,18 @@ def _without_references(schema: JSON, definitions: JSONObject) -> JSON:
     if not isinstance(schema, dict):
         return schema
     branches = schema.get("anyOf")
-    if isinstance(branches, list) and any(_is_reference(branch, definitions) for branch in branches):
+    if isinstance(branches, list) and any(
+        _is_reference(branch, definitions) for branch in branches
+    ):
         said = [branch for branch in branches if not _is_reference(branch, definitions)]
         schema = _joined({key: value for key, value in schema.items() if key != "anyOf"}, said)
     return {key: _without_references(item, definitions) for key, item in schema.items()}
 
 
 def _referred(schema: JSON, definitions: JSONObject) -> JSONObject:
-    """The definitions that a schema refers to, also indirectly, without the references that a mind may write."""
+    """The definitions that a schema refers to, also indirectly, without the references that a
+    mind may write.
+    """
     kept: JSONObject = {}
     stack: list[JSON] = [schema]
     while stack:
@@ -292,7 +321,7 @@ def _referred(schema: JSON, definitions: JSONObject) -> JSONObject:
     return {name: kept[name] for name in definitions if name in kept}
 
 
-# -- records ---------------------------------------------------------------------------------------------------------
+# -- records ---------------------------------------------------------------------------------------
 #
 # What the store returns: records, hits and pages.
 
@@ -366,15 +395,17 @@ class Publication:
         input_schema: the schema of the tool's parameters; None if the idea takes no input.
         output_schema: schema of the output; None if it is unknown.
         annotations: the annotations by their MCP names.
-        plan: what runs for `answer="plan"` and `"program"`, and for `"auto"` if there is one; see `read_published`.
-        recorded: `input` and `output` of its run, from which `answer="recorded"` answers; and `solve` (see `guide`) for
-            `"solve"`, and for `"auto"` without a plan.
-        owner: the owner, who sees it, as do the callers that it is shared with; None: everybody sees it.
+        plan: what runs for `answer="plan"` and `"program"`, and for `"auto"` if there is one; see
+            `read_published`.
+        recorded: `input` and `output` of its run, from which `answer="recorded"` answers; and
+            `solve` (see `guide`) for `"solve"`, and for `"auto"` without a plan.
+        owner: the owner, who sees it, as do the callers that it is shared with; None:
+            everybody sees it.
         time: when it was published, ISO 8601 in UTC.
         live: True if the name refers to this version now.
         pinned: True if the name keeps this version when another is published.
-        learned: `{"explained": [...], "seen": {...}}` of the plan under the current evidence; None: as at publication,
-            which is also what NAME@VERSION means.
+        learned: `{"explained": [...], "seen": {...}}` of the plan under the current evidence; None:
+            as at publication, which is also what NAME@VERSION means.
         report: how its run was lifted; only in what publishing returns.
     """
 
@@ -397,7 +428,9 @@ class Publication:
 
     @property
     def is_by_assistant(self) -> bool:
-        """Whether an assistant wrote its program, and the names and descriptions of its parameters."""
+        """Whether an assistant wrote its program, and the names and descriptions of
+        its parameters.
+        """
         lifting = (self.plan or {}).get("lifting")
         return isinstance(lifting, dict) and lifting.get("words_of") == "assistant"
 
@@ -408,8 +441,8 @@ class Publication:
 
     @property
     def guide(self) -> JSONObject | None:
-        """The beginning of a new run: `{"context", "tools", "plan"?, "output_schema", "by_instance"}`; None if calls
-        ask no mind.
+        """The beginning of a new run: `{"context", "tools", "plan"?, "output_schema",
+        "by_instance"}`; None if calls ask no mind.
         """
         found = self.recorded.get("solve") if isinstance(self.recorded, dict) else None
         return found if isinstance(found, dict) else None
@@ -421,8 +454,8 @@ class Change:
 
     Attributes:
         lines: `+ added`, `- removed` or `~ changed`, each with its path.
-        breaking: the changes that break a caller: a new required parameter, a removed or retyped parameter or field,
-            an answer for only one input, or new effects.
+        breaking: the changes that break a caller: a new required parameter, a removed or retyped
+            parameter or field, an answer for only one input, or new effects.
     """
 
     lines: list[str]
@@ -467,7 +500,8 @@ class RunRecord:
         driver: the holder of the lease; None: nobody.
         epoch: the current fencing epoch; 0: never acquired.
         lease_s: the seconds that the lease lasts without a heartbeat.
-        lease_until: when the lease ends, in seconds since 1970 by the driver's clock. Only for display: clocks differ.
+        lease_until: when the lease ends, in seconds since 1970 by the driver's clock. Only for
+            display: clocks differ.
         created: when it was created.
         updated: when its status last changed.
         last_event: sequence number of its last event; 0: no event.

@@ -1,15 +1,16 @@
 """Ideas: save, read, list, tag and find ideas, and the filter of lists and searches.
 
-`Ideas` owns the tables `ideas` (one row for each idea) and `occurrences` (further runs and steps in which the same idea
-was made). Lists are ordered by time of saving, then by row; the cursor of a page is `ROW@TIME`.
+`Ideas` owns the tables `ideas` (one row for each idea) and `occurrences` (further runs and steps in
+which the same idea was made). Lists are ordered by time of saving, then by row; the cursor of a
+page is `ROW@TIME`.
 
-The words for searches (`Search`) and the tools that runs call (`CallIndex`) are not indexed when an idea is saved:
-`index` indexes a batch, and methods that read these tables call `index_all` first.
+The words for searches (`Search`) and the tools that runs call (`CallIndex`) are not indexed when an
+idea is saved: `index` indexes a batch, and methods that read these tables call `index_all` first.
 
-A caller sees an idea if one of its own runs made it or if the idea is published to it. A method that takes a `caller`
-looks among these only: what the caller does not see does not exist for it, in results, metadata, errors and counts.
-With `SEES_ALL` it looks among all. The other methods are for the owner of the store and for runs, which have checked
-whose run they are about.
+A caller sees an idea if one of its own runs made it or if the idea is published to it. A method
+that takes a `caller` looks among these only: what the caller does not see does not exist for it, in
+results, metadata, errors and counts. With `SEES_ALL` it looks among all. The other methods are for
+the owner of the store and for runs, which have checked whose run they are about.
 """
 
 from __future__ import annotations
@@ -34,7 +35,15 @@ from ideabridge.bridge.store.errors import (
     UnknownIdeaError,
     UnknownPublicationError,
 )
-from ideabridge.bridge.store.idea import Idea, IdeaHit, IdeaMeta, IdeaRecord, Page, Repeated, StoredIdea
+from ideabridge.bridge.store.idea import (
+    Idea,
+    IdeaHit,
+    IdeaMeta,
+    IdeaRecord,
+    Page,
+    Repeated,
+    StoredIdea,
+)
 from ideabridge.bridge.store.publications import Publications, read_named
 from ideabridge.bridge.store.results import copy_without_results
 from ideabridge.bridge.store.search import (
@@ -57,8 +66,8 @@ LAG: Final = 2048
 """A save indexes a batch if about this many ideas wait to be indexed."""
 
 _MOST_ALIKE: Final = 1000
-"""Ideas with the same beginning of their ids among which those are looked for that a caller sees. For 6 digits this
-needs a store of billions of ideas.
+"""Ideas with the same beginning of their ids among which those are looked for that a caller sees.
+For 6 digits this needs a store of billions of ideas.
 """
 
 FEW: Final = 5000
@@ -66,13 +75,16 @@ FEW: Final = 5000
 
 _HEX: Final = re.compile(r"[0-9a-f]{6,64}", re.ASCII)
 _NAMES: Final = (
-    "(SELECT group_concat(names.name) FROM publications JOIN names ON names.name = publications.name "
+    "(SELECT group_concat(names.name) FROM publications JOIN names "
+    "ON names.name = publications.name "
     "AND names.version = publications.version WHERE publications.idea = ideas.number)"
 )
 _MADE: Final = "ideas.run, ideas.step, (SELECT fingerprint FROM runs WHERE runs.id = ideas.run)"
 """The columns that hold what the stored metadata leave out."""
 
-_RECORD: Final = f"SELECT ideas.number, ideas.id, ideas.request, {_NAMES}, ideas.meta, {_MADE} FROM ideas"  # noqa: S608
+_RECORD: Final = (
+    f"SELECT ideas.number, ideas.id, ideas.request, {_NAMES}, ideas.meta, {_MADE} FROM ideas"  # noqa: S608
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +94,8 @@ class IdeaFilter:
     Attributes:
         tool: a tool that a step of their run calls.
         module: a server whose tool a step of their run calls.
-        since, until: when they were saved: `2026-11-21`, `2026-11-21T10:00`, or how long ago: `3d`, `12h`, `2w`.
+        since, until: when they were saved: `2026-11-21`, `2026-11-21T10:00`, or how long ago:
+            `3d`, `12h`, `2w`.
         outcome: how their run ended: `done`, `failed`, ...
         mind: who answered: `turns`, `sampling`, `model`, ...; a plan's author is "".
         tag: a tag they have.
@@ -127,7 +140,9 @@ class IdeaFilter:
 
 
 class SQL(NamedTuple):
-    """A part of a statement, and its values. Each condition on a row of `ideas` is followed by `AND `."""
+    """A part of a statement, and its values. Each condition on a row of `ideas` is
+    followed by `AND `.
+    """
 
     text: str
     values: list[Any]
@@ -145,7 +160,8 @@ _HAS_USE: Final = (
 
 
 def read_time(text: str, what: str, now: datetime | None = None) -> str:
-    """Convert a date, a time (UTC if it names no zone) or an age (`3d`) to a time as the store writes it.
+    """Convert a date, a time (UTC if it names no zone) or an age (`3d`) to a time as the
+    store writes it.
 
     Raises:
         FilterError: the text has another form.
@@ -154,8 +170,8 @@ def read_time(text: str, what: str, now: datetime | None = None) -> str:
         moment = database.read_time(text.strip(), now, -1)
     except ValueError:
         raise FilterError(
-            f"{what}: expected a date (2026-11-21), a time (2026-11-21T10:00), or how long ago (3d, 12h), found "
-            f"{text[:40]!r}"
+            f"{what}: expected a date (2026-11-21), a time (2026-11-21T10:00), or how long ago "
+            f"(3d, 12h), found {text[:40]!r}"
         ) from None
     return moment.isoformat(timespec="milliseconds")
 
@@ -171,7 +187,12 @@ def _listed(numbers: list[int]) -> str:
 def _read_record(row: tuple[Any, ...]) -> IdeaRecord:
     """The record in a row that `_RECORD` selected."""
     _, idea, request, names, *meta = row
-    return IdeaRecord(idea.hex(), request.hex(), read_meta(*meta), tuple(sorted(names.split(","))) if names else ())
+    return IdeaRecord(
+        idea.hex(),
+        request.hex(),
+        read_meta(*meta),
+        tuple(sorted(names.split(","))) if names else (),
+    )
 
 
 class Ideas:
@@ -198,8 +219,9 @@ class Ideas:
     def save(self, idea: Idea, meta: IdeaMeta) -> str:
         """Save an idea; returns its id.
 
-        An idea is immutable. If it is saved again, it keeps the metadata of its first save. If the second save names
-        another run or step, the store adds an occurrence, which `of_run` lists for that run.
+        An idea is immutable. If it is saved again, it keeps the metadata of its first save. If
+        the second save names another run or step, the store adds an occurrence, which `of_run`
+        lists for that run.
 
         Raises:
             InvalidJSONError: a part of it is not JSON.
@@ -207,13 +229,16 @@ class Ideas:
         idea.encoded  # noqa: B018  # encode before taking the lock
         with self._database.transaction(concurrent=True):
             number, is_new = self._insert(idea, meta)
-            # Other writers must wait while a batch is indexed. Where there are some, `index` does it.
+            # Other writers must wait while a batch is indexed. Where there are some,
+            # `index` does it.
             if is_new and self._database.one_writer and number - self._indexed > LAG:
                 self._index_batch()
         return idea.id
 
     def _insert(self, idea: Idea, meta: IdeaMeta) -> tuple[int, bool]:
-        """Insert an idea, or only a further occurrence of a known one; returns its row and whether it is new."""
+        """Insert an idea, or only a further occurrence of a known one; returns its row and
+        whether it is new.
+        """
         encoded = idea.encoded
         meta_json = meta.to_json()
         if not meta.time:
@@ -222,14 +247,17 @@ class Ideas:
             del meta_json["run"]
             if meta.step:
                 del meta_json["step"]
-            known = self._database.execute("SELECT fingerprint FROM runs WHERE id = ?", (meta.run,)).fetchone()
+            known = self._database.execute(
+                "SELECT fingerprint FROM runs WHERE id = ?", (meta.run,)
+            ).fetchone()
             if known is not None and meta.fingerprint == known[0] != "":
                 meta_json["fingerprint"] = OF_RUN
         text = encode_text(meta_json)
         schema, shown, context = self._contents.put(encoded)
         solved = self._contents.solution(encoded.solution)
         number = self._database.insert(
-            "INSERT INTO ideas(id, request, run, step, meta, schema, context, solution, solved, shown) "
+            "INSERT INTO ideas(id, request, run, step, meta, schema, context, solution, "
+            "solved, shown) "
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
             (
                 encoded.idea,
@@ -253,22 +281,25 @@ class Ideas:
         ).fetchone()
         if meta.run is not None and (run, step) != (meta.run, meta.step):
             self._database.execute(
-                "INSERT INTO occurrences(run, step, idea, meta) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
+                "INSERT INTO occurrences(run, step, idea, meta) VALUES (?, ?, ?, ?) "
+                "ON CONFLICT DO NOTHING",
                 (meta.run, meta.step or 0, number, text),
             )
         return number, False
 
     def get(self, ref: str, *, caller: Viewer) -> StoredIdea:
-        """Read an idea, with the metadata that the caller may see. What it has from results of a run of somebody else
-        is left out: then its content has another id than the idea, and `meta.left_out` lists what is missing.
+        """Read an idea, with the metadata that the caller may see. What it has from results of a
+        run of somebody else is left out: then its content has another id than the idea, and
+        `meta.left_out` lists what is missing.
 
         Args:
-            ref: an id, a unique prefix of one (at least 6 hex digits), a published NAME or NAME@VERSION, or a run
-                (its last idea).
+            ref: an id, a unique prefix of one (at least 6 hex digits), a published NAME or
+                NAME@VERSION, or a run (its last idea).
             caller: who asks.
 
         Raises:
-            UnknownIdeaError: no such idea; the message lists the nearest names, or the existing versions.
+            UnknownIdeaError: no such idea; the message lists the nearest names, or the
+                existing versions.
             AmbiguousIdeaError: several ids begin with the prefix.
         """
         with self._database.snapshot():
@@ -306,7 +337,9 @@ class Ideas:
         rows = [row for row in rows if row[0] in seen]
         if len(rows) > 1:
             some = ", ".join(row[1].hex()[: len(ref) + 6] for row in rows[:4])
-            raise AmbiguousIdeaError(f"more than one idea starts with {ref!r}: {some}; write more digits")
+            raise AmbiguousIdeaError(
+                f"more than one idea starts with {ref!r}: {some}; write more digits"
+            )
         return rows[0][0] if rows else None
 
     def _last_of_run(self, run: str, caller: Viewer) -> int | None:
@@ -324,7 +357,9 @@ class Ideas:
         return None if row is None or not self._visible([row[0]], caller) else row[0]
 
     def unknown(self, ref: str, caller: Viewer) -> UnknownIdeaError:
-        """The error that `get` raises for an idea that does not exist, or that the caller may not know of."""
+        """The error that `get` raises for an idea that does not exist, or that the caller
+        may not know of.
+        """
         name = ref
         with contextlib.suppress(UnknownPublicationError):
             name, version = read_named(ref)
@@ -338,13 +373,13 @@ class Ideas:
             near = nearest(name, self._publications.names(caller))
         hint = f"; nearest names: {', '.join(near)}" if near else ""
         return UnknownIdeaError(
-            f"no idea {ref[:80]!r}: expected a published name, NAME@VERSION, an id or its first 6 or more hex "
-            f"digits, or a run{hint}"
+            f"no idea {ref[:80]!r}: expected a published name, NAME@VERSION, an id or its first 6 "
+            f"or more hex digits, or a run{hint}"
         )
 
     def read(self, number: int, caller: Viewer) -> StoredIdea:
-        """The idea in a row, with the metadata that the caller may see, and without results of runs of others. Call
-        this inside a guard or transaction.
+        """The idea in a row, with the metadata that the caller may see, and without results of runs
+        of others. Call this inside a guard or transaction.
         """
         row = self._database.execute(
             f"SELECT id, request, context, {SOLUTION_OF}, content.body, shown, ideas.meta, {_MADE} FROM ideas "  # noqa: S608
@@ -356,7 +391,9 @@ class Ideas:
             self._contents.context(context),
             decode_trusted(schema),
             decode_trusted(solution),
-            None if shown is None else cast("JSONObject", decode_trusted(self._contents.texts([shown])[0])),
+            None
+            if shown is None
+            else cast("JSONObject", decode_trusted(self._contents.texts([shown])[0])),
         )
         stored = StoredIdea(idea, read_meta(*meta), id_.hex(), request.hex())
         if not self._made(number, stored.meta, caller):
@@ -365,13 +402,18 @@ class Ideas:
         return dataclasses.replace(stored, meta=self._meta_for(number, stored.meta, caller))
 
     def shows_results(self, number: int, caller: Viewer) -> bool:
-        """Return whether a caller may see the results that the idea in a row has. Call this as `read`."""
-        row = self._database.execute(f"SELECT ideas.meta, {_MADE} FROM ideas WHERE ideas.number = ?", (number,))  # noqa: S608
+        """Return whether a caller may see the results that the idea in a row has. Call
+        this as `read`.
+        """
+        row = self._database.execute(
+            f"SELECT ideas.meta, {_MADE} FROM ideas WHERE ideas.number = ?",
+            (number,),  # noqa: S608
+        )
         return self._made(number, read_meta(*row.fetchone()), caller)
 
     def _made(self, number: int, first: IdeaMeta, caller: Viewer) -> bool:
-        """Return whether a caller may see all of an idea: a run of the caller made it, or the owner of the store
-        imported it.
+        """Return whether a caller may see all of an idea: a run of the caller made it, or the owner
+        of the store imported it.
         """
         if caller is SEES_ALL:
             return True
@@ -385,11 +427,12 @@ class Ideas:
         return any(owner == caller for (owner,) in owners)
 
     def start_of(self, number: int) -> list[JSON] | None:
-        """The context with which the run of an idea began; None: its journal is not in this store. Call this inside a
-        guard or transaction.
+        """The context with which the run of an idea began; None: its journal is not in this store.
+        Call this inside a guard or transaction.
         """
         rows = self._database.execute(
-            "SELECT events.body, events.parts FROM runs JOIN events ON events.id = (runs.number << 32) + 1 "
+            "SELECT events.body, events.parts FROM runs JOIN events "
+            "ON events.id = (runs.number << 32) + 1 "
             "WHERE runs.id = (SELECT run FROM ideas WHERE number = ?1) OR runs.id IN "
             "(SELECT run FROM occurrences WHERE idea = ?1)",
             (number,),
@@ -401,16 +444,20 @@ class Ideas:
         return None
 
     def _meta_for(self, number: int, first: IdeaMeta, caller: Viewer) -> IdeaMeta:
-        """The metadata of an idea for a caller: of its first save, or, if that was in a run of somebody else, of the
-        first run of the caller. Without one, the idea is published to the caller, and the metadata name no run.
+        """The metadata of an idea for a caller: of its first save, or, if that was in a run of
+        somebody else, of the first run of the caller. Without one, the idea is published to the
+        caller, and the metadata name no run.
         """
         if caller is SEES_ALL or first.run is None:
             return first
-        owner = self._database.execute("SELECT caller FROM runs WHERE id = ?", (first.run,)).fetchone()
+        owner = self._database.execute(
+            "SELECT caller FROM runs WHERE id = ?", (first.run,)
+        ).fetchone()
         if owner is None or owner[0] == caller:
             return first
         row = self._database.execute(
-            "SELECT occurrences.meta, occurrences.run, occurrences.step, runs.fingerprint FROM occurrences "
+            "SELECT occurrences.meta, occurrences.run, occurrences.step, runs.fingerprint "
+            "FROM occurrences "
             "JOIN runs ON runs.id = occurrences.run WHERE occurrences.idea = ? AND runs.caller = ? "
             "ORDER BY runs.number, occurrences.step LIMIT 1",
             (number, caller),
@@ -429,21 +476,29 @@ class Ideas:
         while True:
             with self._database.snapshot():
                 rows = self._database.execute(
-                    "SELECT number FROM ideas WHERE number > ? ORDER BY number LIMIT ?", (last, BATCH)
+                    "SELECT number FROM ideas WHERE number > ? ORDER BY number LIMIT ?",
+                    (last, BATCH),
                 ).fetchall()
                 for (number,) in rows:
                     stored = self.read(number, SEES_ALL)
                     if stored.idea.id != stored.id:
-                        raise StoreCopyError(f"{self._database.path}: the content of idea {stored.id} has another id")
+                        raise StoreCopyError(
+                            f"{self._database.path}: the content of idea {stored.id} has another id"
+                        )
             if len(rows) < BATCH:
                 return
             last = rows[-1][0]
 
     def page(
-        self, limit: int = 50, after: str | None = None, *, run: str | None = None, chosen: IdeaFilter | None = None
+        self,
+        limit: int = 50,
+        after: str | None = None,
+        *,
+        run: str | None = None,
+        chosen: IdeaFilter | None = None,
     ) -> Page[IdeaRecord]:
-        """List all ideas, newest first, for the owner of the store. `after` is the `next` of the previous page;
-        `chosen` filters the list.
+        """List all ideas, newest first, for the owner of the store. `after` is the `next` of the
+        previous page; `chosen` filters the list.
 
         Raises:
             CursorError: `after` is not a cursor of this list, or the limit is out of bounds.
@@ -451,32 +506,44 @@ class Ideas:
         """
         if chosen is not None and (chosen.tool is not None or chosen.module is not None):
             self.index_all()
-        # A snapshot: otherwise an idea that another process indexes in between could be listed twice, or not at all.
+        # A snapshot: otherwise an idea that another process indexes in between could be listed
+        # twice, or not at all.
         with self._database.snapshot():
             below = SQL("", [])
             if after is not None:
                 last, _, time = after.partition("@")
                 below = _below((time, read_cursor(last)))
             places = self._places(chosen or IdeaFilter(), below, check_limit(limit) + 1, run)
-            following = f"{places[limit - 1][1]}@{places[limit - 1][0]}" if len(places) > limit else None
-            return Page(self._records([number for _, number in places[:limit]], SEES_ALL), following)
+            following = (
+                f"{places[limit - 1][1]}@{places[limit - 1][0]}" if len(places) > limit else None
+            )
+            return Page(
+                self._records([number for _, number in places[:limit]], SEES_ALL), following
+            )
 
     def tag(self, ref: str, add: Iterable[str] = (), remove: Iterable[str] = ()) -> tuple[str, ...]:
-        """Add and remove tags of an idea, for the owner of the store; returns its tags afterwards. Tags do not change
-        the id.
+        """Add and remove tags of an idea, for the owner of the store; returns its tags afterwards.
+        Tags do not change the id.
 
         Raises:
             UnknownIdeaError, AmbiguousIdeaError: see `get`.
-            FilterError: a tag is empty, longer than 64 characters, or contains a comma or white space.
+            FilterError: a tag is empty, longer than 64 characters, or contains a comma
+                or white space.
         """
         wanted = list(add)
         for tag in wanted:
-            if not 1 <= len(tag) <= 64 or any(sign.isspace() or sign == "," or not sign.isprintable() for sign in tag):
-                raise FilterError(f"tag {tag[:70]!r}: expected 1 to 64 characters without commas and white space")
+            if not 1 <= len(tag) <= 64 or any(
+                sign.isspace() or sign == "," or not sign.isprintable() for sign in tag
+            ):
+                raise FilterError(
+                    f"tag {tag[:70]!r}: expected 1 to 64 characters without commas and white space"
+                )
         with self._database.transaction():
             number = self.resolve(ref, SEES_ALL)
             execute = self._database.execute
-            text, time = execute("SELECT meta, time FROM ideas WHERE number = ?", (number,)).fetchone()
+            text, time = execute(
+                "SELECT meta, time FROM ideas WHERE number = ?", (number,)
+            ).fetchone()
             meta_json = cast("JSONObject", decode_trusted(text))
             before, gone = IdeaMeta.from_json(meta_json).tags, set(remove)
             tags = [tag for tag in dict.fromkeys((*before, *wanted)) if tag not in gone]
@@ -486,7 +553,9 @@ class Ideas:
             return tuple(tags)
 
     def repeated(self, least: int = 3, limit: int = 20) -> list[Repeated]:
-        """Unpublished work that was done at least `least` times, with different literals: the most frequent first."""
+        """Unpublished work that was done at least `least` times, with different literals: the most
+        frequent first.
+        """
         self.index_all()
         with self._database.snapshot():
             found = self._calls.repeated(least, check_limit(limit))
@@ -499,7 +568,8 @@ class Ideas:
             return []
         with self._database.snapshot():
             rows = self._database.execute(
-                "SELECT number FROM ideas WHERE request = ? ORDER BY number DESC", (bytes.fromhex(request_id),)
+                "SELECT number FROM ideas WHERE request = ? ORDER BY number DESC",
+                (bytes.fromhex(request_id),),
             ).fetchall()
             return [self.read(number, SEES_ALL) for (number,) in rows]
 
@@ -509,7 +579,8 @@ class Ideas:
             rows = self._database.execute(f"{_RECORD} WHERE ideas.run = ?", (run_id,)).fetchall()
             rows += self._database.execute(
                 f"SELECT ideas.number, ideas.id, ideas.request, {_NAMES}, occurrences.meta, occurrences.run, "  # noqa: S608
-                "occurrences.step, (SELECT fingerprint FROM runs WHERE runs.id = occurrences.run) FROM occurrences "
+                "occurrences.step, (SELECT fingerprint FROM runs "
+                "WHERE runs.id = occurrences.run) FROM occurrences "
                 "JOIN ideas ON ideas.number = occurrences.idea WHERE occurrences.run = ?",
                 (run_id,),
             ).fetchall()
@@ -522,30 +593,40 @@ class Ideas:
         with self._database.snapshot():
             rows = self._database.execute(
                 f"SELECT coalesce(CAST(json_extract(meta, '$.step') AS BIGINT), 0), number, {SOLUTION_OF} FROM ideas "  # noqa: S608
-                f"WHERE run = ?1 UNION ALL SELECT coalesce(occurrences.step, 0), number, {SOLUTION_OF} "
-                "FROM occurrences JOIN ideas ON ideas.number = occurrences.idea WHERE occurrences.run = ?1",
+                "WHERE run = ?1 UNION ALL SELECT coalesce(occurrences.step, 0), number, "
+                f"{SOLUTION_OF} "
+                "FROM occurrences JOIN ideas ON ideas.number = occurrences.idea "
+                "WHERE occurrences.run = ?1",
                 (run_id,),
             ).fetchall()
         return [decode_trusted(text) for _, _, text in sorted(rows, key=lambda row: row[:2])]
 
     def runs_of(self, idea_id: str) -> list[str]:
-        """The runs in which an idea, given by its whole id, was saved. Imported ideas may name runs of other stores."""
+        """The runs in which an idea, given by its whole id, was saved. Imported ideas may name runs
+        of other stores.
+        """
         with self._database.guard:
             rows = self._database.execute(
-                "SELECT run FROM ideas WHERE id = ?1 AND run IS NOT NULL UNION SELECT occurrences.run FROM occurrences "
+                "SELECT run FROM ideas WHERE id = ?1 AND run IS NOT NULL UNION "
+                "SELECT occurrences.run FROM occurrences "
                 "JOIN ideas ON ideas.number = occurrences.idea WHERE ideas.id = ?1",
                 (bytes.fromhex(idea_id),),
             ).fetchall()
             return [row[0] for row in rows]
 
-    def search(self, words: str, limit: int = 20, chosen: IdeaFilter | None = None, *, caller: Viewer) -> list[IdeaHit]:
-        """Search ideas, best first: published ideas, then ideas with all words, then ideas with some of them.
+    def search(
+        self, words: str, limit: int = 20, chosen: IdeaFilter | None = None, *, caller: Viewer
+    ) -> list[IdeaHit]:
+        """Search ideas, best first: published ideas, then ideas with all words, then ideas
+        with some of them.
 
-        The search covers titles, descriptions, task texts, tags, tool names and published names. A run is represented
-        by its last idea. Words that occur in almost every idea are ignored if rarer words are given.
+        The search covers titles, descriptions, task texts, tags, tool names and published names. A
+        run is represented by its last idea. Words that occur in almost every idea are ignored if
+        rarer words are given.
 
         Args:
-            words: any text. If it contains no word, the result is the newest ideas that pass the filter.
+            words: any text. If it contains no word, the result is the newest ideas that
+                pass the filter.
             limit: the maximum number of hits.
             chosen: a filter.
             caller: who searches.
@@ -568,7 +649,9 @@ class Ideas:
         ]
 
     def _newest(self, limit: int, chosen: IdeaFilter, caller: Viewer) -> list[IdeaHit]:
-        """The newest ideas that pass a filter. For a caller, only the latest thousands are examined."""
+        """The newest ideas that pass a filter. For a caller, only the latest
+        thousands are examined.
+        """
         if chosen.empty:
             return []
         if chosen.tool is not None or chosen.module is not None:
@@ -583,10 +666,11 @@ class Ideas:
         return [IdeaHit(one.id, one.meta, one.names, 0.0) for one in records]
 
     def _visible(self, numbers: list[int], caller: Viewer) -> list[int]:
-        """Those of these rows that a caller sees: a run of the caller made the idea, or it is published to the caller.
+        """Those of these rows that a caller sees: a run of the caller made the idea, or it is
+        published to the caller.
 
-        The owner of the store imported the ideas that no run of this store made. Named users, except admins, see them
-        only when they are published.
+        The owner of the store imported the ideas that no run of this store made. Named users,
+        except admins, see them only when they are published.
         """
         if caller is SEES_ALL or not numbers:
             return numbers
@@ -594,7 +678,9 @@ class Ideas:
         seen = self._publications.ideas_seen(numbers, caller, imported=imported)
         return [number for number in numbers if number in seen]
 
-    def _find(self, words: str, limit: int, chosen: IdeaFilter, caller: Viewer) -> list[tuple[int, float]]:
+    def _find(
+        self, words: str, limit: int, chosen: IdeaFilter, caller: Viewer
+    ) -> list[tuple[int, float]]:
         def passing(found: list[tuple[int, float]]) -> list[tuple[int, float]]:
             numbers = {number for number, _ in found}
             if not chosen.empty:
@@ -602,30 +688,50 @@ class Ideas:
             passed = {*self._visible([*numbers], caller)}
             return [(number, score) for number, score in found if number in passed]
 
-        # If no idea passes, the words are taken as beginnings, as if no idea had them: otherwise an empty result would
-        # reveal that ideas of others do.
+        # If no idea passes, the words are taken as beginnings, as if no idea had them: otherwise an
+        # empty result would reveal that ideas of others do.
         found = widen(limit, partial(self._search.find, words, caller=caller), passing)
-        return found or widen(limit, partial(self._search.find, words, caller=caller, begins=True), passing)
+        return found or widen(
+            limit, partial(self._search.find, words, caller=caller, begins=True), passing
+        )
 
     def _chosen(self, numbers: list[int], chosen: IdeaFilter) -> set[int]:
         """Those of these rows that pass a filter."""
-        among = SQL("ideas.number IN (SELECT CAST(value AS BIGINT) FROM json_each(?)) AND ", [_listed(numbers)])
-        return {number for _, number in self._select(_EVERY, among + chosen.columns(), chosen.uses, len(numbers))}
+        among = SQL(
+            "ideas.number IN (SELECT CAST(value AS BIGINT) FROM json_each(?)) AND ",
+            [_listed(numbers)],
+        )
+        return {
+            number
+            for _, number in self._select(
+                _EVERY, among + chosen.columns(), chosen.uses, len(numbers)
+            )
+        }
 
-    def _places(self, chosen: IdeaFilter, below: SQL, limit: int, run: str | None = None) -> list[Place]:
+    def _places(
+        self, chosen: IdeaFilter, below: SQL, limit: int, run: str | None = None
+    ) -> list[Place]:
         """The newest ideas that pass a filter and come after a place in the list."""
         own = chosen.columns() + below
         if run is not None:
             # A run has few ideas, whatever the filter is.
-            of_run = SQL(f"(SELECT * FROM ideas{self._database.using('ideas_by_run')} WHERE run = ?) AS ideas", [run])  # noqa: S608
+            of_run = SQL(
+                f"(SELECT * FROM ideas{self._database.using('ideas_by_run')} "  # noqa: S608
+                "WHERE run = ?) AS ideas",
+                [run],
+            )
             return self._select(of_run, own, chosen.uses, limit)
         counts = {use: self._calls.count(use, FEW) for use in chosen.uses}
         uses = sorted(counts, key=lambda use: counts[use])
-        if not uses or (counts[uses[0]] == FEW and (chosen.outcome is not None or chosen.mind is not None)):
-            # Many ideas have even the rarest use, so the index of an outcome or mind reaches some of them soon.
+        if not uses or (
+            counts[uses[0]] == FEW and (chosen.outcome is not None or chosen.mind is not None)
+        ):
+            # Many ideas have even the rarest use, so the index of an outcome or mind reaches
+            # some of them soon.
             return self._select(_EVERY, own, uses, limit)
         using = SQL(
-            "(SELECT part.idea AS number, run, part.time AS time, outcome, mind FROM idea_uses AS part "
+            "(SELECT part.idea AS number, run, part.time AS time, outcome, mind "
+            "FROM idea_uses AS part "
             "CROSS JOIN ideas WHERE ideas.number = part.idea AND part.what = ?) AS ideas",
             [uses[0]],
         )
@@ -641,7 +747,9 @@ class Ideas:
         return cast("list[Place]", rows)
 
     def _records(self, numbers: list[int], caller: Viewer) -> list[IdeaRecord]:
-        """Return the records of rows, in the given order, with the names and metadata that the caller may see."""
+        """Return the records of rows, in the given order, with the names and metadata that the
+        caller may see.
+        """
         rows = self._database.execute(
             f"SELECT record.* FROM json_each(?) AS part JOIN ({_RECORD}) AS record "  # noqa: S608
             "ON record.number = CAST(part.value AS BIGINT) "
@@ -655,7 +763,11 @@ class Ideas:
             dataclasses.replace(
                 record,
                 meta=self._meta_for(number, record.meta, caller),
-                names=tuple(name for name in record.names if self._publications.find(name, None, caller) is not None),
+                names=tuple(
+                    name
+                    for name in record.names
+                    if self._publications.find(name, None, caller) is not None
+                ),
             )
             for number, record in zip(numbers, records, strict=True)
         ]
@@ -663,7 +775,8 @@ class Ideas:
     def index(self) -> bool:
         """Index a batch of saved ideas; returns whether more ideas are waiting.
 
-        A search indexes all waiting ideas first. Calling this while the process is idle makes the next search faster.
+        A search indexes all waiting ideas first. Calling this while the process is idle makes the
+        next search faster.
         """
         with self._database.guard:
             if not self._waiting():
@@ -675,7 +788,8 @@ class Ideas:
         """Index the ideas saved until now, as far as the store can be written."""
         with self._database.guard:
             waiting = self._waiting()
-        # Ideas that others save meanwhile do not count: they might save faster than this loop indexes.
+        # Ideas that others save meanwhile do not count: they might save faster than
+        # this loop indexes.
         for _ in range(waiting // BATCH + 1):
             try:
                 if not self.index():
@@ -686,7 +800,11 @@ class Ideas:
 
     def _waiting(self) -> int:
         """The largest possible number of saved ideas that are not indexed."""
-        return max(0, self._database.number("SELECT max(number) FROM ideas") - self._database.counter(INDEXED))
+        return max(
+            0,
+            self._database.number("SELECT max(number) FROM ideas")
+            - self._database.counter(INDEXED),
+        )
 
     def _index_batch(self) -> int:
         """Index up to `BATCH` ideas; returns their number. Call this inside a transaction."""

@@ -21,12 +21,12 @@ from ideabridge.tools.keywords import show
 from ideabridge.tools.names import MAX_NAME
 from ideabridge.tools.schema import Validator, check_schema
 
-# -- leaks -----------------------------------------------------------------------------------------------------------
+# -- leaks -----------------------------------------------------------------------------------------
 #
 # Leaks: secrets in documents that leave the store. They are found by their form, in any place.
 #
-# The shapes are those that the makers of the tokens chose so that they can be found; what has no shape is found only
-# where it is configured here.
+# The shapes are those that the makers of the tokens chose so that they can be found; what has no
+# shape is found only where it is configured here.
 
 Known: TypeAlias = Callable[[str], Sequence[str]]
 """The names of the configured secrets that occur in a text."""
@@ -57,7 +57,9 @@ _SHAPES: Final = {
     "a bearer token": r"[Bb]earer\s+(?=\S*[0-9])[A-Za-z0-9._~+/-]{20,}=*",
 }
 _ANY: Final = re.compile("|".join(f"(?<![A-Za-z0-9_])(?:{shape})" for shape in _SHAPES.values()))
-_EACH: Final = {what: re.compile(f"(?<![A-Za-z0-9_])(?:{shape})") for what, shape in _SHAPES.items()}
+_EACH: Final = {
+    what: re.compile(f"(?<![A-Za-z0-9_])(?:{shape})") for what, shape in _SHAPES.items()
+}
 
 
 def shapes_in(text: str) -> list[str]:
@@ -75,20 +77,27 @@ def check_leaks(document: JSONObject, known: Known | None = None) -> None:
         known: finds the configured secrets.
 
     Raises:
-        SecretInIdeaError: the message lists every place and the kind of its secret, but not the secret.
+        SecretInIdeaError: the message lists every place and the kind of its secret, but
+            not the secret.
     """
     found: dict[str, None] = {}
     for path, text in _texts(document, ""):
-        what = [*shapes_in(text), *(f"the secret {name}" for name in (known(text) if known is not None else ()))]
+        what = [
+            *shapes_in(text),
+            *(f"the secret {name}" for name in (known(text) if known is not None else ())),
+        ]
         if what:
             # The key itself may be what must not be told.
             found[f"{path}: {', '.join(what)}"] = None
     if not found:
         return
     places = list(found)
-    shown = "\n".join([*places[:_NAMED], *([f"and {len(places) - _NAMED} more"] if len(places) > _NAMED else [])])
+    shown = "\n".join(
+        [*places[:_NAMED], *([f"and {len(places) - _NAMED} more"] if len(places) > _NAMED else [])]
+    )
     raise SecretInIdeaError(
-        "it holds secrets, so it is not given away. An idea is never changed: make it again with the secret in the"
+        "it holds secrets, so it is not given away. An idea is never changed: make it "
+        "again with the secret in the"
         f" configuration of its module, or as an input that is given at each call.\n{shown}"
     )
 
@@ -100,7 +109,9 @@ def _texts(value: JSON, path: str) -> Iterator[tuple[str, str]]:
         if isinstance(item, str):
             yield where, item
         elif isinstance(item, list):
-            stack.extend((f"{where}.{index}", inner) for index, inner in reversed(list(enumerate(item))))
+            stack.extend(
+                (f"{where}.{index}", inner) for index, inner in reversed(list(enumerate(item)))
+            )
         elif isinstance(item, dict):
             for number, (key, inner) in enumerate(reversed(list(item.items()))):
                 clean = len(key) <= 64 and key.isprintable() and not shapes_in(key)
@@ -109,9 +120,10 @@ def _texts(value: JSON, path: str) -> Iterator[tuple[str, str]]:
                 stack.append((f"{where}.{shown}" if where else shown, inner))
 
 
-# -- claims ----------------------------------------------------------------------------------------------------------
+# -- claims ----------------------------------------------------------------------------------------
 #
-# Claims: what an imported publication says of how it answers and how it was checked. Nothing of it was seen here.
+# Claims: what an imported publication says of how it answers and how it was checked. Nothing of
+# it was seen here.
 
 _IMPORTED: Final = "Imported: its author's description was not checked here."
 _WAYS: Final = {
@@ -125,15 +137,21 @@ UNCHECKED: Final = "not here"
 
 
 def imported_description(description: str, answer: str, plan: JSON) -> str:
-    """Return the description of an imported publication: the document's text, a note that it is unchecked here, and how
-    a call is answered.
+    """Return the description of an imported publication: the document's text, a note that it is
+    unchecked here, and how a call is answered.
 
     Args:
         description: the document's text.
         answer: the way of answering; `auto` uses the plan if there is one.
         plan: its plan, or null.
     """
-    way = answer if answer != "auto" else "plan" if isinstance(plan, dict) and plan.get("calls") else "solve"
+    way = (
+        answer
+        if answer != "auto"
+        else "plan"
+        if isinstance(plan, dict) and plan.get("calls")
+        else "solve"
+    )
     told = f"{_IMPORTED} {_WAYS[way]}"
     text = description.strip()
     if text.endswith(told):
@@ -144,7 +162,9 @@ def imported_description(description: str, answer: str, plan: JSON) -> str:
 
 
 def unchecked(plan: JSON) -> JSON:
-    """Return an imported plan. Its statements about its lifting are kept as claims of the document."""
+    """Return an imported plan. Its statements about its lifting are kept as claims
+    of the document.
+    """
     if not isinstance(plan, dict) or "lifting" not in plan:
         return plan
     lifting = plan["lifting"]
@@ -156,7 +176,9 @@ def unchecked(plan: JSON) -> JSON:
 
 
 def without_runs(publication: Publication) -> Publication:
-    """The publication for somebody who may not see the runs from which its plan was made: without their ids."""
+    """The publication for somebody who may not see the runs from which its plan was made:
+    without their ids.
+    """
     plan = publication.plan
     lifting = None if plan is None else plan.get("lifting")
     if plan is None or not isinstance(lifting, dict):
@@ -165,14 +187,15 @@ def without_runs(publication: Publication) -> Publication:
     return dataclasses.replace(publication, plan={**plan, "lifting": kept})
 
 
-# -- Requests --------------------------------------------------------------------------------------------------------
+# -- Requests --------------------------------------------------------------------------------------
 
 
 def request_of(idea: Idea, handlers: Handlers | None = None) -> Request:
     """The Request that an idea answers, with the texts that its mind got.
 
     Args:
-        idea: the idea. One whose results were left out gives the Request without them, which has another id.
+        idea: the idea. One whose results were left out gives the Request without them, which
+            has another id.
         handlers: the handlers with which it was made, if there were any of one's own.
 
     Raises:
@@ -181,39 +204,43 @@ def request_of(idea: Idea, handlers: Handlers | None = None) -> Request:
     schema = idea.schema if isinstance(idea.schema, dict) else {}
     shown = TO_MINDS if idea.shown is None else Shown.from_json(idea.shown)
     texts = (handlers or Handlers()).render(idea.context, schema, shown)
-    return Request(context_json=idea.context, schema=schema, texts=texts, model={}, shown=idea.shown)
+    return Request(
+        context_json=idea.context, schema=schema, texts=texts, model={}, shown=idea.shown
+    )
 
 
 def remake(document: JSON, handlers: Handlers | None = None) -> Request:
-    """Make the Request of an exported idea again, from the document alone: equal in its id, and in the texts that its
-    mind got. Its settings of the model, which are in no id, are not in the document.
+    """Make the Request of an exported idea again, from the document alone: equal in its id,
+    and in the texts that its mind got. Its settings of the model, which are in no id, are not
+    in the document.
 
     Args:
         document: a result of `export_idea`.
         handlers: the handlers with which it was made, if there were any of one's own.
 
     Raises:
-        IdeaDocumentError, TamperedIdeaError: see `Store.import_idea`; or results of the run are left out of the
-            document, so that it is not the Request that was made.
+        IdeaDocumentError, TamperedIdeaError: see `Store.import_idea`; or results of the run are
+            left out of the document, so that it is not the Request that was made.
         MessageError: the context has a message that the handlers do not know.
     """
     read = read_document(document)
     if read.meta.left_out:
         raise IdeaDocumentError(
-            f"left_out: the document lacks {len(read.meta.left_out)} values of the Request that idea"
-            f" {read.meta.original[:12]} answers; export that idea with its results (`ideas export --results`)"
+            f"left_out: the document lacks {len(read.meta.left_out)} values of the Request "
+            f"that idea {read.meta.original[:12]} answers; export that idea with its results "
+            "(`ideas export --results`)"
         )
     return request_of(read.idea, handlers)
 
 
-# -- portable --------------------------------------------------------------------------------------------------------
+# -- portable --------------------------------------------------------------------------------------
 
 FORMAT: Final = 2
 """The value of the member `ideabridge` of a document."""
 
 Checks: TypeAlias = Literal["whole", "idea", "nothing"]
-"""What of a document must be unchanged. whole: everything, by its digest. idea: context, schema and solution, by their
-ids. nothing: it was edited; its ids are computed anew.
+"""What of a document must be unchanged. whole: everything, by its digest. idea: context, schema and
+solution, by their ids. nothing: it was edited; its ids are computed anew.
 """
 
 MAX_DOCUMENT_BYTES: Final = 64 * 1024 * 1024
@@ -243,7 +270,9 @@ _COPY: Final = ("original", "left_out")
 """The metadata that stand beside the triple in a document, because they say what it lacks."""
 
 _META: Final[JSONObject] = {
-    **dict.fromkeys((field.name for field in dataclasses.fields(IdeaMeta) if field.name not in _COPY), _TEXT),
+    **dict.fromkeys(
+        (field.name for field in dataclasses.fields(IdeaMeta) if field.name not in _COPY), _TEXT
+    ),
     "step": _WHOLE,
     "usage": _OBJECT,
     "written": _OBJECT,
@@ -260,7 +289,10 @@ _PUBLICATION: Final[JSONObject] = {
 }
 _NEED: Final[JSONObject] = {"tool": _TEXT, "module": _TEXT}
 _HASHES: Final[JSONObject] = {
-    "id": _hash("SHA-256 of {context, schema, shown, solution} as compact UTF-8 JSON, without shown where none is."),
+    "id": _hash(
+        "SHA-256 of {context, schema, shown, solution} as compact UTF-8 JSON, "
+        "without shown where none is."
+    ),
     "request": _hash("SHA-256 of {context, schema, shown}, likewise."),
     "digest": _hash("SHA-256 of all other members, in the order of this schema, as compact JSON."),
 }
@@ -276,7 +308,9 @@ _CONTENT: Final[JSONObject] = {
         *("value", "request"),
     ),
     "solution": {"description": 'The Solution: {"calls": [...], "output": ...}.'},
-    "original": _hash("The id of the idea with the results of its run, where they are left out here."),
+    "original": _hash(
+        "The id of the idea with the results of its run, where they are left out here."
+    ),
     "left_out": {
         "description": "What is left out, because it comes from results of the run.",
         "type": "array",
@@ -287,7 +321,9 @@ _CONTENT: Final[JSONObject] = {
         ),
     },
     "meta": _closed("What is known beside the triple; in no id.", _META),
-    "publication": _closed("What the name stood for, where one was.", _PUBLICATION, "name", "answer"),
+    "publication": _closed(
+        "What the name stood for, where one was.", _PUBLICATION, "name", "answer"
+    ),
     "needs": {
         "description": "The tools its calls name, and the servers they belong to.",
         "type": "array",
@@ -308,14 +344,16 @@ DOCUMENT_SCHEMA: Final[JSONObject] = {
 }
 """JSON Schema (2020-12) of a document. `docs/idea.schema.json` is a copy."""
 
-_UNHASHED: Final[JSONObject] = {name: schema for name, schema in _CONTENT.items() if name not in _HASHES}
+_UNHASHED: Final[JSONObject] = {
+    name: schema for name, schema in _CONTENT.items() if name not in _HASHES
+}
 _SHAPE: Final = Validator(_closed("", _UNHASHED, *_IDEA), what="the idea")
 """Checks a document without its ids and digest."""
 
 
 def without_recorded_output(publication: Publication) -> Publication:
-    """The publication for a document without results: the output of its run stays only where calls are answered with
-    it.
+    """The publication for a document without results: the output of its run stays only where calls
+    are answered with it.
     """
     recorded = publication.recorded
     if publication.answer == "recorded" or not isinstance(recorded, dict):
@@ -346,7 +384,11 @@ def export(stored: StoredIdea, publication: Publication | None) -> JSONObject:
             if value is not None:
                 told[name] = value
         document["publication"] = told
-    needs = needs_of(stored.idea.schema, stored.idea.solution, publication.plan if publication is not None else None)
+    needs = needs_of(
+        stored.idea.schema,
+        stored.idea.solution,
+        publication.plan if publication is not None else None,
+    )
     if needs:
         # For who reads it: an import looks at the calls themselves.
         document["needs"] = [need.to_json() for need in needs]
@@ -368,18 +410,22 @@ class Document:
     publication: JSONObject | None
 
     def publication_members(self) -> dict[str, Any]:
-        """The arguments of `Publications.publish`. What the document says about checks of its plan is kept as a claim,
-        and the description ends with a sentence that says that it was imported.
+        """The arguments of `Publications.publish`. What the document says about checks of its plan
+        is kept as a claim, and the description ends with a sentence that says that it was imported.
 
         Raises:
             IdeaDocumentError: the document contains no publication.
         """
         if self.publication is None:
-            raise IdeaDocumentError("publication: the document holds none, so there is nothing to publish")
+            raise IdeaDocumentError(
+                "publication: the document holds none, so there is nothing to publish"
+            )
         told: dict[str, Any] = dict.fromkeys(("input_schema", "output_schema", "plan", "recorded"))
         told |= {"description": "", "annotations": {}, **self.publication}
         told.pop("version", None)
-        told["description"] = imported_description(told["description"], told["answer"], told["plan"])
+        told["description"] = imported_description(
+            told["description"], told["answer"], told["plan"]
+        )
         told["plan"] = unchecked(told["plan"])
         recorded = cast("JSON", told["recorded"])
         if isinstance(recorded, dict):
@@ -391,7 +437,9 @@ class Document:
     def needs(self) -> list[Need]:
         """Return the tools that its calls name, and the servers that the tools belong to."""
         plan = (self.publication or {}).get("plan")
-        return needs_of(self.idea.schema, self.idea.solution, plan if isinstance(plan, dict) else None)
+        return needs_of(
+            self.idea.schema, self.idea.solution, plan if isinstance(plan, dict) else None
+        )
 
 
 def read_document(raw: JSON, checks: Checks = "whole") -> Document:
@@ -401,14 +449,17 @@ def read_document(raw: JSON, checks: Checks = "whole") -> Document:
         PublicationNameError: its name cannot be published.
         IdeaDocumentError: the shape is wrong; the message has the place.
         InvalidJSONError, LimitExceededError: it is not JSON, or too deep.
-        TamperedIdeaError: the content does not have the ids or the digest it names, or it has no digest.
+        TamperedIdeaError: the content does not have the ids or the digest it names, or
+            it has no digest.
     """
     document = normalise(raw, what="the idea", max_depth=MAX_DEPTH + 8)
     if not isinstance(document, dict):
         raise IdeaDocumentError(f"an exported idea is an object, found {show(document)}")
     size = len(encode(document))
     if size > MAX_DOCUMENT_BYTES:
-        raise IdeaDocumentError(f"the idea has {size:,} bytes; at most {MAX_DOCUMENT_BYTES:,} are taken")
+        raise IdeaDocumentError(
+            f"the idea has {size:,} bytes; at most {MAX_DOCUMENT_BYTES:,} are taken"
+        )
     written = document.get("ideabridge", FORMAT)
     if written != FORMAT or isinstance(written, bool):
         raise IdeaDocumentError(
@@ -419,7 +470,8 @@ def read_document(raw: JSON, checks: Checks = "whole") -> Document:
     if isinstance(published, dict) and isinstance(published.get("name"), str):
         check_name(str(published["name"]))
     shape: JSONObject = {name: value for name, value in document.items() if name not in _HASHES}
-    # The schema says nothing of what these hold, which may be large: an error is found faster without it.
+    # The schema says nothing of what these hold, which may be large: an error is found
+    # faster without it.
     shape |= dict.fromkeys({"schema", "solution"} & shape.keys())
     if isinstance(shape.get("context"), list):
         shape["context"] = []
@@ -430,10 +482,16 @@ def read_document(raw: JSON, checks: Checks = "whole") -> Document:
         _SHAPE.check(shape)
     except ValueMismatchError as error:
         by_hand = "context" in document and "ideabridge" not in document
-        hint = ". An idea that was written by hand is taken by `ideas add`, and by save_idea" if by_hand else ""
+        hint = (
+            ". An idea that was written by hand is taken by `ideas add`, and by save_idea"
+            if by_hand
+            else ""
+        )
         raise IdeaDocumentError(f"{error}{hint}") from None
     shown = cast("JSONObject | None", document.get("shown"))
-    idea = Idea(cast("list[JSON]", document["context"]), document["schema"], document["solution"], shown)
+    idea = Idea(
+        cast("list[JSON]", document["context"]), document["schema"], document["solution"], shown
+    )
     if checks != "nothing":
         _check_hash("request", document.get("request"), idea.request_id)
         _check_hash("id", document.get("id"), idea.id)
@@ -462,8 +520,8 @@ def read_document(raw: JSON, checks: Checks = "whole") -> Document:
     if checks == "whole":
         if "digest" not in document:
             raise TamperedIdeaError(
-                "digest: missing, so nobody can tell whether the document is as it was exported. Export it again, or"
-                " look at it and take it as edited (`ideas import --edited`)"
+                "digest: missing, so nobody can tell whether the document is as it was exported. "
+                "Export it again, or look at it and take it as edited (`ideas import --edited`)"
             )
         _check_hash("digest", document["digest"], str(sealed(document)["digest"]))
     return found
@@ -474,7 +532,8 @@ def _check_hash(member: str, named: JSON, real: str) -> None:
         raise IdeaDocumentError(f"{member}: expected 64 hex digits, found {show(named)}")
     if named != real:
         raise TamperedIdeaError(
-            f"{member}: the document says {named[:64]!r}, but its content has {real}: it was changed after export"
+            f"{member}: the document says {named[:64]!r}, but its content has {real}: it "
+            "was changed after export"
         )
 
 
@@ -483,5 +542,7 @@ def _moment(text: str) -> str:
     try:
         moment = read_time(text)
     except ValueError:
-        raise IdeaDocumentError(f"meta.time: expected a time as 2026-11-21T10:00:00Z, found {show(text)}") from None
+        raise IdeaDocumentError(
+            f"meta.time: expected a time as 2026-11-21T10:00:00Z, found {show(text)}"
+        ) from None
     return moment.isoformat(timespec="milliseconds")

@@ -1,14 +1,14 @@
 """Pruning: delete old runs and ideas while other processes use the store (`docs/store.md`).
 
-1. `Families` groups what must stay or go together: a run, the rooms that answered its calls, its forks, and their
-   ideas. An idea that no run of this store made is a family of its own; ideas that name the same run of another store
-   form one.
-2. `Pruning` deletes families, a few in each transaction, unless a publication or tag has come to need them meanwhile.
-   The events of deleted runs follow.
+1. `Families` groups what must stay or go together: a run, the rooms that answered its calls, its
+   forks, and their ideas. An idea that no run of this store made is a family of its own; ideas that
+   name the same run of another store form one.
+2. `Pruning` deletes families, a few in each transaction, unless a publication or tag has come to
+   need them meanwhile. The events of deleted runs follow.
 3. `Sweep` deletes the rows of `contents` that no idea and no event references any more.
 
-Each transaction takes about 10 ms and leaves a consistent store. A pruning that is killed is completed by the next one.
-`Retention` runs the same steps once a week in a server.
+Each transaction takes about 10 ms and leaves a consistent store. A pruning that is killed is
+completed by the next one. `Retention` runs the same steps once a week in a server.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ideabridge.bridge.store.search import Search
 from ideabridge.bridge.store.shapes import CallIndex
 from ideabridge.tools.encoding import JSONObject, decode_trusted, encode_text
 
-# -- families --------------------------------------------------------------------------------------------------------
+# -- families --------------------------------------------------------------------------------------
 
 ENDED: Final = ("done", "stalled", "limit", "cancelled", "failed")
 """The statuses of runs that never continue."""
@@ -92,11 +92,13 @@ class Families:
     def _read(self) -> None:
         execute, now = self._database.execute, time.time()
         rows = execute(
-            "SELECT id, parent, forked_from, status, driver, lease_until, coalesce(updated, created) FROM runs"
+            "SELECT id, parent, forked_from, status, driver, lease_until, coalesce(updated, "
+            "created) FROM runs"
         ).fetchall()
         times: dict[Key, str] = {row[0]: row[6] for row in rows}
         loose = execute(
-            "SELECT run, CASE WHEN run IS NULL THEN number END, max(json_extract(meta, '$.time')) FROM ideas "
+            "SELECT run, CASE WHEN run IS NULL THEN number "
+            "END, max(json_extract(meta, '$.time')) FROM ideas "
             "WHERE run IS NULL OR run NOT IN (SELECT id FROM runs) GROUP BY 1, 2 UNION ALL "
             "SELECT run, NULL, max(json_extract(meta, '$.time')) FROM occurrences "
             "WHERE run NOT IN (SELECT id FROM runs) GROUP BY 1"
@@ -116,8 +118,8 @@ class Families:
         for key, _, _, status, driver, lease_until, _ in rows:
             if status not in ENDED or (driver is not None and lease_until > now):
                 self._keep(key, UNFINISHED)
-        # SQLite numbers rows on from the newest. If the newest were deleted, its number would be used again, while
-        # other processes may still remember it.
+        # SQLite numbers rows on from the newest. If the newest were deleted, its number would be
+        # used again, while other processes may still remember it.
         newest = execute(
             "SELECT id, NULL FROM runs WHERE number = (SELECT max(number) FROM runs) UNION ALL "
             "SELECT run, number FROM ideas WHERE number = (SELECT max(number) FROM ideas)"
@@ -133,9 +135,12 @@ class Families:
             family.why = why
 
 
-def holders(database: Database, ideas: Iterable[int] | None = None, since: int = 0) -> Iterator[tuple[Key, str]]:
-    """(member, reason) of what publications and tags need: the run that an idea was lifted from and the runs that
-    confirmed it; otherwise the latest run that ended with the idea, any run of it, or the idea itself.
+def holders(
+    database: Database, ideas: Iterable[int] | None = None, since: int = 0
+) -> Iterator[tuple[Key, str]]:
+    """(member, reason) of what publications and tags need: the run that an idea was lifted from and
+    the runs that confirmed it; otherwise the latest run that ended with the idea, any run of it, or
+    the idea itself.
 
     Args:
         database: the store. Call this inside a guard or transaction.
@@ -161,8 +166,13 @@ def holders(database: Database, ideas: Iterable[int] | None = None, since: int =
             yield str(run), PUBLISHED
         for (other,) in execute("SELECT value FROM json_each(?)", (confirmed or "[]",)).fetchall():
             yield str(other), PUBLISHED
-    tags = "SELECT idea FROM (SELECT number AS idea, json_array_length(meta, '$.tags') AS tags FROM ideas) AS tagged"
-    tagged: list[tuple[int]] = execute(f"{tags}{where or ' WHERE 1 = 1'} AND tags > 0", values).fetchall()
+    tags = (
+        "SELECT idea FROM (SELECT number AS idea, json_array_length(meta, '$.tags') AS tags "
+        "FROM ideas) AS tagged"
+    )
+    tagged: list[tuple[int]] = execute(
+        f"{tags}{where or ' WHERE 1 = 1'} AND tags > 0", values
+    ).fetchall()
     for idea, why in {**{row[0]: TAGGED for row in tagged}, **published}.items():
         if idea not in lifted:
             yield _best_run(database, idea), why
@@ -171,19 +181,22 @@ def holders(database: Database, ideas: Iterable[int] | None = None, since: int =
 def _best_run(database: Database, idea: int) -> Key:
     row = database.execute(
         "SELECT runs.id FROM runs JOIN ideas ON ideas.number = ?1 "
-        "WHERE runs.id IN (SELECT run FROM ideas WHERE number = ?1 UNION SELECT run FROM occurrences WHERE idea = ?1) "
+        "WHERE runs.id IN (SELECT run FROM ideas WHERE number = ?1 UNION SELECT run "
+        "FROM occurrences WHERE idea = ?1) "
         "ORDER BY coalesce(json_extract(runs.summary, '$.idea'), '') = lower(hex(ideas.id)) DESC, "
         "runs.status = 'done' DESC, "
         "runs.created DESC, runs.number DESC LIMIT 1",
         (idea,),
     ).fetchone()
     if row is None:
-        run, number = database.execute("SELECT run, number FROM ideas WHERE number = ?", (idea,)).fetchone()
+        run, number = database.execute(
+            "SELECT run, number FROM ideas WHERE number = ?", (idea,)
+        ).fetchone()
         return number if run is None else run
     return row[0]
 
 
-# -- contents --------------------------------------------------------------------------------------------------------
+# -- contents --------------------------------------------------------------------------------------
 
 _READ: Final = 1024
 _DELETED: Final = 500
@@ -191,25 +204,31 @@ _DELETED: Final = 500
 
 
 class Reach:
-    """The rows of `contents` that ideas and events reference: schemas, messages, Solutions, tools, and their lists."""
+    """The rows of `contents` that ideas and events reference: schemas, messages, Solutions, tools,
+    and their lists.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        # For each row: 0 not reached, 1 reached, 2 reached as a list. A message with the same text as a list shares its
-        # row.
+        # For each row: 0 not reached, 1 reached, 2 reached as a list. A message with the same text
+        # as a list shares its row.
         self._reached = bytearray()
 
     def __contains__(self, number: int) -> bool:
         return number < len(self._reached) and self._reached[number] > 0
 
     def idea(self, schema: int, solved: int | None, shown: int | None, context: str) -> list[int]:
-        """Add the rows of an idea; returns the rows that are new. Call this inside a guard or transaction."""
+        """Add the rows of an idea; returns the rows that are new. Call this inside a guard
+        or transaction.
+        """
         entries = cast("list[int]", decode_trusted(context))
         entries += [number for number in (schema, solved, shown) if number is not None]
         return self._add(entries)
 
     def event(self, parts: str) -> list[int]:
-        """Add the rows of the parts of an event; returns the rows that are new. Inside a guard or transaction."""
+        """Add the rows of the parts of an event; returns the rows that are new. Inside a guard
+        or transaction.
+        """
         return self._add(entries_of(parts))
 
     def _add(self, entries: list[int]) -> list[int]:
@@ -226,7 +245,9 @@ class Reach:
             if not before:
                 new.append(number)
             if entry < 0:
-                row = self._database.execute("SELECT body FROM contents WHERE number = ?", (number,)).fetchone()
+                row = self._database.execute(
+                    "SELECT body FROM contents WHERE number = ?", (number,)
+                ).fetchone()
                 # A missing list is damage; reading the idea reports it.
                 entries += cast("list[int]", decode_trusted(row[0])) if row is not None else []
         pieces = self._pieces(new)
@@ -248,11 +269,13 @@ class Reach:
 
 
 class Sweep:
-    """Deletes the contents that no idea and no event references, while others save ideas and journal events.
+    """Deletes the contents that no idea and no event references, while others save ideas and
+    journal events.
 
-    An idea or event saved meanwhile may reference a row that nothing else references. Therefore each transaction that
-    deletes first examines the ideas saved since the previous one, and the events of all runs that are new or had not
-    ended when the sweep began. It also invalidates the row numbers that other processes remember (`Contents`).
+    An idea or event saved meanwhile may reference a row that nothing else references. Therefore
+    each transaction that deletes first examines the ideas saved since the previous one, and the
+    events of all runs that are new or had not ended when the sweep began. It also invalidates the
+    row numbers that other processes remember (`Contents`).
     """
 
     def __init__(self, database: Database, breathe: Callable[[], None]) -> None:
@@ -268,7 +291,9 @@ class Sweep:
             ended = ", ".join(f"'{one}'" for one in ENDED)
             self._open = [
                 row[0]
-                for row in database.execute(f"SELECT number FROM runs WHERE status NOT IN ({ended})")  # noqa: S608
+                for row in database.execute(
+                    f"SELECT number FROM runs WHERE status NOT IN ({ended})"  # noqa: S608
+                )
             ]
 
     def run(self) -> int:
@@ -292,7 +317,8 @@ class Sweep:
         """Examine the next ideas, up to the row `newest`; returns whether there were any."""
         with self._database.guard:
             rows = self._database.execute(
-                "SELECT number, schema, solved, shown, context FROM ideas WHERE number > ? AND number <= ? "
+                "SELECT number, schema, solved, shown, context FROM ideas WHERE number > ? "
+                "AND number <= ? "
                 "ORDER BY number LIMIT ?",
                 (self._seen, newest, _READ),
             ).fetchall()
@@ -305,7 +331,8 @@ class Sweep:
         """Examine the events between two rows that have parts; returns their rows."""
         with self._database.guard:
             rows = self._database.execute(
-                "SELECT id, parts FROM events WHERE parts IS NOT NULL AND id > ? AND id < ? ORDER BY id LIMIT ?",
+                "SELECT id, parts FROM events WHERE parts IS NOT NULL AND id > ? AND id < ? "
+                "ORDER BY id LIMIT ?",
                 (*between, most),
             ).fetchall()
             for _, parts in rows:
@@ -322,7 +349,8 @@ class Sweep:
         while True:
             with self._database.guard:
                 rows = self._database.execute(
-                    "SELECT number FROM contents WHERE number > ? AND number < ? ORDER BY number LIMIT ?",
+                    "SELECT number FROM contents WHERE number > ? AND number < ? "
+                    "ORDER BY number LIMIT ?",
                     (last, self._top, _READ),
                 ).fetchall()
             yield from (row[0] for row in rows if row[0] not in self._reach)
@@ -337,7 +365,9 @@ class Sweep:
             self._look_at_open_runs()
             database = self._database
             found = [
-                database.execute("SELECT hash, number FROM contents WHERE number = ?", (number,)).fetchone()
+                database.execute(
+                    "SELECT hash, number FROM contents WHERE number = ?", (number,)
+                ).fetchone()
                 for number in numbers
                 if number not in self._reach
             ]
@@ -357,7 +387,7 @@ class Sweep:
         return len(gone)
 
 
-# -- pruning ---------------------------------------------------------------------------------------------------------
+# -- pruning ---------------------------------------------------------------------------------------
 
 _TOGETHER: Final = 8
 """The number of families deleted in one transaction, which takes a few milliseconds."""
@@ -374,8 +404,10 @@ class Prunable:
         runs: the number of runs.
         ideas: the number of ideas.
         used: the bytes of the file that are in use now.
-        oldest, newest: when the first and the last of the runs ended, ISO 8601 in UTC; "": nothing to delete.
-        kept: the number of equally old runs that stay, by reason: `published`, `tagged`, `unfinished`, `newest`.
+        oldest, newest: when the first and the last of the runs ended, ISO 8601 in UTC; "":
+            nothing to delete.
+        kept: the number of equally old runs that stay, by reason: `published`, `tagged`,
+            `unfinished`, `newest`.
     """
 
     runs: int
@@ -391,7 +423,9 @@ class Prunable:
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """What a pruning deleted: numbers of runs, ideas and contents; and the bytes in use before and after."""
+    """What a pruning deleted: numbers of runs, ideas and contents; and the bytes in use
+    before and after.
+    """
 
     runs: int
     ideas: int
@@ -407,7 +441,8 @@ class Pruning:
         database: the store.
         search: its index of words.
         calls: its index of tools and tags.
-        wait: waits for the given seconds between two transactions; returns true to stop. None: `time.sleep`.
+        wait: waits for the given seconds between two transactions; returns true to stop.
+            None: `time.sleep`.
         pace: the length of a pause, as a multiple of the length of the transaction before it.
     """
 
@@ -461,9 +496,14 @@ class Pruning:
             return Pruned(runs, ideas, contents, before, self._database.used_bytes())
 
     def remove(
-        self, families: list[Family], top: int, published: int, after_each: Callable[[], None] = lambda: None
+        self,
+        families: list[Family],
+        top: int,
+        published: int,
+        after_each: Callable[[], None] = lambda: None,
     ) -> tuple[int, int]:
-        """Delete families, except those that something needs by now; returns the numbers of runs and ideas.
+        """Delete families, except those that something needs by now; returns the numbers of
+        runs and ideas.
 
         Args:
             families: the families.
@@ -482,8 +522,8 @@ class Pruning:
         return runs, ideas
 
     def clear(self) -> int:
-        """Delete events and contents that nothing references, also those that an interrupted pruning left; returns the
-        number of contents.
+        """Delete events and contents that nothing references, also those that an interrupted
+        pruning left; returns the number of contents.
         """
         self._remove_events()
         contents = Sweep(self._database, self._breathe).run()
@@ -494,7 +534,9 @@ class Pruning:
         return contents
 
     def _breathe(self) -> None:
-        """Pause, so that processes that wait for the lock can get it: they only look from time to time."""
+        """Pause, so that processes that wait for the lock can get it: they only look
+        from time to time.
+        """
         seconds = min(max(time.monotonic() - self._begun, 0.001) * self._pace, 0.1 * self._pace)
         if self._wait is None:
             time.sleep(seconds)
@@ -503,7 +545,9 @@ class Pruning:
         self._begun = time.monotonic()
 
     def _may_go(self, family: Family, top: int, published: int) -> bool:
-        """Return True if still nothing needs a family. Call this inside the transaction that deletes it."""
+        """Return True if still nothing needs a family. Call this inside the transaction
+        that deletes it.
+        """
         runs, number = encode_text([*family.runs()]), self._database.number
         ended = ", ".join(f"'{one}'" for one in ENDED)
         if number(
@@ -514,7 +558,8 @@ class Pruning:
             return False
         ours = "IN (SELECT value FROM json_each(?1))"
         if number(
-            f"SELECT count(*) FROM runs WHERE (parent {ours} OR forked_from {ours}) AND id NOT {ours}",  # noqa: S608
+            f"SELECT count(*) FROM runs WHERE (parent {ours} OR forked_from {ours}) "  # noqa: S608
+            f"AND id NOT {ours}",
             (runs,),
         ):
             return False
@@ -545,11 +590,13 @@ class Pruning:
         uses = self._calls.of_runs(names)
         for idea in ideas:
             row = execute("SELECT run FROM ideas WHERE number = ?", (idea,)).fetchone()
-            # An idea that was first saved without a run belongs to no run, although it occurred in some later.
+            # An idea that was first saved without a run belongs to no run, although it
+            # occurred in some later.
             if row is None or (idea not in loose if row[0] is None else row[0] not in names):
                 continue
             other = execute(
-                "SELECT run, step, meta FROM occurrences WHERE idea = ? ORDER BY rowid LIMIT 1", (idea,)
+                "SELECT run, step, meta FROM occurrences WHERE idea = ? ORDER BY rowid LIMIT 1",
+                (idea,),
             ).fetchone()
             self._calls.remove(idea, None if row[0] is None else uses[row[0]])
             if other is None:
@@ -566,7 +613,9 @@ class Pruning:
             self._search.forget([idea for (idea,) in gone])
         # Settings that belong to a run have the key KIND.RUN.
         execute(
-            "DELETE FROM settings WHERE substr(key, instr(key, '.') + 1) IN (SELECT value FROM json_each(?))", (runs,)
+            "DELETE FROM settings WHERE substr(key, instr(key, '.') + 1) IN (SELECT value "
+            "FROM json_each(?))",
+            (runs,),
         )
         cursor = execute("DELETE FROM runs WHERE id IN (SELECT value FROM json_each(?))", (runs,))
         return cursor.rowcount, len(gone)
@@ -577,11 +626,19 @@ class Pruning:
         # The idea keeps its tags.
         (kept,) = execute("SELECT meta FROM ideas WHERE number = ?", (idea,)).fetchone()
         tags = cast("JSONObject", decode_trusted(kept)).get("tags")
-        moved = {key: value for key, value in cast("JSONObject", decode_trusted(meta)).items() if key != "tags"}
+        moved = {
+            key: value
+            for key, value in cast("JSONObject", decode_trusted(meta)).items()
+            if key != "tags"
+        }
         text = encode_text(moved if tags is None else {**moved, "tags": tags})
-        execute("UPDATE ideas SET run = ?, step = ?, meta = ? WHERE number = ?", (run, step, text, idea))
+        execute(
+            "UPDATE ideas SET run = ?, step = ?, meta = ? WHERE number = ?", (run, step, text, idea)
+        )
         self._calls.moved(idea)
-        execute("DELETE FROM occurrences WHERE run = ? AND step = ? AND idea = ?", (run, step, idea))
+        execute(
+            "DELETE FROM occurrences WHERE run = ? AND step = ? AND idea = ?", (run, step, idea)
+        )
 
     def _remove_events(self) -> None:
         """Delete the events of deleted runs: their rows lie between the rows of existing runs."""
@@ -596,7 +653,8 @@ class Pruning:
                 with database.exclusive():
                     # A run may have been committed since the runs were read.
                     deleted = database.execute(
-                        "DELETE FROM events WHERE id IN (SELECT id FROM events WHERE id BETWEEN ? AND ? "
+                        "DELETE FROM events WHERE id IN (SELECT id FROM events "
+                        "WHERE id BETWEEN ? AND ? "
                         "AND id >> 32 NOT IN (SELECT number FROM runs) LIMIT ?)",
                         (*events, _EVENTS),
                     ).rowcount
@@ -606,21 +664,32 @@ class Pruning:
 
     def _has_events(self, between: tuple[int, int]) -> bool:
         with self._database.guard:
-            return self._database.number("SELECT 1 FROM events WHERE id BETWEEN ? AND ? LIMIT 1", between) == 1
+            return (
+                self._database.number(
+                    "SELECT 1 FROM events WHERE id BETWEEN ? AND ? LIMIT 1", between
+                )
+                == 1
+            )
 
 
 def _counted(database: Database, families: Families, going: list[Family]) -> tuple[int, int]:
-    """The numbers of runs and ideas in some families. An idea that also occurs in another family does not count."""
+    """The numbers of runs and ideas in some families. An idea that also occurs in another family
+    does not count.
+    """
     of_those = {id(family) for family in going}
-    runs = sum(id(families.of(run)) in of_those for (run,) in database.execute("SELECT id FROM runs"))
+    runs = sum(
+        id(families.of(run)) in of_those for (run,) in database.execute("SELECT id FROM runs")
+    )
     gone, kept = set[int](), set[int]()
-    rows = database.execute("SELECT number, run FROM ideas UNION ALL SELECT idea, run FROM occurrences")
+    rows = database.execute(
+        "SELECT number, run FROM ideas UNION ALL SELECT idea, run FROM occurrences"
+    )
     for idea, run in rows:
         (gone if id(families.of(idea if run is None else run)) in of_those else kept).add(idea)
     return runs, len(gone - kept)
 
 
-# -- retention -------------------------------------------------------------------------------------------------------
+# -- retention -------------------------------------------------------------------------------------
 
 DAY: Final = 86_400.0
 
@@ -640,13 +709,15 @@ _KEY: Final = "retention"
 
 _ENDED: Final = ", ".join(f"'{one}'" for one in ENDED)
 _DUE: Final = (
-    f"status IN ({_ENDED}) AND (coalesce(updated, created) < ?1 OR (number <= ?2 AND coalesce(updated, created) < ?3))"
+    f"status IN ({_ENDED}) AND (coalesce(updated, created) < ?1 OR (number <= ?2 "
+    "AND coalesce(updated, created) < ?3))"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Which runs to keep. Others are deleted; those beyond the number only if they are older than `YOUNG`.
+    """Which runs to keep. Others are deleted; those beyond the number only if they are
+    older than `YOUNG`.
 
     Attributes:
         days: keep runs for this many days after they end; None: at any age.
@@ -662,7 +733,8 @@ class Due:
     """What the next round of retention will do.
 
     Attributes:
-        runs: an upper bound of the runs to delete: some may be published, tagged or part of a younger family.
+        runs: an upper bound of the runs to delete: some may be published, tagged or part of a
+            younger family.
         at: when the next round is, in seconds since 1970; 0: when a server next checks.
         deletes: whether that round deletes. The first round that finds runs only announces them.
     """
@@ -675,8 +747,9 @@ class Due:
 class Retention:
     """Deletes old runs of one store in weekly rounds; see `Store.retention`.
 
-    The first round that finds runs only announces them. A round uses its own connection and runs in a thread other than
-    the event loop's. After each transaction it pauses ten times as long as the transaction took.
+    The first round that finds runs only announces them. A round uses its own connection and runs in
+    a thread other than the event loop's. After each transaction it pauses ten times as long as the
+    transaction took.
     """
 
     def __init__(self, database: Database, pruning: Pruning, bounds: Bounds) -> None:
@@ -704,7 +777,8 @@ class Retention:
             who: a unique name of this process.
 
         Returns:
-            What was done and the number of runs: `none` (nothing to do, or another server does the round), `found`
+            What was done and the number of runs: `none` (nothing to do, or another server does the
+                round), `found`
             (the next round deletes them), `deleted`.
 
         Raises:
@@ -718,14 +792,19 @@ class Retention:
         done: tuple[str, int] = ("none", 0)
         if found and told:
             begun = time.monotonic() - now
-            done = ("deleted", self._delete(clock, lambda: self._note(until=time.monotonic() - begun + _LEASE)))
+            done = (
+                "deleted",
+                self._delete(clock, lambda: self._note(until=time.monotonic() - begun + _LEASE)),
+            )
         elif found:
             done = ("found", found)
         self._note(at=now, clock=clock, told=told or bool(found), until=0.0)
         return done
 
     def _claim(self, now: float, who: str) -> tuple[float, bool] | None:
-        """(time to count ages from, whether runs were announced), if this process does the round."""
+        """(time to count ages from, whether runs were announced), if this process
+        does the round.
+        """
         with self._database.transaction():
             state = self._state()
             if 0 <= now - state.get("at", 0.0) < EVERY:
@@ -738,20 +817,24 @@ class Retention:
     def _note(self, **changes: Any) -> None:
         with self._database.transaction():
             self._database.execute(
-                "INSERT INTO settings(key, value) VALUES (?1, ?2) ON CONFLICT(key) DO UPDATE SET value = ?2",
+                "INSERT INTO settings(key, value) VALUES (?1, ?2) ON CONFLICT(key) DO UPDATE "
+                "SET value = ?2",
                 (_KEY, encode_text({**self._state(), **changes}).encode()),
             )
 
     def _state(self) -> dict[str, Any]:
-        """The stored state: `at`, when the last round was; `clock`, the time it counted ages from; `told`, whether a
-        round has announced runs; `by` and `until`, the claim of a round. Inside a guard or transaction.
+        """The stored state: `at`, when the last round was; `clock`, the time it counted ages from;
+        `told`, whether a round has announced runs; `by` and `until`, the claim of a round. Inside a
+        guard or transaction.
         """
         row = self._database.execute("SELECT value FROM settings WHERE key = ?", (_KEY,)).fetchone()
         return {} if row is None else json.loads(row[0])
 
     @staticmethod
     def _clock(state: dict[str, Any], now: float) -> float:
-        """The time to count ages from, bounded so that a clock that is temporarily years ahead deletes nothing."""
+        """The time to count ages from, bounded so that a clock that is temporarily years ahead
+        deletes nothing.
+        """
         return min(now, state.get("clock", now) + 2 * EVERY)
 
     def _before(self, clock: float) -> tuple[str, int, str]:
@@ -760,21 +843,30 @@ class Retention:
         oldest = "" if days is None else time_text(clock - days * DAY)
         last = 0
         if runs is not None:
-            last = self._database.number("SELECT number FROM runs ORDER BY number DESC LIMIT 1 OFFSET ?", (runs,))
+            last = self._database.number(
+                "SELECT number FROM runs ORDER BY number DESC LIMIT 1 OFFSET ?", (runs,)
+            )
         return oldest, last, time_text(clock - YOUNG)
 
     def _count(self, clock: float) -> int:
         with self._database.guard:
-            return self._database.number(f"SELECT count(*) FROM runs WHERE {_DUE}", self._before(clock))  # noqa: S608
+            return self._database.number(
+                f"SELECT count(*) FROM runs WHERE {_DUE}",
+                self._before(clock),  # noqa: S608
+            )
 
     def _delete(self, clock: float, renew: Callable[[], None]) -> int:
-        """Delete the families whose runs are all due, and call `renew` after each step; returns the number of runs."""
+        """Delete the families whose runs are all due, and call `renew` after each step; returns the
+        number of runs.
+        """
         database = self._database
         top, published = database.newest_row("ideas"), database.newest_row("publications")
         with database.snapshot():
             rows = database.execute(f"SELECT id FROM runs WHERE {_DUE}", self._before(clock))  # noqa: S608
             due: set[Key] = {run for (run,) in rows}
-            families = [one for one in Families(database) if not one.why and due.issuperset(one.members)]
+            families = [
+                one for one in Families(database) if not one.why and due.issuperset(one.members)
+            ]
         removed, _ = self._pruning.remove(families, top, published, renew)
         if removed:
             self._pruning.clear()

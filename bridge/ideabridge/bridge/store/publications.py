@@ -27,8 +27,8 @@ from ideabridge.tools.names import is_safe_name, nearest, safe_name
 
 _ID: Final = re.compile("[0-9a-f]{64}")
 _COLUMNS: Final = (
-    "p.name, p.version, ideas.id, p.description, p.answer, p.input_schema, p.output_schema, p.annotations, p.plan, "
-    "p.recorded, p.owner, p.time, p.learned"
+    "p.name, p.version, ideas.id, p.description, p.answer, p.input_schema, p.output_schema, "
+    "p.annotations, p.plan, p.recorded, p.owner, p.time, p.learned"
 )
 _SELECT: Final = (
     f"SELECT {_COLUMNS}, names.version, names.pinned FROM publications AS p JOIN ideas ON ideas.number = p.idea "  # noqa: S608
@@ -43,8 +43,9 @@ _SEEN: Final = (
     "EXISTS (SELECT 1 FROM shares WHERE shares.caller IN ('', ?3) AND shares.name = p.name "
     "AND (p.version >= shares.since OR p.version = names.version))))"
 )
-"""SQL for the condition that a caller, the third parameter, may see a version; NULL: it is bound to nobody. A name is
-shared in the version to which it refers, and in those published since it was shared.
+"""SQL for the condition that a caller, the third parameter, may see a version; NULL: it is
+bound to nobody. A name is shared in the version to which it refers, and in those published
+since it was shared.
 """
 
 _CATALOGUE: Final = "catalogue"
@@ -79,8 +80,8 @@ def check_name(name: str) -> str:
     """
     if not is_safe_name(name):
         raise PublicationNameError(
-            f"{name[:64]!r} cannot be a name: expected a to z, then up to 47 of a to z, 0 to 9 and _; "
-            f"for example {safe_name(name)!r}"
+            f"{name[:64]!r} cannot be a name: expected a to z, then up to 47 of a to z, 0 to 9 "
+            f"and _; for example {safe_name(name)!r}"
         )
     return name
 
@@ -92,8 +93,12 @@ def read_named(ref: str) -> tuple[str, int | None]:
         UnknownPublicationError: `ref` is neither.
     """
     name, at, version = ref.partition("@")
-    if not is_safe_name(name) or (at and not (version.isascii() and version.isdecimal() and len(version) < 10)):
-        raise UnknownPublicationError(f"{ref[:64]!r} is not a published name: expected NAME or NAME@VERSION")
+    if not is_safe_name(name) or (
+        at and not (version.isascii() and version.isdecimal() and len(version) < 10)
+    ):
+        raise UnknownPublicationError(
+            f"{ref[:64]!r} is not a published name: expected NAME or NAME@VERSION"
+        )
     return name, int(version) if at else None
 
 
@@ -143,14 +148,18 @@ class _StoredPublication(Publication):
 
 
 class Evidence(NamedTuple):
-    """A record of evidence, and what it teaches together with those before it: `Publication.learned`."""
+    """A record of evidence, and what it teaches together with those before it:
+    `Publication.learned`.
+    """
 
     record: JSONObject
     learned: JSONObject
 
 
 class Publications:
-    """The tables `publications` (every version), `names` (the version of each name), `shares` and `evidence`."""
+    """The tables `publications` (every version), `names` (the version of each name), `shares`
+    and `evidence`.
+    """
 
     def __init__(self, database: Database, search: Search, tool_memory: ToolMemory) -> None:
         self._database = database
@@ -186,13 +195,17 @@ class Publications:
             annotations: see `Publication`.
             plan: see `Publication`.
             recorded: see `Publication`.
-            owner: the owner of a new name; None: the owner of the store, who publishes to everybody.
-            audience: the callers that the name is shared with besides its owner, see `share`; None: no change.
-            replaces: allow `owner` to publish a version of a name that another owner shares with it.
+            owner: the owner of a new name; None: the owner of the store, who
+                publishes to everybody.
+            audience: the callers that the name is shared with besides its owner, see `share`;
+                None: no change.
+            replaces: allow `owner` to publish a version of a name that another owner
+                shares with it.
 
         Raises:
             PublicationNameError: not `^[a-z][a-z0-9_]{0,47}$`; the message suggests a name.
-            PublicationContentError: `answer` is unknown, or lacks the plan or recording that it needs.
+            PublicationContentError: `answer` is unknown, or lacks the plan or
+                recording that it needs.
             NameTakenError: the name is published by another owner now.
             UnknownIdeaError: no idea has this id.
         """
@@ -211,24 +224,34 @@ class Publications:
             if row is not None:
                 mine = row[0] == (owner or "") or {row[0], owner or ""} == {"", LOCAL}
                 if not mine and not (replaces and self._is_open(name, owner or LOCAL)):
-                    raise NameTakenError(f"the name {name!r} is published by another owner; choose another name")
+                    raise NameTakenError(
+                        f"the name {name!r} is published by another owner; choose another name"
+                    )
                 if not mine and audience is not None:
                     raise NameTakenError(
-                        f"{name!r} is another owner's, who says to whom it is given: publish without that"
+                        f"{name!r} is another owner's, who says to whom it is "
+                        "given: publish without that"
                     )
                 # A new version does not change the owner of the name.
                 owner = row[0] or None
             elif not replaces and owner not in (None, LOCAL):
-                # Plans and hosts may still call a withdrawn name. They must not get another user's idea.
+                # Plans and hosts may still call a withdrawn name. They must not get
+                # another user's idea.
                 last = execute(
                     "SELECT owner FROM publications WHERE name = ? ORDER BY version DESC", (name,)
                 ).fetchone()
                 if last is not None and last[0] != owner:
-                    raise NameTakenError(f"the name {name!r} is published by another owner; choose another name")
-            version = 1 + self._database.number("SELECT max(version) FROM publications WHERE name = ?", (name,))
+                    raise NameTakenError(
+                        f"the name {name!r} is published by another owner; choose another name"
+                    )
+            version = 1 + self._database.number(
+                "SELECT max(version) FROM publications WHERE name = ?", (name,)
+            )
             execute(
-                "INSERT INTO publications(name, version, idea, description, answer, input_schema, output_schema, "
-                "annotations, plan, recorded, owner, time) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO publications(name, version, idea, description, answer, "
+                "input_schema, output_schema, "
+                "annotations, plan, recorded, owner, time) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     name,
                     version,
@@ -254,7 +277,9 @@ class Publications:
                 self._share(name, audience, since=version)
             told = self.get(name, caller=SEES_ALL)
             self._index(name, told.description)
-            published = told if told.version == version else self.get(name, version, caller=SEES_ALL)
+            published = (
+                told if told.version == version else self.get(name, version, caller=SEES_ALL)
+            )
             if isinstance(published, _StoredPublication):
                 published.hold(recorded)
             return published
@@ -266,7 +291,8 @@ class Publications:
         guide: JSONObject | None,
         definitions: Mapping[str, JSONObject],
     ) -> Publication:
-        """Add pins, which state the tools that its calls refer to, to a version. Nothing else of a version changes.
+        """Add pins, which state the tools that its calls refer to, to a version. Nothing else of a
+        version changes.
 
         Args:
             publication: the version.
@@ -288,15 +314,18 @@ class Publications:
             return dataclasses.replace(pinned, learned=publication.learned)
 
     def add_evidence(
-        self, name: str, version: int, learn: Callable[[Publication, list[JSONObject]], Evidence | None]
+        self,
+        name: str,
+        version: int,
+        learn: Callable[[Publication, list[JSONObject]], Evidence | None],
     ) -> Publication:
         """Add a record of evidence to a version, in one transaction with what it teaches.
 
         Args:
             name: the name; it need not be published now.
             version: the version.
-            learn: gets the version as published and its records so far, and returns a further record and what all of
-                them teach. None: nothing is added.
+            learn: gets the version as published and its records so far, and returns a further
+                record and what all of them teach. None: nothing is added.
 
         Returns:
             The version as it is under its evidence now.
@@ -319,38 +348,47 @@ class Publications:
                 )
                 # The description of the tool says what its evidence leaves open.
                 self._note_change()
-            return next(one for one in self.versions(name, caller=SEES_ALL) if one.version == version)
+            return next(
+                one for one in self.versions(name, caller=SEES_ALL) if one.version == version
+            )
 
     def evidence(self, name: str, version: int, *, caller: Viewer) -> list[JSONObject]:
-        """The records of evidence of a version, the oldest first. They have values of runs, so a caller sees only those
-        of its own runs.
+        """The records of evidence of a version, the oldest first. They have values of runs, so a
+        caller sees only those of its own runs.
         """
         with self._database.guard:
             rows = self._database.execute(
                 "SELECT record FROM evidence WHERE publication = "
-                "(SELECT number FROM publications WHERE name = ?1 AND version = ?2) AND (?3 IS NULL OR EXISTS "
-                "(SELECT 1 FROM runs WHERE runs.id = json_extract(evidence.record, '$.run') AND runs.caller = ?3)) "
+                "(SELECT number FROM publications WHERE name = ?1 AND version = ?2) "
+                "AND (?3 IS NULL OR EXISTS "
+                "(SELECT 1 FROM runs WHERE runs.id = json_extract(evidence.record, '$.run') "
+                "AND runs.caller = ?3)) "
                 "ORDER BY number",
                 (name, version, only_of(caller)),
             )
             return [cast("JSONObject", decode_trusted(text)) for (text,) in rows]
 
     def share(self, name: str, audience: tuple[str, ...]) -> None:
-        """Share a published name with these callers instead of the previous ones: the version to which it refers, and
-        every later one. Who saw earlier versions still sees them.
+        """Share a published name with these callers instead of the previous ones: the version to
+        which it refers, and every later one. Who saw earlier versions still sees them.
 
         Args:
             name: the name.
-            audience: callers besides the owner, or `EVERYBODY`; empty: only the owner sees the name.
+            audience: callers besides the owner, or `EVERYBODY`; empty: only the
+                owner sees the name.
 
         Raises:
             UnknownPublicationError: it is not published.
         """
         with self._database.transaction():
-            row = self._database.execute("SELECT version FROM names WHERE name = ?", (name,)).fetchone()
+            row = self._database.execute(
+                "SELECT version FROM names WHERE name = ?", (name,)
+            ).fetchone()
             if row is None:
                 raise self._unknown(name)
-            latest = self._database.number("SELECT max(version) FROM publications WHERE name = ?", (name,))
+            latest = self._database.number(
+                "SELECT max(version) FROM publications WHERE name = ?", (name,)
+            )
             # Versions after the one to which the name refers were taken back.
             self._share(name, audience, since=latest if row[0] == latest else latest + 1)
 
@@ -358,18 +396,31 @@ class Publications:
         """Share a published name from a version on. Call this inside a transaction."""
         execute = self._database.execute
         (owner,) = execute("SELECT owner FROM names WHERE name = ?", (name,)).fetchone()
-        earlier = dict(execute("SELECT caller, since FROM shares WHERE name = ?", (name,)).fetchall())
+        earlier = dict(
+            execute("SELECT caller, since FROM shares WHERE name = ?", (name,)).fetchall()
+        )
         execute("DELETE FROM shares WHERE name = ?", (name,))
         if owner == "" and EVERYBODY not in audience:
-            # Every version without an owner is visible to everybody. Now the owner of the store owns it.
+            # Every version without an owner is visible to everybody. Now the owner of
+            # the store owns it.
             earlier = {EVERYBODY: 1}
             execute("UPDATE names SET owner = ? WHERE name = ?", (LOCAL, name))
-            execute("UPDATE publications SET owner = ? WHERE name = ? AND coalesce(owner, '') = ''", (LOCAL, name))
+            execute(
+                "UPDATE publications SET owner = ? WHERE name = ? AND coalesce(owner, '') = ''",
+                (LOCAL, name),
+            )
         if owner != "" or EVERYBODY not in audience:
-            callers = (EVERYBODY,) if EVERYBODY in audience else dict.fromkeys(one for one in audience if one != owner)
+            callers = (
+                (EVERYBODY,)
+                if EVERYBODY in audience
+                else dict.fromkeys(one for one in audience if one != owner)
+            )
             for caller in callers:
                 seen = [earlier[one] for one in (EVERYBODY, caller) if one in earlier]
-                execute("INSERT INTO shares(caller, name, since) VALUES (?, ?, ?)", (caller, name, min([since, *seen])))
+                execute(
+                    "INSERT INTO shares(caller, name, since) VALUES (?, ?, ?)",
+                    (caller, name, min([since, *seen])),
+                )
         self._database.count("catalogue", 1)
 
     def shares(self, name: str) -> tuple[str, ...]:
@@ -379,12 +430,16 @@ class Publications:
             UnknownPublicationError: it is not published.
         """
         with self._database.guard:
-            row = self._database.execute("SELECT owner FROM names WHERE name = ?", (name,)).fetchone()
+            row = self._database.execute(
+                "SELECT owner FROM names WHERE name = ?", (name,)
+            ).fetchone()
             if row is None:
                 raise self._unknown(name)
             if row[0] == "":
                 return (EVERYBODY,)
-            rows = self._database.execute("SELECT caller FROM shares WHERE name = ? ORDER BY caller", (name,))
+            rows = self._database.execute(
+                "SELECT caller FROM shares WHERE name = ? ORDER BY caller", (name,)
+            )
             return tuple(found[0] for found in rows)
 
     def sees(self, publication: Publication, caller: str) -> bool:
@@ -396,10 +451,17 @@ class Publications:
 
     def _is_open(self, name: str, caller: str) -> bool:
         """True if a published name is open to a caller."""
-        return self._database.number(f"SELECT count(*) FROM names WHERE name = ?2 AND {OPEN_TO}", (caller, name)) > 0  # noqa: S608
+        return (
+            self._database.number(
+                f"SELECT count(*) FROM names WHERE name = ?2 AND {OPEN_TO}",
+                (caller, name),  # noqa: S608
+            )
+            > 0
+        )
 
     def ideas_seen(self, numbers: list[int], caller: str, *, imported: bool) -> set[int]:
-        """Those of these rows of ideas that a run of the caller made or that are published to the caller.
+        """Those of these rows of ideas that a run of the caller made or that are
+        published to the caller.
 
         Args:
             numbers: the rows.
@@ -421,13 +483,16 @@ class Publications:
         )
         return {row[0] for row in rows}
 
-    def stand_for(self, name: str, version: int | None = None, *, pinned: bool = False) -> Publication:
+    def stand_for(
+        self, name: str, version: int | None = None, *, pinned: bool = False
+    ) -> Publication:
         """Make a published name refer to one of its versions, or (None) to its latest.
 
         Args:
             name: the name.
             version: one of its versions.
-            pinned: keep the version when another is published; otherwise the next publication replaces it.
+            pinned: keep the version when another is published; otherwise the next
+                publication replaces it.
 
         Raises:
             UnknownPublicationError: it is not published, or has no such version.
@@ -435,10 +500,13 @@ class Publications:
         with self._database.transaction():
             if self._database.number("SELECT count(*) FROM names WHERE name = ?", (name,)) == 0:
                 raise self._unknown(name)
-            latest = self._database.number("SELECT max(version) FROM publications WHERE name = ?", (name,))
+            latest = self._database.number(
+                "SELECT max(version) FROM publications WHERE name = ?", (name,)
+            )
             told = self.get(name, version or latest, caller=SEES_ALL)
             self._database.execute(
-                "UPDATE names SET version = ?, pinned = ? WHERE name = ?", (told.version, int(pinned), name)
+                "UPDATE names SET version = ?, pinned = ? WHERE name = ?",
+                (told.version, int(pinned), name),
             )
             self._index(name, told.description)
             return self.get(name, caller=SEES_ALL)
@@ -446,8 +514,8 @@ class Publications:
     def versions(
         self, name: str, *, caller: Viewer, limit: int | None = None, before: int | None = None
     ) -> list[Publication]:
-        """The versions of a name that a caller may see, the latest first, with what was `learned`. The name need not be
-        published now.
+        """The versions of a name that a caller may see, the latest first, with what was `learned`.
+        The name need not be published now.
 
         Args:
             name: the name.
@@ -460,8 +528,14 @@ class Publications:
         """
         with self._database.guard:
             rows = self._database.execute(
-                f"{_SELECT} WHERE p.name = ?1 AND p.version < ?2 AND {_SEEN} ORDER BY p.version DESC LIMIT ?4",
-                (name, _MOST if before is None else before, only_of(caller), _MOST if limit is None else limit),
+                f"{_SELECT} WHERE p.name = ?1 AND p.version < ?2 AND {_SEEN} "
+                "ORDER BY p.version DESC LIMIT ?4",
+                (
+                    name,
+                    _MOST if before is None else before,
+                    only_of(caller),
+                    _MOST if limit is None else limit,
+                ),
             ).fetchall()
             if not rows:
                 raise self._unknown(name, caller=caller)
@@ -492,14 +566,22 @@ class Publications:
     def _check(self, name: str, answer: str, plan: JSONObject | None, recorded: JSON) -> None:
         check_name(name)
         if answer not in ANSWERS:
-            raise PublicationContentError(f"answer must be one of {', '.join(ANSWERS)}; found {answer!r}")
+            raise PublicationContentError(
+                f"answer must be one of {', '.join(ANSWERS)}; found {answer!r}"
+            )
         if answer in PLANNED and plan is None:
-            raise PublicationContentError(f"{name!r} is to be answered by its plan, but there is none")
+            raise PublicationContentError(
+                f"{name!r} is to be answered by its plan, but there is none"
+            )
         if answer == "program" and not isinstance((plan or {}).get("program"), str):
-            raise PublicationContentError(f"{name!r} is to be answered by its program, but its plan has none")
+            raise PublicationContentError(
+                f"{name!r} is to be answered by its program, but its plan has none"
+            )
         guided = isinstance(recorded, dict) and isinstance(recorded.get("solve"), dict)
         if answer == "auto" and plan is None and not guided:
-            raise PublicationContentError(f"{name!r} has neither a plan nor what solving it anew would begin with")
+            raise PublicationContentError(
+                f"{name!r} has neither a plan nor what solving it anew would begin with"
+            )
 
     def _index(self, name: str, description: str | None) -> None:
         """Index the words of a name for searches, or remove them (`description` None)."""
@@ -510,7 +592,8 @@ class Publications:
         self._note_change()
 
     def unpublish(self, name: str) -> None:
-        """Remove a name from the catalogue. Its versions stay readable; the next publication gets the next number.
+        """Remove a name from the catalogue. Its versions stay readable; the next publication gets
+        the next number.
 
         Raises:
             UnknownPublicationError: it is not published.
@@ -526,14 +609,17 @@ class Publications:
         """The publication that NAME or NAME@VERSION refers to; `caller` as for `get`.
 
         Raises:
-            UnknownPublicationError: `ref` is neither, or does not exist; the message lists the nearest names.
+            UnknownPublicationError: `ref` is neither, or does not exist; the message lists
+                the nearest names.
         """
         return self.get(*read_named(ref), caller=caller)
 
     def get(self, name: str, version: int | None = None, *, caller: Viewer) -> Publication:
-        """The publication that a name refers to now, or one version of it, even if the name was unpublished since.
+        """The publication that a name refers to now, or one version of it, even if the name was
+        unpublished since.
 
-        A version that is asked for by its number is as it was published, without what was learned since.
+        A version that is asked for by its number is as it was published, without what
+        was learned since.
 
         Args:
             name: the name.
@@ -541,12 +627,14 @@ class Publications:
             caller: who asks. What others do not share with a caller does not exist for it.
 
         Raises:
-            UnknownPublicationError: it does not exist; the message lists the nearest names, or the versions.
+            UnknownPublicationError: it does not exist; the message lists the nearest names,
+                or the versions.
         """
         with self._database.guard:
             which = "names.version" if version is None else "?2"
             row = self._database.execute(
-                f"{_SELECT} WHERE p.name = ?1 AND p.version = {which} AND {_SEEN}", (name, version, only_of(caller))
+                f"{_SELECT} WHERE p.name = ?1 AND p.version = {which} AND {_SEEN}",
+                (name, version, only_of(caller)),
             ).fetchone()
             if row is None:
                 raise self._unknown(name, version, caller)
@@ -566,7 +654,9 @@ class Publications:
         sql = f"SELECT name FROM names WHERE {OPEN_TO} ORDER BY name LIMIT 5000"  # noqa: S608
         return [name for (name,) in self._database.execute(sql, (only_of(caller),))]
 
-    def _unknown(self, name: str, version: int | None = None, caller: Viewer = SEES_ALL) -> UnknownPublicationError:
+    def _unknown(
+        self, name: str, version: int | None = None, caller: Viewer = SEES_ALL
+    ) -> UnknownPublicationError:
         first, latest = self._database.execute(
             "SELECT min(p.version), max(p.version) FROM publications AS p LEFT JOIN names ON names.name = p.name "  # noqa: S608
             f"WHERE p.name = ?1 AND {_SEEN}",
@@ -576,13 +666,17 @@ class Publications:
             known = f"version {latest}" if latest == first else f"the versions {first} to {latest}"
             return UnknownPublicationError(f"{name!r} has {known}, not {version}")
         if latest:
-            return UnknownPublicationError(f"{name!r} is not published any more; its last version was {latest}")
+            return UnknownPublicationError(
+                f"{name!r} is not published any more; its last version was {latest}"
+            )
         near = nearest(name, self.names(caller))
         hint = f"; nearest: {', '.join(near)}" if near else ""
         to = "" if caller is SEES_ALL else " to you"
         return UnknownPublicationError(f"nothing is published{to} as {name[:64]!r}{hint}")
 
-    def page(self, limit: int = 50, after: str | None = None, *, caller: Viewer) -> Page[Publication]:
+    def page(
+        self, limit: int = 50, after: str | None = None, *, caller: Viewer
+    ) -> Page[Publication]:
         """The current publications by name; for a caller, only those that are published to it.
 
         Raises:
@@ -591,28 +685,39 @@ class Publications:
         with self._database.guard:
             check_limit(limit)
             if after is not None and not is_safe_name(after):
-                raise CursorError(f"not a cursor of this list: {after[:40]!r}; hand back the `next` of the page before")
+                raise CursorError(
+                    f"not a cursor of this list: {after[:40]!r}; hand back the "
+                    "`next` of the page before"
+                )
             rows = self._database.execute(
                 f"{_LIVE} WHERE names.name > ?2 AND {OPEN_TO} ORDER BY names.name LIMIT ?3",
                 (only_of(caller), after or "", limit + 1),
             ).fetchall()
-            return Page([self._read(row) for row in rows[:limit]], rows[limit - 1][0] if len(rows) > limit else None)
+            return Page(
+                [self._read(row) for row in rows[:limit]],
+                rows[limit - 1][0] if len(rows) > limit else None,
+            )
 
     def most_used(self, limit: int, *, caller: str) -> list[Publication]:
-        """The `limit` most used publications (`note_uses`) that are published to a caller, the most used first."""
+        """The `limit` most used publications (`note_uses`) that are published to a caller, the
+        most used first.
+        """
         with self._database.guard:
             rows = self._database.execute(
                 # The inner query sorts without the plans, which may be large.
                 f"{_LIVE} LEFT JOIN tool_uses ON tool_uses.tool = names.name "  # noqa: S608
                 "WHERE names.number IN (SELECT names.number FROM names "
-                f"LEFT JOIN tool_uses ON tool_uses.tool = names.name WHERE {OPEN_TO} ORDER BY {_BY_USE} LIMIT ?2) "
+                f"LEFT JOIN tool_uses ON tool_uses.tool = names.name WHERE {OPEN_TO} "
+                f"ORDER BY {_BY_USE} LIMIT ?2) "
                 f"ORDER BY {_BY_USE}",
                 (caller, limit),
             ).fetchall()
             return [self._read(row) for row in rows]
 
     def newest(self, limit: int, *, caller: str) -> list[Publication]:
-        """The `limit` publications with the newest names that are published to a caller, the newest first."""
+        """The `limit` publications with the newest names that are published to a caller,
+        the newest first.
+        """
         with self._database.guard:
             rows = self._database.execute(
                 f"{_LIVE} WHERE {OPEN_TO} ORDER BY names.number DESC LIMIT ?2",
@@ -646,10 +751,13 @@ class Publications:
             return [self._read(row) for row in rows]
 
         with self._database.guard:
-            # If nothing open to the caller has the words, they are taken as beginnings, as if no name had them:
+            # If nothing open to the caller has the words, they are taken as beginnings, as if
+            # no name had them:
             # otherwise an empty result would reveal that names of others do.
             found = widen(limit, partial(self._search.find_names, words), open_names)
-            return found or widen(limit, partial(self._search.find_names, words, begins=True), open_names)
+            return found or widen(
+                limit, partial(self._search.find_names, words, begins=True), open_names
+            )
 
     def note_uses(self, counts: Mapping[str, int]) -> None:
         """Count calls of published tools, by name."""
@@ -663,7 +771,10 @@ class Publications:
     def count(self, *, caller: Viewer) -> int:
         """The number of names that are published now; for a caller, only those it may see."""
         with self._database.guard:
-            return self._database.number(f"SELECT count(*) FROM names WHERE {OPEN_TO}", (only_of(caller),))  # noqa: S608
+            return self._database.number(
+                f"SELECT count(*) FROM names WHERE {OPEN_TO}",
+                (only_of(caller),),  # noqa: S608
+            )
 
     def _note_change(self) -> None:
         self._database.count(_CATALOGUE, 1)

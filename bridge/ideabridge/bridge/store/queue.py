@@ -1,6 +1,8 @@
-"""Queue: the runs that wait for a worker, and the calls that run or wait at a module with a limit for all processes.
+"""Queue: the runs that wait for a worker, and the calls that run or wait at a module with a limit
+for all processes.
 
-The runs are a part of the table of runs, which `Journal` describes. The calls of a module are one of the settings.
+The runs are a part of the table of runs, which `Journal` describes. The calls of a module are one
+of the settings.
 """
 
 from __future__ import annotations
@@ -45,7 +47,8 @@ class RunQueue:
         self._journal = journal
 
     def put(self, run_id: str, epoch: int, summary: JSONObject) -> None:
-        """Let a run wait for a worker, and release its lease. `summary` has its `needs`; see `QueuedRun`.
+        """Let a run wait for a worker, and release its lease. `summary` has its `needs`;
+        see `QueuedRun`.
 
         Raises:
             StaleDriverError: the epoch is not the run's current one, or it was released.
@@ -56,13 +59,16 @@ class RunQueue:
             self._journal.release(run_id, epoch)
             self._database.notify("queue")
 
-    def count(self, fingerprint: str | None = None, most: int = 1, *, caller: str | None = None) -> int:
-        """Count the runs that wait for a worker, up to `most`; `fingerprint`: only those of this configuration;
-        `caller`: only those of this owner.
+    def count(
+        self, fingerprint: str | None = None, most: int = 1, *, caller: str | None = None
+    ) -> int:
+        """Count the runs that wait for a worker, up to `most`; `fingerprint`: only those of this
+        configuration; `caller`: only those of this owner.
         """
         with self._database.guard:
             return self._database.number(
-                "SELECT count(*) FROM (SELECT 1 FROM runs WHERE status = 'queued' AND fingerprint = "
+                "SELECT count(*) FROM (SELECT 1 FROM runs WHERE status = 'queued' "
+                "AND fingerprint = "
                 "coalesce(?1, fingerprint) AND caller = coalesce(?3, caller) LIMIT ?2) AS waiting",
                 (fingerprint, most, caller),
             )
@@ -74,9 +80,10 @@ class RunQueue:
         takes: Callable[[QueuedRun, int], bool],
         is_last: Callable[[str], bool] = lambda _caller: False,
     ) -> list[str]:
-        """Take runs out of the queue: their status becomes `running`, and the caller drives them. Runs that have begun
-        come first, then the callers with the fewest runs at work, then the oldest. It is called by one process at a
-        time, because the others wait for the end of the transaction.
+        """Take runs out of the queue: their status becomes `running`, and the caller drives
+        them. Runs that have begun come first, then the callers with the fewest runs at work,
+        then the oldest. It is called by one process at a time, because the others wait for the
+        end of the transaction.
 
         Args:
             fingerprint: the configuration of the runs.
@@ -86,31 +93,45 @@ class RunQueue:
         """
         with self._database.transaction():
             rows = self._database.execute(
-                "SELECT id, caller, summary, epoch FROM runs WHERE status = 'queued' AND fingerprint = ? "
+                "SELECT id, caller, summary, epoch FROM runs WHERE status = 'queued' "
+                "AND fingerprint = ? "
                 "ORDER BY number LIMIT ?",
                 (fingerprint, _CLAIMED_OF),
             ).fetchall()
             if not rows:
                 return []
             at_work = self._database.execute(
-                "SELECT caller, count(*) FROM runs WHERE status = 'running' AND parent IS NULL GROUP BY caller"
+                "SELECT caller, count(*) FROM runs WHERE status = 'running' AND parent IS NULL "
+                "GROUP BY caller"
             ).fetchall()
             busy: dict[str, int] = {caller: int(count) for caller, count in at_work}
             waiting: list[QueuedRun] = []
             for run, caller, summary, epoch in rows:
-                needs = cast("JSONObject", decode_trusted(summary)).get("needs") if summary is not None else None
+                needs = (
+                    cast("JSONObject", decode_trusted(summary)).get("needs")
+                    if summary is not None
+                    else None
+                )
                 named = tuple(str(one) for one in needs) if isinstance(needs, list) else ()
                 waiting.append(QueuedRun(run, caller, named, has_begun=epoch > 1))
             claimed: list[str] = []
             while waiting and len(claimed) < most:
                 # The order of the list decides between equal runs.
-                one = min(waiting, key=lambda run: (is_last(run.caller), not run.has_begun, busy.get(run.caller, 0)))
+                one = min(
+                    waiting,
+                    key=lambda run: (
+                        is_last(run.caller),
+                        not run.has_begun,
+                        busy.get(run.caller, 0),
+                    ),
+                )
                 waiting.remove(one)
                 if takes(one, busy.get(one.caller, 0)):
                     busy[one.caller] = busy.get(one.caller, 0) + 1
                     claimed.append(one.run)
             self._database.many(
-                "UPDATE runs SET status = 'running', updated = ? WHERE id = ?", [(now_text(), one) for one in claimed]
+                "UPDATE runs SET status = 'running', updated = ? WHERE id = ?",
+                [(now_text(), one) for one in claimed],
             )
             return claimed
 
@@ -123,7 +144,8 @@ CALLS: Final = "calls"
 
 
 class CallPlace(NamedTuple):
-    """A call that runs or waits at a module. Two equal values mean that there was no heartbeat in between.
+    """A call that runs or waits at a module. Two equal values mean that there was no
+    heartbeat in between.
 
     Attributes:
         call: its id.
@@ -137,9 +159,11 @@ class CallPlace(NamedTuple):
 
 
 class CallPlaces:
-    """The calls of each module in the order in which they came: the first ones run, the others wait.
+    """The calls of each module in the order in which they came: the first ones run,
+    the others wait.
 
-    All calls of a module are one row, which is locked while it changes. So every process sees the same order.
+    All calls of a module are one row, which is locked while it changes. So every process sees
+    the same order.
     """
 
     def __init__(self, database: Database, settings: StoredSettings) -> None:
@@ -170,17 +194,24 @@ class CallPlaces:
     def beat(self, module: str, process: str) -> set[str]:
         """Count a heartbeat for the calls of a process; returns those that are there."""
         places = self._change(
-            module, lambda places: [one._replace(beat=one.beat + (one.process == process)) for one in places]
+            module,
+            lambda places: [
+                one._replace(beat=one.beat + (one.process == process)) for one in places
+            ],
         )
         return {one.call for one in places if one.process == process}
 
-    def _change(self, module: str, change: Callable[[list[CallPlace]], list[CallPlace]]) -> list[CallPlace]:
+    def _change(
+        self, module: str, change: Callable[[list[CallPlace]], list[CallPlace]]
+    ) -> list[CallPlace]:
         key = f"{_CALLS}{module}"
         with self._database.transaction(concurrent=True):
             self._database.execute(
-                "INSERT INTO settings(key, value) VALUES (?1, ?2) ON CONFLICT(key) DO NOTHING", (key, b"[]")
+                "INSERT INTO settings(key, value) VALUES (?1, ?2) ON CONFLICT(key) DO NOTHING",
+                (key, b"[]"),
             )
-            # The lock of the row ends with the transaction: others see this change before they make theirs.
+            # The lock of the row ends with the transaction: others see this change before
+            # they make theirs.
             (value,) = self._database.execute(
                 f"SELECT value FROM settings WHERE key = ?{self._database.for_update}",  # noqa: S608
                 (key,),

@@ -1,13 +1,14 @@
-"""Stored plans with explanations of removed kinds: each such explanation becomes a call of `compute`.
+"""Stored plans with explanations of removed kinds: each such explanation becomes a
+call of `compute`.
 
-`converted` puts `compute` with the expression of `python_of` before the call whose literal it explains, and the path to
-its result in its place among the explanations of the literal. So the plan reads the same values and gives the same
-values, and whoever shows or runs it needs to know nothing of the removed kinds. The calls that follow move, and with
-them every `†results.N`.
+`converted` puts `compute` with the expression of `python_of` before the call whose literal it
+explains, and the path to its result in its place among the explanations of the literal. So the plan
+reads the same values and gives the same values, and whoever shows or runs it needs to know nothing
+of the removed kinds. The calls that follow move, and with them every `†results.N`.
 
-What does not become an expression (it is too long, or shifts a date) is left out, and so are the tests that say
-whether a call is made. The plan is strict then: it asks before it uses the literal, or makes the call, also if the call
-only reads.
+What does not become an expression (it is too long, or shifts a date) is left out, and so are the
+tests that say whether a call is made. The plan is strict then: it asks before it uses the literal,
+or makes the call, also if the call only reads.
 """
 
 from __future__ import annotations
@@ -19,7 +20,12 @@ from typing import Any, Final, TypeAlias
 from ideabridge.bridge.context.earlier import WHEN
 from ideabridge.bridge.context.errors import ExplanationError
 from ideabridge.bridge.context.explanations import Explanation, operand_path
-from ideabridge.bridge.context.references import Reference, format_reference, is_reference, parse_reference
+from ideabridge.bridge.context.references import (
+    Reference,
+    format_reference,
+    is_reference,
+    parse_reference,
+)
 from ideabridge.bridge.context.removed import is_removed, python_of, read_earlier_explained
 from ideabridge.bridge.context.state import MISSING, Missing, read
 from ideabridge.tools.computing import MAX_CODE
@@ -31,7 +37,15 @@ RunStatement: TypeAlias = "Callable[[str, tuple[Any, ...]], Iterable[Any]]"
 NOT_CONVERTED: Final = "an earlier version explained it in a way that this one does not know"
 """Why a literal is never determined whose explanation did not become an expression."""
 
-_KEPT_AS_WRITTEN: Final = ("_outputPath", "_id", "_after", "_tool", "_module", "_outputMethod", "_instance")
+_KEPT_AS_WRITTEN: Final = (
+    "_outputPath",
+    "_id",
+    "_after",
+    "_tool",
+    "_module",
+    "_outputMethod",
+    "_instance",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +65,9 @@ class ConvertedPlan:
 
 def has_removed(plan: JSON) -> bool:
     """Return whether a plan has explanations of removed kinds."""
-    return any(_is_test(literal) or any(map(is_removed, _by(literal))) for literal in _literals(plan))
+    return any(
+        _is_test(literal) or any(map(is_removed, _by(literal))) for literal in _literals(plan)
+    )
 
 
 def converted(
@@ -76,19 +92,33 @@ def convert_publications(run: RunStatement, mark: str) -> None:
         run: executes a statement, and returns its rows if it selects.
         mark: what stands for a parameter in a statement: `?` or `%s`.
     """
-    numbers = [row[0] for row in run("SELECT number FROM publications WHERE plan IS NOT NULL ORDER BY number", ())]
+    numbers = [
+        row[0]
+        for row in run("SELECT number FROM publications WHERE plan IS NOT NULL ORDER BY number", ())
+    ]
     for number in numbers:
         [row] = run(f"SELECT plan, learned FROM publications WHERE number = {mark}", (number,))  # noqa: S608
         plan = _decoded(row[0])
         if plan is None or not has_removed(plan):
             continue
-        kept = list(run(f"SELECT number, record FROM evidence WHERE publication = {mark} ORDER BY number", (number,)))  # noqa: S608
+        kept = list(
+            run(
+                f"SELECT number, record FROM evidence WHERE publication = {mark} ORDER BY number",  # noqa: S608
+                (number,),
+            )
+        )
         new = converted(plan, _decoded(row[1]), [_decoded(record) or {} for _, record in kept])
         learned = None if new.learned is None else encode_text(new.learned)
         values = (encode_text(new.plan), learned, number)
-        run(f"UPDATE publications SET plan = {mark}, learned = {mark} WHERE number = {mark}", values)  # noqa: S608
+        run(
+            f"UPDATE publications SET plan = {mark}, learned = {mark} WHERE number = {mark}",
+            values,  # noqa: S608
+        )
         for (place, _), record in zip(kept, new.records, strict=True):
-            run(f"UPDATE evidence SET record = {mark} WHERE number = {mark}", (encode_text(record), place))  # noqa: S608
+            run(
+                f"UPDATE evidence SET record = {mark} WHERE number = {mark}",  # noqa: S608
+                (encode_text(record), place),
+            )
 
 
 def _decoded(text: Any) -> JSONObject | None:
@@ -100,7 +130,11 @@ def with_present_kinds(document: JSON) -> JSON:
     """Return the document of an idea whose published plan has no explanation of a removed kind."""
     publication = document.get("publication") if isinstance(document, dict) else None
     plan = publication.get("plan") if isinstance(publication, dict) else None
-    if not isinstance(document, dict) or not isinstance(publication, dict) or not isinstance(plan, dict):
+    if (
+        not isinstance(document, dict)
+        or not isinstance(publication, dict)
+        or not isinstance(plan, dict)
+    ):
         return document
     if not has_removed(plan):
         return document
@@ -109,7 +143,11 @@ def with_present_kinds(document: JSON) -> JSON:
 
 def _literals(plan: JSON) -> list[JSONObject]:
     listed = plan.get("explained") if isinstance(plan, dict) else None
-    return [literal for literal in listed if isinstance(literal, dict)] if isinstance(listed, list) else []
+    return (
+        [literal for literal in listed if isinstance(literal, dict)]
+        if isinstance(listed, list)
+        else []
+    )
 
 
 def _by(literal: JSONObject) -> list[JSON]:
@@ -169,7 +207,10 @@ class _Conversion:
         self._computing = dict(sorted(self._computing.items(), key=lambda item: item[0][0]))
         places = [before for before, _ in self._computing]
         # By the old place of a call, its new one.
-        self._moved = [place + sum(before <= place for before in places) for place in range(len(self._calls) + 1)]
+        self._moved = [
+            place + sum(before <= place for before in places)
+            for place in range(len(self._calls) + 1)
+        ]
         # By the old place and the form of an explanation, the new place of its call.
         self._results = {key: key[0] + number for number, key in enumerate(self._computing)}
 
@@ -184,7 +225,10 @@ class _Conversion:
             plan["decisions"] = decisions
         watch = self._plan.get("watch")
         if isinstance(watch, dict):
-            moved = {str(self._new_place(place)): self._renumbered(texts) for place, texts in watch.items()}
+            moved = {
+                str(self._new_place(place)): self._renumbered(texts)
+                for place, texts in watch.items()
+            }
             plan["watch"] = dict[str, JSON](moved)
         if self._asks:
             plan["strict"] = True
@@ -206,7 +250,9 @@ class _Conversion:
         for place in range(len(self._calls) + 1):
             for computing in self._computing.values():
                 if computing.before == place:
-                    values = {name: self._renumbered(text) for name, text in computing.names.items()}
+                    values = {
+                        name: self._renumbered(text) for name, text in computing.names.items()
+                    }
                     calls.append({"_tool": "compute", "code": computing.code, **values})
             if place < len(self._calls):
                 calls.append(self._call(self._calls[place]))
@@ -244,7 +290,7 @@ class _Conversion:
         place = str(self._new_place(operand.path[0]))
         return format_reference(("results", place, *operand.path[1:]), operand.instance)
 
-    # -- literals ----------------------------------------------------------------------------------------------
+    # -- literals ----------------------------------------------------------------------------------
 
     def _literals_of(self, holder: JSONObject) -> list[JSON]:
         literals: list[JSON] = []
@@ -285,7 +331,11 @@ class _Conversion:
 
     def _decisions(self) -> list[JSON]:
         listed = self._plan.get("decisions")
-        places = [place for place in listed if isinstance(place, int)] if isinstance(listed, list) else []
+        places = (
+            [place for place in listed if isinstance(place, int)]
+            if isinstance(listed, list)
+            else []
+        )
         places += [self._before(literal) for literal in _literals(self._plan) if _is_test(literal)]
         return list[JSON](sorted(set(map(self._new_place, places))))
 
@@ -293,7 +343,10 @@ class _Conversion:
         seen = holder.get("seen")
         if not isinstance(seen, dict):
             return holder
-        return {**holder, "seen": {str(self._renumbered(text)): profile for text, profile in seen.items()}}
+        return {
+            **holder,
+            "seen": {str(self._renumbered(text)): profile for text, profile in seen.items()},
+        }
 
     def _record(self, record: JSONObject) -> JSONObject:
         """A record of evidence, in whose view each call of `compute` has its result."""
@@ -301,7 +354,9 @@ class _Conversion:
         values = record.get("values")
         if isinstance(values, list):
             pairs = [pair for pair in values if isinstance(pair, list) and len(pair) == 2]
-            moved["values"] = [[self._at(at), value] for at, value in pairs if not _is_test({"at": at})]
+            moved["values"] = [
+                [self._at(at), value] for at, value in pairs if not _is_test({"at": at})
+            ]
         view = record.get("view")
         if isinstance(view, dict):
             seen: JSONObject = {str(self._renumbered(text)): value for text, value in view.items()}
@@ -350,7 +405,10 @@ def _with_references(raw: JSON, change: Callable[[JSON], JSON]) -> JSON:
         case {"constant": _}:
             return raw
         case dict():
-            return {key: _with_references(value, change) if key != "take" else value for key, value in raw.items()}
+            return {
+                key: _with_references(value, change) if key != "take" else value
+                for key, value in raw.items()
+            }
         case list():
             return [_with_references(part, change) for part in raw]
         case _:

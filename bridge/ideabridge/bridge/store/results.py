@@ -1,12 +1,14 @@
 """Results: what an idea has from the results of its run, and the idea without it.
 
-The context of the first Request is its author's. Each later one also has what came since: the state that calls wrote,
-the results of calls, what programs printed, errors, corrections, and messages that activities returned. Who exports an
-idea, or shares it, does not mean to give these away: they may be the content of private files and mailboxes. So they
-are left out unless a person asks for them, and the document lists what is missing.
+The context of the first Request is its author's. Each later one also has what came since: the state
+that calls wrote, the results of calls, what programs printed, errors, corrections, and messages
+that activities returned. Who exports an idea, or shares it, does not mean to give these away: they
+may be the content of private files and mailboxes. So they are left out unless a person asks for
+them, and the document lists what is missing.
 
-The Solution stays, because it is what the idea is. But a mind that has seen results copies from them. So its output and
-its other words are left out, and each literal of its calls that also occurs in a value that is left out.
+The Solution stays, because it is what the idea is. But a mind that has seen results copies from
+them. So its output and its other words are left out, and each literal of its calls that also occurs
+in a value that is left out.
 """
 
 from __future__ import annotations
@@ -17,7 +19,12 @@ from typing import Final, cast
 
 from ideabridge.bridge.context.errors import MessageError, ReferenceSyntaxError
 from ideabridge.bridge.context.messages import Message, read_message
-from ideabridge.bridge.context.references import Path, format_reference, is_reference, parse_reference
+from ideabridge.bridge.context.references import (
+    Path,
+    format_reference,
+    is_reference,
+    parse_reference,
+)
 from ideabridge.bridge.context.state import MISSING, Missing, read
 from ideabridge.bridge.store.idea import Idea, StoredIdea
 from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text
@@ -30,7 +37,8 @@ LEFT_OUT_NUMBER: Final = "†data.left_out"
 """The reference in place of a number that was copied from a result. Nothing supplies it."""
 
 _COPIED: Final = 4
-"""Texts of fewer characters, and numbers of fewer digits, are not taken for copies: too many are alike by chance."""
+"""Texts of fewer characters, and numbers of fewer digits, are not taken for copies: too many are
+alike by chance."""
 
 _NAMING: Final = frozenset(META_PROPERTIES) - {"_each", "_output"}
 """The members of a call that name tools, places and other calls."""
@@ -84,12 +92,14 @@ def without_results(idea: Idea, began_with: Sequence[JSON] | None) -> tuple[Idea
 
     Args:
         idea: the idea.
-        began_with: the context with which its run began; None: its run is not in this store. Then all that stands
-            before the first `call` message is the author's, except the parts of states to which calls refer.
+        began_with: the context with which its run began; None: its run is not in this store. Then
+            all that stands before the first `call` message is the author's, except the parts of
+            states to which calls refer.
 
     Returns:
-        The same idea and [], if it has nothing of results. Each entry of the list is `{"reference", "type", "bytes"}`,
-        or, for a message that no reference reads, `{"message": number in the context, "type", "bytes"}`.
+        The same idea and [], if it has nothing of results. Each entry of the list is
+        `{"reference", "type", "bytes"}`, or, for a message that no reference reads, `{"message":
+        number in the context, "type", "bytes"}`.
     """
     left = _Left()
     context = list(_OwnContext(began_with, idea.context, left).messages())
@@ -100,22 +110,28 @@ def without_results(idea: Idea, began_with: Sequence[JSON] | None) -> tuple[Idea
 
 
 def copy_without_results(stored: StoredIdea, began_with: Sequence[JSON] | None) -> StoredIdea:
-    """A stored idea without what it has from results; see `without_results`. If it has nothing of them, it is the same.
+    """A stored idea without what it has from results; see `without_results`. If it has nothing of
+    them, it is the same.
 
-    Its content is another idea, with an id of its own. Its metadata name the original, and what was left out.
+    Its content is another idea, with an id of its own. Its metadata name the original, and
+    what was left out.
     """
     idea, left_out = without_results(stored.idea, began_with)
     if not left_out:
         return stored
     original = stored.meta.original or stored.id
-    meta = replace(stored.meta, original=original, left_out=(*stored.meta.left_out, *left_out), written=None)
+    meta = replace(
+        stored.meta, original=original, left_out=(*stored.meta.left_out, *left_out), written=None
+    )
     return replace(stored, idea=idea, meta=meta)
 
 
 class _OwnContext:
     """The messages of a context, without results."""
 
-    def __init__(self, began_with: Sequence[JSON] | None, context: Sequence[JSON], left: _Left) -> None:
+    def __init__(
+        self, began_with: Sequence[JSON] | None, context: Sequence[JSON], left: _Left
+    ) -> None:
         self._context = context
         self._left = left
         self._knows_start = began_with is not None
@@ -143,7 +159,9 @@ class _OwnContext:
                 message = Message("user", "text", raw, "text")
                 remains = MISSING if self._knows_start or has_called else raw
             else:
-                remains = self._remains(message, raw, is_authors=not self._knows_start and not has_called)
+                remains = self._remains(
+                    message, raw, is_authors=not self._knows_start and not has_called
+                )
             has_called = has_called or message.type == "call"
             if isinstance(remains, Missing):
                 self._left.message(number, message)
@@ -156,14 +174,21 @@ class _OwnContext:
             case "call" if isinstance(message.value, dict):
                 return self._call(message, message.value)
             case "state" if isinstance(message.value, dict):
-                return replace(message, value=self._state(message.instance, message.value)).to_json()
+                return replace(
+                    message, value=self._state(message.instance, message.value)
+                ).to_json()
             case "tool":
                 return raw
             case "plan" if isinstance(message.value, dict) and self._knows_start:
                 # The loop says at each step which of its calls are done.
-                written: JSONObject = {key: value for key, value in message.value.items() if key != "standing"}
+                written: JSONObject = {
+                    key: value for key, value in message.value.items() if key != "standing"
+                }
                 is_own = encode(replace(message, value=written).to_json()) in self._own
-                is_own = is_own or encode(replace(message, value=written.get("calls")).to_json()) in self._own
+                is_own = (
+                    is_own
+                    or encode(replace(message, value=written.get("calls")).to_json()) in self._own
+                )
                 return raw if is_own else MISSING
             case _:
                 return raw if is_authors else MISSING
@@ -202,7 +227,9 @@ class _OwnContext:
         return own
 
     def _reference_to(self, path: Path, instance: str) -> str:
-        """The reference to a value, or to the place where a call wrote it: keys below that are part of a result."""
+        """The reference to a value, or to the place where a call wrote it: keys below that are
+        part of a result.
+        """
         while len(path) > 1 and not any(
             named == instance and written[: len(path)] == path for named, written in self._written
         ):
@@ -244,7 +271,7 @@ def _without(value: JSON, path: Path) -> JSON:
     return members
 
 
-# -- Solutions -------------------------------------------------------------------------------------------------------
+# -- Solutions -------------------------------------------------------------------------------------
 
 
 def _own_solution(idea: Idea, context: list[JSON], left: _Left) -> JSON:
@@ -257,9 +284,15 @@ def _own_solution(idea: Idea, context: list[JSON], left: _Left) -> JSON:
     own: JSONObject = {}
     for name, value in solution.items():
         if name == "calls":
-            own[name] = [copies.call(call) for call in value] if isinstance(value, list) else copies.scrubbed(value)
+            own[name] = (
+                [copies.call(call) for call in value]
+                if isinstance(value, list)
+                else copies.scrubbed(value)
+            )
             if own[name] != value:
-                left.listed.append({"reference": "solution.calls", "type": "literals", "bytes": len(encode(value))})
+                left.listed.append(
+                    {"reference": "solution.calls", "type": "literals", "bytes": len(encode(value))}
+                )
         elif name == "output":
             own[name] = value if _only_refers(value) else None
             if own[name] is not value:
@@ -278,7 +311,9 @@ def _only_refers(value: JSON) -> bool:
         return all(map(_only_refers, value.values()))
     if isinstance(value, list):
         return all(map(_only_refers, value))
-    return value is None or isinstance(value, bool) or (isinstance(value, str) and is_reference(value))
+    return (
+        value is None or isinstance(value, bool) or (isinstance(value, str) and is_reference(value))
+    )
 
 
 class Copies:
@@ -290,12 +325,18 @@ class Copies:
     """
 
     def __init__(self, results: Sequence[JSON], known: Sequence[JSON]) -> None:
-        self._texts = list(dict.fromkeys(text for value in results for text in _texts(value) if len(text) >= _COPIED))
+        self._texts = list(
+            dict.fromkeys(
+                text for value in results for text in _texts(value) if len(text) >= _COPIED
+            )
+        )
         self._whole = "\n".join(self._texts)
         self._known = "\n".join(text for value in known for text in _texts(value))
 
     def call(self, call: JSON) -> JSON:
-        """A call without the literals that were copied; what names tools, places and calls stays."""
+        """A call without the literals that were copied; what names tools, places and calls
+        stays.
+        """
         if not isinstance(call, dict):
             return self.scrubbed(call)
         named: JSONObject = {key: value for key, value in call.items() if key in _NAMING}
@@ -305,8 +346,8 @@ class Copies:
         return dict((key, call[key]) if key in named else next(written) for key in call)
 
     def scrubbed(self, value: JSON) -> JSON:
-        """A value with `LEFT_OUT` in place of each copied text and name of a member, and with `LEFT_OUT_NUMBER` in
-        place of each copied number.
+        """A value with `LEFT_OUT` in place of each copied text and name of a member, and with
+        `LEFT_OUT_NUMBER` in place of each copied number.
         """
         if isinstance(value, dict):
             members: JSONObject = {}
@@ -326,7 +367,11 @@ class Copies:
         if value is None or isinstance(value, bool):
             return False
         text = value if isinstance(value, str) else encode_text(value)
-        if len(text) < _COPIED or text in self._known or (isinstance(value, str) and is_reference(value)):
+        if (
+            len(text) < _COPIED
+            or text in self._known
+            or (isinstance(value, str) and is_reference(value))
+        ):
             return False
         if text in self._whole:
             return True

@@ -1,8 +1,9 @@
-"""Ropes: where a long text is cut, so that two texts that differ in one place have almost all pieces in common.
+"""Ropes: where a long text is cut, so that two texts that differ in one place have almost all
+pieces in common.
 
-A state of 2 MB that gains 1 KB with each step is another text at each step. Its pieces are stored once by content, and
-the text as the list of their numbers. The places of the cuts depend only on the bytes around them, so a change moves
-the cuts near it, and none behind.
+A state of 2 MB that gains 1 KB with each step is another text at each step. Its pieces are stored
+once by content, and the text as the list of their numbers. The places of the cuts depend only on
+the bytes around them, so a change moves the cuts near it, and none behind.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ LONGEST: Final = 2048
 
 _CLASSES: Final = bytes(byte & 7 for byte in range(256))
 _CANDIDATE: Final = b"\4\1"
-"""A cut may stand after two bytes of these classes: in most texts one place in 30 to 100, which `bytes.find` finds
-faster than Python could look at each byte. Commas are of the first class, the digits 1 and 9 of the second.
+"""A cut may stand after two bytes of these classes: in most texts one place in 30 to 100, which
+`bytes.find` finds faster than Python could look at each byte. Commas are of the first class, the
+digits 1 and 9 of the second.
 """
 
 _WINDOW: Final = 24
@@ -58,7 +60,8 @@ def _end(raw: bytes, classes: bytes, start: int) -> int:
         place = classes.find(_CANDIDATE, place + 1, limit)
     if limit == len(raw):
         return limit
-    # Without such a place a candidate is better than none: it depends on fewer bytes, but not on where the piece began.
+    # Without such a place a candidate is better than none: it depends on fewer bytes, but not on
+    # where the piece began.
     return _at_character(raw, last or limit)
 
 

@@ -1,6 +1,7 @@
 """Search: full-text search over ideas and published names.
 
-A save does not index: `Ideas.index` does. The index stores no text, because the text can be read from the idea.
+A save does not index: `Ideas.index` does. The index stores no text, because the text can be
+read from the idea.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ OPEN_TO: Final = (
     "(?1 IS NULL OR names.owner IN ('', ?1) "
     "OR names.name IN (SELECT shares.name FROM shares WHERE shares.caller IN ('', ?1)))"
 )
-"""SQL for the condition that a name is open to a caller, the first parameter; NULL: it is bound to nobody."""
+"""SQL for the condition that a name is open to a caller, the first parameter; NULL: it is
+bound to nobody."""
 
 
 def check_limit(limit: int) -> int:
@@ -76,12 +78,18 @@ def read_cursor(after: str | None) -> int:
     if after is None:
         return 2**62
     if not (after.isascii() and after.isdigit() and len(after) < 19):
-        raise CursorError(f"not a cursor of this list: {after[:40]!r}; hand back the `next` of the page before")
+        raise CursorError(
+            f"not a cursor of this list: {after[:40]!r}; hand back the `next` of the page before"
+        )
     return int(after)
 
 
-def read_meta(text: str, run: str | None = None, step: int | None = None, fingerprint: str | None = None) -> IdeaMeta:
-    """The metadata from their stored text and from other columns: the run, the step, and the run's fingerprint."""
+def read_meta(
+    text: str, run: str | None = None, step: int | None = None, fingerprint: str | None = None
+) -> IdeaMeta:
+    """The metadata from their stored text and from other columns: the run, the step, and the
+    run's fingerprint.
+    """
     meta = cast("JSONObject", decode_trusted(text))
     if run is not None:
         meta["run"] = run
@@ -93,9 +101,12 @@ def read_meta(text: str, run: str | None = None, step: int | None = None, finger
 
 
 def last_of_run(database: Database, run: str) -> int:
-    """The row of the last step of a run, by its first save; 0 if it has no idea. Inside a guard or transaction."""
+    """The row of the last step of a run, by its first save; 0 if it has no idea. Inside a guard
+    or transaction.
+    """
     return database.number(
-        "SELECT number FROM ideas WHERE run = ? ORDER BY step DESC NULLS LAST, number DESC LIMIT 1", (run,)
+        "SELECT number FROM ideas WHERE run = ? ORDER BY step DESC NULLS LAST, number DESC LIMIT 1",
+        (run,),
     )
 
 
@@ -152,7 +163,9 @@ Entry = tuple[str, str, str]
 
 
 def ends(context: list[Item]) -> list[Item]:
-    """The beginning of a context, which has the task, and its end; in between are results of calls."""
+    """The beginning of a context, which has the task, and its end; in between are
+    results of calls.
+    """
     return context if len(context) <= 24 else [*context[:16], *context[-8:]]
 
 
@@ -166,14 +179,17 @@ def read_entry(messages: list[JSON], meta: IdeaMeta) -> Entry:
 
 
 def widen(
-    limit: int, fetch: Callable[[int], list[Item]], keep: Callable[[list[Item]], list[Kept]], first: int = 0
+    limit: int,
+    fetch: Callable[[int], list[Item]],
+    keep: Callable[[list[Item]], list[Kept]],
+    first: int = 0,
 ) -> list[Kept]:
     """Return up to `limit` rows that `keep` selects from the rows that `fetch` returns.
 
     Args:
         limit: the maximum number of rows.
-        fetch: returns the given number of best rows. It is called with growing numbers, up to `SCORED`, until enough
-            rows are kept.
+        fetch: returns the given number of best rows. It is called with growing numbers, up to
+            `SCORED`, until enough rows are kept.
         keep: selects rows, or converts them.
         first: the number of rows to fetch first, if not `limit`.
     """
@@ -191,7 +207,9 @@ def _terms(query: str) -> list[str]:
 
 
 class Search:
-    """The tables `idea_words` and `publication_words`. Methods run inside a transaction or guard of the caller."""
+    """The tables `idea_words` and `publication_words`. Methods run inside a transaction or
+    guard of the caller.
+    """
 
     def __init__(self, database: Database, contents: Contents) -> None:
         self._database = database
@@ -216,7 +234,8 @@ class Search:
             self._voids = self._database.voids
             self._indexed.clear()
         rows = self._database.execute(
-            "SELECT number, run, meta, context FROM ideas WHERE number > ? AND number <= ? ORDER BY number LIMIT ?",
+            "SELECT number, run, meta, context FROM ideas WHERE number > ? AND number <= ? "
+            "ORDER BY number LIMIT ?",
             (after, until, most),
         ).fetchall()
         entries: list[tuple[int | str, ...]] = []
@@ -224,7 +243,8 @@ class Search:
             texts = self._contents.texts(ends(self._contents.unfold(context)))
             messages = cast("list[JSON]", decode_trusted(f"[{','.join(texts)}]"))
             entry = read_entry(messages, read_meta(meta))
-            # Most steps of a run have the same words. One entry is enough: a hit leads to the last idea of the run.
+            # Most steps of a run have the same words. One entry is enough: a hit leads to the last
+            # idea of the run.
             if run is not None:
                 if self._indexed.get(run) == entry:
                     continue
@@ -236,8 +256,8 @@ class Search:
         return len(rows), rows[-1][0] if rows else after
 
     def rebuild(self, breathe: Callable[[], None]) -> None:
-        """Index all ideas again, without the deleted ones, in a new table. Searches use the old table until the new one
-        replaces it. Other processes can write meanwhile.
+        """Index all ideas again, without the deleted ones, in a new table. Searches use the old
+        table until the new one replaces it. Other processes can write meanwhile.
 
         Args:
             breathe: called between transactions.
@@ -252,10 +272,12 @@ class Search:
         while True:
             with self._database.transaction():
                 if self._database.counter(_REBUILT) != rebuild:
-                    # Another process has started a rebuild since then. It will hold at least as much.
+                    # Another process has started a rebuild since then. It will hold
+                    # at least as much.
                     return
                 mark = self._database.counter(INDEXED)
-                # Other processes may index more than a batch meanwhile: larger batches catch up with them.
+                # Other processes may index more than a batch meanwhile: larger batches
+                # catch up with them.
                 most, left = (most if mark - last < left else most * 2), mark - last
                 count, last = self.index("idea_words_new", last, mark, most)
                 if count < most:
@@ -266,7 +288,9 @@ class Search:
             breathe()
 
     def forget(self, ideas: list[int]) -> None:
-        """Remove deleted ideas from the index, or count them for the next rebuild. Call this inside a transaction."""
+        """Remove deleted ideas from the index, or count them for the next rebuild. Call this
+        inside a transaction.
+        """
         if not self._database.words.remove("idea_words", ideas):
             self._database.count(UNINDEXED, len(ideas))
 
@@ -274,14 +298,18 @@ class Search:
         """Return whether the index holds ideas that were deleted."""
         return self._database.counter(UNINDEXED) > 0
 
-    def find(self, query: str, limit: int, caller: Viewer, *, begins: bool = False) -> list[tuple[int, float]]:
-        """(row, score) of ideas, best first: ideas published under a matching name, then the others.
+    def find(
+        self, query: str, limit: int, caller: Viewer, *, begins: bool = False
+    ) -> list[tuple[int, float]]:
+        """(row, score) of ideas, best first: ideas published under a matching name,
+        then the others.
 
         Args:
             query: any text. It is split into words, so it cannot contain FTS5 syntax.
             limit: the maximum number of ideas.
-            caller: ignore names that are not published to this caller: a hit would confirm a guess at the words of
-                another's name or description. The owners of the ideas are not checked.
+            caller: ignore names that are not published to this caller: a hit would confirm a
+                guess at the words of another's name or description. The owners of the ideas
+                are not checked.
             begins: the words are beginnings of words.
         """
         terms = _terms(query)
@@ -297,9 +325,13 @@ class Search:
             return list(scores.items())
 
         # Several matches can be of one run, or of deleted ideas.
-        return widen(limit, partial(self._match, "idea_words", terms, begins), last_of_runs, limit * 2 + 10)
+        return widen(
+            limit, partial(self._match, "idea_words", terms, begins), last_of_runs, limit * 2 + 10
+        )
 
-    def _named(self, terms: list[str], limit: int, caller: Viewer, begins: bool) -> dict[int, float]:
+    def _named(
+        self, terms: list[str], limit: int, caller: Viewer, begins: bool
+    ) -> dict[int, float]:
         """The ideas of the names that are open to a caller, with their scores."""
 
         def open_names(matched: list[tuple[int, float]]) -> list[tuple[int, float]]:
@@ -307,21 +339,28 @@ class Search:
                 self._database.execute(
                     "SELECT names.number, p.idea FROM json_each(?2) AS part "  # noqa: S608
                     "JOIN names ON names.number = CAST(part.value AS BIGINT) "
-                    f"JOIN publications AS p ON p.name = names.name AND p.version = names.version WHERE {OPEN_TO}",
+                    "JOIN publications AS p ON p.name = names.name AND p.version = names.version "
+                    f"WHERE {OPEN_TO}",
                     (only_of(caller), f"[{','.join(str(number) for number, _ in matched)}]"),
                 ).fetchall()
             )
             return [(ideas[number], 1000.0 + score) for number, score in matched if number in ideas]
 
         scores: dict[int, float] = {}
-        for idea, score in widen(limit, partial(self._match, "publication_words", terms, begins), open_names):
+        for idea, score in widen(
+            limit, partial(self._match, "publication_words", terms, begins), open_names
+        ):
             scores.setdefault(idea, score)
         return scores
 
     def find_names(self, query: str, limit: int, *, begins: bool = False) -> list[int]:
         """Rows of published names for words, best first; `begins` as for `find`."""
         terms = _terms(query)
-        return [number for number, _ in self._match("publication_words", terms, begins, limit)] if terms else []
+        return (
+            [number for number, _ in self._match("publication_words", terms, begins, limit)]
+            if terms
+            else []
+        )
 
     def _latest(self, number: int) -> int:
         """The last idea of an idea's run, or itself if it has no run; 0 if it was deleted."""
@@ -330,11 +369,15 @@ class Search:
             return 0
         return number if row[0] is None else last_of_run(self._database, row[0])
 
-    def _match(self, table: str, terms: list[str], begins: bool, limit: int) -> list[tuple[int, float]]:
+    def _match(
+        self, table: str, terms: list[str], begins: bool, limit: int
+    ) -> list[tuple[int, float]]:
         words = self._database.words
         # Counting stops once a term is too common to be scored.
         counts = {} if begins else {term: words.count(table, term, SCORED + 1) for term in terms}
-        present = sorted((term for term in terms if counts.get(term)), key=lambda term: counts[term])
+        present = sorted(
+            (term for term in terms if counts.get(term)), key=lambda term: counts[term]
+        )
         if not present:
             # Perhaps the words are beginnings of words.
             starts = [term for term in terms if len(term) > 2]
@@ -353,5 +396,7 @@ class Search:
         found = words.best(table, chosen, limit, every=True)
         if len(chosen) > 1 and len(found) < limit:
             both = dict(words.best(table, chosen, limit + len(found), every=False))
-            found += [(number, score) for number, score in both.items() if number not in dict(found)]
+            found += [
+                (number, score) for number, score in both.items() if number not in dict(found)
+            ]
         return found[:limit]

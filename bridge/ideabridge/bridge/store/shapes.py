@@ -1,4 +1,5 @@
-"""Shapes: which tools ideas call, and the shape of their calls, by which repeated work is recognised.
+"""Shapes: which tools ideas call, and the shape of their calls, by which repeated
+work is recognised.
 
 A save does not index them: like the words for searches, `Ideas.index` does.
 """
@@ -17,7 +18,7 @@ from ideabridge.bridge.store.search import INDEXED
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode, encode_text
 from ideabridge.tools.tool import META_PROPERTIES
 
-# -- shape -----------------------------------------------------------------------------------------------------------
+# -- shape -----------------------------------------------------------------------------------------
 #
 # Shape: the calls of an idea without their literals. Ideas of the same shape are repetitions.
 
@@ -28,13 +29,16 @@ _OF_INPUT: Final = re.compile(r"†input(?:[.\[].*)?", re.DOTALL)
 def shape_of(solution: JSON) -> bytes | None:
     """The hash of a Solution's calls and output without their literals; None if it has no calls.
 
-    References, tools, modules, paths and keys count. Texts, numbers and lists of them do not; neither does a reference
-    to the input, which takes the place of a literal.
+    References, tools, modules, paths and keys count. Texts, numbers and lists of them do not;
+    neither does a reference to the input, which takes the place of a literal.
     """
     calls = solution.get("calls") if isinstance(solution, dict) else None
     if not isinstance(calls, list) or not calls or not isinstance(solution, dict):
         return None
-    bare: JSONObject = {"calls": [_call(call) for call in calls], "output": _bare(solution.get("output"))}
+    bare: JSONObject = {
+        "calls": [_call(call) for call in calls],
+        "output": _bare(solution.get("output")),
+    }
     return hashlib.sha256(encode(bare)).digest()[:16]
 
 
@@ -43,7 +47,9 @@ def _call(call: JSON) -> JSON:
         return _LITERAL
     # Sorted: the order of the parameters does not matter.
     return {
-        key: call[key] if key in META_PROPERTIES and key not in ("_each", "_output") else _bare(call[key])
+        key: call[key]
+        if key in META_PROPERTIES and key not in ("_each", "_output")
+        else _bare(call[key])
         for key in sorted(call)
     }
 
@@ -55,7 +61,9 @@ def is_literal(value: JSON) -> bool:
 
 def _is_given(text: str) -> bool:
     """Return whether a text is a literal, or a reference to the input and to nothing else."""
-    return _is_no_reference(text) or (_OF_INPUT.fullmatch(text) is not None and "||" not in text and "&&" not in text)
+    return _is_no_reference(text) or (
+        _OF_INPUT.fullmatch(text) is not None and "||" not in text and "&&" not in text
+    )
 
 
 def _is_no_reference(text: str) -> bool:
@@ -76,14 +84,16 @@ def _bare(value: JSON, is_left_out: Callable[[str], bool] = _is_given) -> JSON:
     return _LITERAL
 
 
-# -- needs -----------------------------------------------------------------------------------------------------------
+# -- needs -----------------------------------------------------------------------------------------
 #
 # Needs: the tools a plan calls, and where they are.
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Need:
-    """A tool that an idea calls, and the name of its server in the author's configuration ("": not a server's tool)."""
+    """A tool that an idea calls, and the name of its server in the author's configuration ("": not
+    a server's tool).
+    """
 
     tool: str
     module: str = ""
@@ -99,8 +109,8 @@ class Need:
 
 
 def needs_of(schema: JSON, solution: JSON, plan: JSONObject | None = None) -> list[Need]:
-    """The tools that an idea's calls name, and those of the plan it is published with. If a call does not name the
-    module of its tool, the schema that the Solution was written for does.
+    """The tools that an idea's calls name, and those of the plan it is published with. If a call
+    does not name the module of its tool, the schema that the Solution was written for does.
     """
     modules = modules_of(schema)
     found: dict[Need, None] = {}
@@ -121,19 +131,25 @@ def need_of(call: JSON, modules: dict[str, str]) -> Need | None:
     module = call.get("_module")
     if module is None and tool not in modules:
         # A plan may say `module.tool`.
-        own = next((own for own, of in modules.items() if tool in (f"{of}.{own}", f"{of}/{own}")), None)
+        own = next(
+            (own for own, of in modules.items() if tool in (f"{of}.{own}", f"{of}/{own}")), None
+        )
         if own is not None:
             return Need(own, modules[own])
     return Need(tool, module if isinstance(module, str) else modules.get(tool, ""))
 
 
 def modules_of(schema: JSON) -> dict[str, str]:
-    """Tool -> module, from the call schemas of a composed schema, without the tools that belong to no module."""
+    """Tool -> module, from the call schemas of a composed schema, without the tools that
+    belong to no module.
+    """
     return {tool: module for tool, module in tools_in(schema).items() if module}
 
 
 def tools_in(schema: JSON) -> dict[str, str]:
-    """Tool -> module, from the call schemas of a composed schema; "" if the tool belongs to no module."""
+    """Tool -> module, from the call schemas of a composed schema; "" if the tool
+    belongs to no module.
+    """
     definitions = schema.get("$defs") if isinstance(schema, dict) else None
     found: dict[str, str] = {}
     for branch in _branches(schema):
@@ -157,7 +173,9 @@ def _branches(schema: JSON) -> list[JSONObject]:
     if not isinstance(here, dict):
         return []
     listed = here.get("anyOf")
-    return [one for one in (listed if isinstance(listed, list) else [here]) if isinstance(one, dict)]
+    return [
+        one for one in (listed if isinstance(listed, list) else [here]) if isinstance(one, dict)
+    ]
 
 
 def _const(schema: JSON) -> str:
@@ -165,10 +183,11 @@ def _const(schema: JSON) -> str:
     return value if isinstance(value, str) else ""
 
 
-# -- calls of the saved ideas ----------------------------------------------------------------------------------------
+# -- calls of the saved ideas ----------------------------------------------------------------------
 #
-# `idea_uses` lists ideas by tool, server and tag. An idea has a row for each tool and server that any step of its run
-# calls, and for each of its tags. The rows include the time, so that a page is read from its place in the index.
+# `idea_uses` lists ideas by tool, server and tag. An idea has a row for each tool and server that
+# any step of its run calls, and for each of its tags. The rows include the time, so that a page is
+# read from its place in the index.
 
 TOOL: Final = "tool:"
 MODULE: Final = "module:"
@@ -188,12 +207,17 @@ class _Step(NamedTuple):
 
 def _uses_of(needs: Iterable[Need]) -> set[str]:
     """The uses that calls of these tools give."""
-    return {use for need in needs for use in (TOOL + need.tool, need.module and MODULE + need.module) if use}
+    return {
+        use
+        for need in needs
+        for use in (TOOL + need.tool, need.module and MODULE + need.module)
+        if use
+    }
 
 
 class CallIndex:
-    """What saved ideas call: the tables `idea_calls`, `idea_uses` and `idea_shapes`. Methods run inside a transaction
-    or guard of the caller.
+    """What saved ideas call: the tables `idea_calls`, `idea_uses` and `idea_shapes`. Methods run
+    inside a transaction or guard of the caller.
     """
 
     def __init__(self, database: Database) -> None:
@@ -218,7 +242,9 @@ class CallIndex:
             if isinstance(listed, list) and listed:
                 if schema not in modules:
                     modules[schema] = self._modules_of(schema)
-                needs = {need for call in listed if (need := need_of(call, modules[schema])) is not None}
+                needs = {
+                    need for call in listed if (need := need_of(call, modules[schema])) is not None
+                }
                 called += [(need.tool, need.module, number) for need in needs]
                 shape = shape_of(solution) if outcome == "done" else None
                 if shape is not None:
@@ -229,14 +255,23 @@ class CallIndex:
             else:
                 runs.setdefault(run, []).append(step)
         many = self._database.many
-        many("INSERT INTO idea_shapes(idea, shape) VALUES (?1, ?2) ON CONFLICT(idea) DO UPDATE SET shape = ?2", shapes)
-        many("INSERT INTO idea_calls(tool, module, idea) VALUES (?, ?, ?) ON CONFLICT DO NOTHING", called)
+        many(
+            "INSERT INTO idea_shapes(idea, shape) VALUES (?1, ?2) ON CONFLICT(idea) DO UPDATE "
+            "SET shape = ?2",
+            shapes,
+        )
+        many(
+            "INSERT INTO idea_calls(tool, module, idea) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+            called,
+        )
         for run, steps in runs.items():
             self._join(run, steps)
 
     def _modules_of(self, schema: int) -> dict[str, str]:
         """Tool -> module, by the schema in a row."""
-        row = self._database.execute("SELECT body FROM whole_contents WHERE number = ?", (schema,)).fetchone()
+        row = self._database.execute(
+            "SELECT body FROM whole_contents WHERE number = ?", (schema,)
+        ).fetchone()
         return modules_of(decode_trusted(row[0])) if row is not None else {}
 
     def _join(self, run: str, steps: list[_Step]) -> None:
@@ -269,20 +304,23 @@ class CallIndex:
 
     def _drop(self, uses: Iterable[str], place: Place) -> None:
         self._database.many(
-            "DELETE FROM idea_uses WHERE what = ? AND time = ? AND idea = ?", [(use, *place) for use in uses]
+            "DELETE FROM idea_uses WHERE what = ? AND time = ? AND idea = ?",
+            [(use, *place) for use in uses],
         )
 
     def of_runs(self, runs: Iterable[str]) -> dict[str, set[str]]:
         """Run -> the uses that its ideas have by their calls."""
         uses: dict[str, set[str]] = {}
         for run in runs:
-            rows = self._database.execute("SELECT number FROM ideas WHERE run = ?", (run,)).fetchall()
+            rows = self._database.execute(
+                "SELECT number FROM ideas WHERE run = ?", (run,)
+            ).fetchall()
             uses[run] = self._called(row[0] for row in rows)
         return uses
 
     def remove(self, idea: int, of_run: set[str] | None) -> None:
-        """Delete the uses of an idea that is deleted, or that leaves its run. Inside a transaction, before its row
-        changes.
+        """Delete the uses of an idea that is deleted, or that leaves its run. Inside a transaction,
+        before its row changes.
 
         Args:
             idea: its row.
@@ -292,7 +330,9 @@ class CallIndex:
         self._drop({*tags, *(self._called([idea]) if of_run is None else of_run)}, place)
 
     def moved(self, idea: int) -> None:
-        """Add the uses of an idea that now belongs to another run, after `remove`. Call this inside a transaction."""
+        """Add the uses of an idea that now belongs to another run, after `remove`. Call this
+        inside a transaction.
+        """
         place, tags, run = self._read(idea)
         self._add(tags, [place])
         if idea <= self._database.counter(INDEXED):
@@ -303,7 +343,11 @@ class CallIndex:
         time, meta, run = self._database.execute(
             "SELECT time, meta, run FROM ideas WHERE number = ?", (idea,)
         ).fetchone()
-        return (time, idea), [TAG + tag for tag in cast("dict[str, Any]", decode_trusted(meta)).get("tags", ())], run
+        return (
+            (time, idea),
+            [TAG + tag for tag in cast("dict[str, Any]", decode_trusted(meta)).get("tags", ())],
+            run,
+        )
 
     def tag(self, place: Place, before: Iterable[str], tags: Iterable[str]) -> None:
         """Replace the tags of an idea. Call this inside a transaction."""
@@ -313,19 +357,23 @@ class CallIndex:
     def count(self, use: str, most: int) -> int:
         """The number of ideas that have a use, or `most` if there are more."""
         return self._database.number(
-            "SELECT count(*) FROM (SELECT 1 FROM idea_uses WHERE what = ? LIMIT ?) AS found", (use, most)
+            "SELECT count(*) FROM (SELECT 1 FROM idea_uses WHERE what = ? LIMIT ?) AS found",
+            (use, most),
         )
 
     def repeated(self, least: int, limit: int) -> list[tuple[int, int]]:
-        """(row of the latest idea, number of ideas) of every shape that at least `least` ideas have and no published
-        idea has, the most frequent first.
+        """(row of the latest idea, number of ideas) of every shape that at least `least` ideas have
+        and no published idea has, the most frequent first.
         """
         rows = self._database.execute(
             "SELECT max(idea), count(*) AS times FROM ("
             "SELECT shape, idea FROM idea_shapes UNION ALL "
-            "SELECT idea_shapes.shape, occurrences.idea FROM occurrences JOIN idea_shapes USING (idea)"
-            ") AS shapes WHERE shape NOT IN (SELECT idea_shapes.shape FROM names JOIN publications AS p "
-            "ON p.name = names.name AND p.version = names.version JOIN idea_shapes ON idea_shapes.idea = p.idea) "
+            "SELECT idea_shapes.shape, occurrences.idea FROM occurrences "
+            "JOIN idea_shapes USING (idea)"
+            ") AS shapes WHERE shape NOT IN (SELECT idea_shapes.shape FROM names "
+            "JOIN publications AS p "
+            "ON p.name = names.name AND p.version = names.version JOIN idea_shapes "
+            "ON idea_shapes.idea = p.idea) "
             "GROUP BY shape HAVING count(*) >= ? ORDER BY times DESC, max(idea) DESC LIMIT ?",
             (least, limit),
         ).fetchall()

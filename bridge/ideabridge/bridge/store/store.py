@@ -69,8 +69,15 @@ _UNTIL_PROGRAM: Final = 3600.0
 
 
 def _is_replaced_by(plan: Publication, program: Publication) -> bool:
-    """Return whether a version is the plan of a run, and the next one the program that was asked for then."""
-    if plan.plan is None or program.plan is None or "program" in plan.plan or "program" not in program.plan:
+    """Return whether a version is the plan of a run, and the next one the program that was
+    asked for then.
+    """
+    if (
+        plan.plan is None
+        or program.plan is None
+        or "program" in plan.plan
+        or "program" not in program.plan
+    ):
         return False
     runs: list[JSON] = []
     for version in (plan, program):
@@ -81,10 +88,12 @@ def _is_replaced_by(plan: Publication, program: Publication) -> bool:
 
 
 class Store:
-    """One store. All methods are synchronous. Unless they say otherwise, they are short enough for the event loop.
+    """One store. All methods are synchronous. Unless they say otherwise, they are short enough for
+    the event loop.
 
-    Every method of the store and of its parts may also raise `StoreBusyError` (another process held the lock too long),
-    `StoreFullError`, `StoreAccessError`, `StoreFormatError` (damage) and `StoreClosedError`, all of them `StoreError`s.
+    Every method of the store and of its parts may also raise `StoreBusyError` (another process held
+    the lock too long), `StoreFullError`, `StoreAccessError`, `StoreFormatError` (damage) and
+    `StoreClosedError`, all of them `StoreError`s.
 
     Attributes:
         ideas: the saved ideas.
@@ -119,7 +128,9 @@ class Store:
         self.users = Users(database)
         self.owner_links = OwnerLinks(self.settings)
         self.publications = Publications(database, self._search, self.tool_memory)
-        self.ideas = Ideas(database, contents, self._calls, self.publications, self._search, self.users)
+        self.ideas = Ideas(
+            database, contents, self._calls, self.publications, self._search, self.users
+        )
 
     @classmethod
     def open(
@@ -130,10 +141,12 @@ class Store:
         busy_timeout_s: float = 5.0,
         is_unfinished: bool = False,
     ) -> Store:
-        """Open a store, or create it (a file has mode 0600) with its folder; ":memory:" stores nothing on disk.
+        """Open a store, or create it (a file has mode 0600) with its folder; ":memory:" stores
+        nothing on disk.
 
         Args:
-            path: the file, or the address of a PostgreSQL database (`postgresql://USER@HOST/DATABASE?schema=NAME`).
+            path: the file, or the address of a PostgreSQL database
+                (`postgresql://USER@HOST/DATABASE?schema=NAME`).
             durability: `normal` survives a crash of the process, `full` also a power failure.
             busy_timeout_s: the seconds to wait for another process's lock.
             is_unfinished: it may be an unfinished copy, which `copy_to` goes on with.
@@ -142,7 +155,8 @@ class Store:
             StoreAccessError: the file or folder cannot be read or written.
             StoreFormatError: not SQLite, or another program's database.
             StoreExtraError: psycopg is not installed.
-            StoreVersionError: written by a newer ideabridge, or by one from before the first release.
+            StoreVersionError: written by a newer ideabridge, or by one from before
+                the first release.
             StoreBusyError: another process kept it locked.
             StoreCopyError: it is an unfinished copy.
         """
@@ -160,25 +174,31 @@ class Store:
         return cls(database, contents)
 
     def reader(self) -> JSONObject | None:
-        """What `open_for_reading` needs to open this store in another process, as JSON, perhaps with a password; None
-        if the store is in memory.
+        """What `open_for_reading` needs to open this store in another process, as JSON, perhaps
+        with a password; None if the store is in memory.
         """
         return self._database.reader()
 
     @classmethod
     def open_for_reading(cls, reader: JSONObject) -> Store:
-        """Open a store that another process has open; every write fails. Raises what `open` raises."""
+        """Open a store that another process has open; every write fails. Raises what `open`
+        raises.
+        """
         if "file" in reader:
             database: Database = SqliteDatabase(f"{reader['file']}", only_reads=True)
             return cls(database, Contents(database), only_reads=True)
-        database, contents = _open_server(f"{reader['address']}", "normal", 5.0, f"{reader['connection']}")
+        database, contents = _open_server(
+            f"{reader['address']}", "normal", 5.0, f"{reader['connection']}"
+        )
         return cls(database, contents, only_reads=True)
 
     def close(self) -> None:
-        """Index the saved ideas, so that the views and search tables are complete, and close the store.
+        """Index the saved ideas, so that the views and search tables are complete, and
+        close the store.
 
-        Closing twice has no effect; any other call afterwards raises `StoreClosedError`. If another process holds the
-        lock, or the file cannot be written, the next process that closes the store indexes the remaining ideas.
+        Closing twice has no effect; any other call afterwards raises `StoreClosedError`. If another
+        process holds the lock, or the file cannot be written, the next process that closes the
+        store indexes the remaining ideas.
         """
         if self.path != ":memory:" and not self._only_reads:
             with contextlib.suppress(StoreError):
@@ -228,10 +248,12 @@ class Store:
         return self._database.back_up(target)
 
     def copy_to(self, target: Store, told: Callable[[str], None] = lambda _: None) -> Copied:
-        """Copy everything into another store, from a file into PostgreSQL or back. Others can use this one meanwhile.
+        """Copy everything into another store, from a file into PostgreSQL or back. Others can use
+        this one meanwhile.
 
         Args:
-            target: an empty store, or the unfinished copy of this one, which then goes on. Nobody else may use it.
+            target: an empty store, or the unfinished copy of this one, which then goes on. Nobody
+                else may use it.
             told: called with what is done next.
 
         Raises:
@@ -246,7 +268,8 @@ class Store:
         return copied
 
     def vacuum(self) -> tuple[int, int]:
-        """Give free pages back to the file system; returns the bytes before and after. Other processes wait meanwhile.
+        """Give free pages back to the file system; returns the bytes before and after. Other
+        processes wait meanwhile.
 
         Raises:
             StoreBusyError: another process keeps it locked.
@@ -254,8 +277,9 @@ class Store:
         return self._database.vacuum()
 
     def prunable(self, *, before: str) -> Prunable:
-        """Find what a pruning deletes: whole runs with their rooms, forks and ideas, the oldest first; nothing that is
-        published or tagged, and no run that has not ended. It reads every idea, so do not call it in the event loop.
+        """Find what a pruning deletes: whole runs with their rooms, forks and ideas, the oldest
+        first; nothing that is published or tagged, and no run that has not ended. It reads every
+        idea, so do not call it in the event loop.
 
         Args:
             before: runs must have ended before this: a date, a time, or an age (`90d`).
@@ -266,13 +290,17 @@ class Store:
         return self._pruning.prunable(read_time(before, "before"))
 
     def prune(self, what: Prunable) -> Pruned:
-        """Delete what `prunable` found, except what something needs by now. Others can use the store meanwhile. If the
-        process is killed, the store stays consistent and the next pruning continues. `vacuum` makes the file smaller.
+        """Delete what `prunable` found, except what something needs by now. Others can use the
+        store meanwhile. If the process is killed, the store stays consistent and the next pruning
+        continues. `vacuum` makes the file smaller.
         """
         return self._pruning.prune(what)
 
-    def retention(self, bounds: Bounds, wait: Callable[[float], bool | None] = time.sleep) -> Retention:
-        """The weekly deletion of old runs in small steps. Open a store for it alone, outside the event loop's thread.
+    def retention(
+        self, bounds: Bounds, wait: Callable[[float], bool | None] = time.sleep
+    ) -> Retention:
+        """The weekly deletion of old runs in small steps. Open a store for it alone, outside the
+        event loop's thread.
 
         Args:
             bounds: which runs to keep.
@@ -291,24 +319,28 @@ class Store:
         return self._database.listen(take, lost)
 
     def transaction(self, *, concurrent: bool = False) -> AbstractContextManager[None]:
-        """`with store.transaction():` commits everything inside, or nothing; `concurrent`: see `Database`.
+        """`with store.transaction():` commits everything inside, or nothing; `concurrent`:
+        see `Database`.
 
-        An inner transaction that fails undoes only itself. Never await inside: other tasks of the thread would write
-        into the same transaction.
+        An inner transaction that fails undoes only itself. Never await inside: other tasks of the
+        thread would write into the same transaction.
         """
         return self._database.transaction(concurrent=concurrent)
 
     # Sharing
 
-    def export_idea(self, ref: str, known: Known | None = None, *, caller: Viewer, results: bool = False) -> JSONObject:
+    def export_idea(
+        self, ref: str, known: Known | None = None, *, caller: Viewer, results: bool = False
+    ) -> JSONObject:
         """The idea as a portable document, with its publication if `ref` is a name.
 
         Args:
             ref: see `Ideas.get`.
             caller: who asks; what others do not share with a caller is not in the document.
-            results: also what the idea has from results of its run. Without them the document is of another idea, lists
-                what is `left_out`, and names the `original`.
-            known: finds configured secrets in a text. Secrets of well-known shapes are found without it.
+            results: also what the idea has from results of its run. Without them the document is of
+                another idea, lists what is `left_out`, and names the `original`.
+            known: finds configured secrets in a text. Secrets of well-known shapes are
+                found without it.
 
         Raises:
             UnknownIdeaError, AmbiguousIdeaError: see `Ideas.get`.
@@ -327,7 +359,9 @@ class Store:
             stored = self.ideas.read(number, caller)
             if not results:
                 stored = copy_without_results(stored, self.ideas.start_of(number))
-            if publication is not None and not (results and self.ideas.shows_results(number, caller)):
+            if publication is not None and not (
+                results and self.ideas.shows_results(number, caller)
+            ):
                 publication = without_recorded_output(publication)
             document = export(stored, publication)
         check_leaks(document, known)
@@ -344,20 +378,23 @@ class Store:
     ) -> str:
         """Save an exported idea; returns its id.
 
-        The run in its metadata is dropped if this store has a run of that id: a document cannot join a run. A time in
-        the future is dropped too.
+        The run in its metadata is dropped if this store has a run of that id: a document cannot
+        join a run. A time in the future is dropped too.
 
         Args:
             document: the result of `export_idea`.
             with_publication: publish it too, as the next version of the name in this store.
-            owner: the owner of a new name; None: the owner of the store, who publishes to everybody.
-            annotations: the annotations of its plan, from the tools of this store; those of the document are ignored.
-                None: a recorded answer is read-only, and anything else may have any effect.
+            owner: the owner of a new name; None: the owner of the store, who
+                publishes to everybody.
+            annotations: the annotations of its plan, from the tools of this store; those of the
+                document are ignored. None: a recorded answer is read-only, and anything else may
+                have any effect.
             checks: which parts must be unchanged.
 
         Raises:
             IdeaDocumentError: the shape is wrong, or there is no publication to import.
-            TamperedIdeaError: the ids or the digest do not match the content, or the digest is missing.
+            TamperedIdeaError: the ids or the digest do not match the content, or the
+                digest is missing.
             NameTakenError: the name belongs to another owner.
         """
         read = read_document(document, checks)
@@ -371,26 +408,31 @@ class Store:
             if with_publication:
                 told = read.publication_members()
                 told["owner"] = owner
-                told["annotations"] = dict(_READS if told["answer"] == "recorded" else annotations or CAUTIOUS)
+                told["annotations"] = dict(
+                    _READS if told["answer"] == "recorded" else annotations or CAUTIOUS
+                )
                 self.publications.publish(told.pop("name"), idea_id, **told)
         return idea_id
 
     def change(self, old: str, new: str, *, caller: Viewer) -> Change:
-        """The differences between two ideas or versions; `old`, `new` and `caller` as for `Ideas.get`.
+        """The differences between two ideas or versions; `old`, `new` and `caller` as
+        for `Ideas.get`.
 
         Raises:
             UnknownIdeaError, AmbiguousIdeaError: see `Ideas.get`.
         """
         before, after = (
-            Side.of(self.ideas.get(ref, caller=caller), self._published_as(ref, caller)) for ref in (old, new)
+            Side.of(self.ideas.get(ref, caller=caller), self._published_as(ref, caller))
+            for ref in (old, new)
         )
         return Change(changes(before, after), breaking(before, after))
 
     def change_of(self, publication: Publication) -> Change:
-        """The differences to the previous version; none for the first, or if another owner published the previous.
+        """The differences to the previous version; none for the first, or if another owner
+        published the previous.
 
-        A program that replaces the plan of its own run within the hour is compared with the version before that plan,
-        which was published until the program was there.
+        A program that replaces the plan of its own run within the hour is compared with the version
+        before that plan, which was published until the program was there.
         """
         name, version = publication.name, publication.version
         before = self._version_before(publication)
@@ -413,12 +455,15 @@ class Store:
             return None
 
     def revision(self) -> tuple[int, int]:
-        """Two numbers, one of which changes whenever this process or another has written something."""
+        """Two numbers, one of which changes whenever this process or another has
+        written something.
+        """
         return self._database.revision()
 
     def data_version(self) -> int:
-        """A number that changes when *another* connection, usually of another process, has written something. It is
-        cheaper than `Publications.catalogue_version`, which changes only with publications.
+        """A number that changes when *another* connection, usually of another process, has
+        written something. It is cheaper than `Publications.catalogue_version`, which changes only
+        with publications.
         """
         return self._database.data_version()
 
@@ -435,5 +480,7 @@ def _open_server(
         raise StoreExtraError(
             f"a store in PostgreSQL needs an extra: `pip install 'ideabridge[postgres]'` ({why})"
         ) from error
-    database = PostgresDatabase(address, durability=durability, busy_timeout_s=busy_timeout_s, conninfo=conninfo)
+    database = PostgresDatabase(
+        address, durability=durability, busy_timeout_s=busy_timeout_s, conninfo=conninfo
+    )
     return database, PostgresContents(database)

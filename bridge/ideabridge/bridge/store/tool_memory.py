@@ -9,7 +9,8 @@ from ideabridge.bridge.store.database import Database, now_text
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode, encode_text
 
 MAX_LISTS: Final = 256
-"""The number of modules, of all configurations that use the store, whose lists are kept. The oldest lists go first."""
+"""The number of modules, of all configurations that use the store, whose lists are kept. The oldest
+lists go first."""
 
 MAX_LIST_BYTES: Final = 8 * 1024 * 1024
 """The largest list that is kept, in bytes of JSON."""
@@ -47,16 +48,22 @@ class ToolMemory:
         return None if row is None else row[0]
 
     def _replace(self, kind: str, key: str, name: str, text: str | None, most: int) -> None:
-        """Replace a value, or delete it (None), and delete the oldest values of its kind beyond `most`."""
+        """Replace a value, or delete it (None), and delete the oldest values of its
+        kind beyond `most`.
+        """
         with self._database.transaction():
             execute = self._database.execute
             execute("DELETE FROM tool_memory WHERE kind = ? AND key = ?", (kind, key))
             if text is not None:
                 values = (kind, key, name, text, now_text())
-                execute("INSERT INTO tool_memory(kind, key, name, value, time) VALUES (?, ?, ?, ?, ?)", values)
+                execute(
+                    "INSERT INTO tool_memory(kind, key, name, value, time) VALUES (?, ?, ?, ?, ?)",
+                    values,
+                )
             execute(
                 "DELETE FROM tool_memory WHERE kind = ?1 AND number <= "
-                "(SELECT number FROM tool_memory WHERE kind = ?1 ORDER BY number DESC LIMIT 1 OFFSET ?2)",
+                "(SELECT number FROM tool_memory WHERE kind = ?1 ORDER BY number DESC "
+                "LIMIT 1 OFFSET ?2)",
                 (kind, most),
             )
 
@@ -74,7 +81,8 @@ class ToolMemory:
         with self._database.guard:
             rows = self._database.execute(
                 "SELECT json_extract(tool.value, '$.name') FROM json_each("
-                "(SELECT value FROM tool_memory WHERE kind = ? AND name = ? ORDER BY number DESC LIMIT 1)) AS tool",
+                "(SELECT value FROM tool_memory WHERE kind = ? AND name = ? ORDER BY number DESC "
+                "LIMIT 1)) AS tool",
                 (_LIST, name),
             ).fetchall()
         return [str(row[0]) for row in rows]
@@ -97,19 +105,23 @@ class ToolMemory:
         return self._text(_INSTRUCTIONS, module) or ""
 
     def keep_instructions(self, module: str, name: str, text: str) -> None:
-        """Keep what a module says about its use, if it has changed. For the arguments see `keep_tools`."""
+        """Keep what a module says about its use, if it has changed. For the arguments
+        see `keep_tools`.
+        """
         if text != self.instructions(module):
             self._replace(_INSTRUCTIONS, module, name, text or None, MAX_LISTS)
 
     def way(self, module: str) -> JSONObject | None:
-        """How a module was reached the last time, if trying costs time; `module`: the fingerprint of its
-        configuration.
+        """How a module was reached the last time, if trying costs time; `module`: the fingerprint
+        of its configuration.
         """
         text = self._text(_WAY, module)
         return None if text is None else cast("JSONObject", decode_trusted(text))
 
     def keep_way(self, module: str, name: str, way: JSONObject | None) -> None:
-        """Keep how a module is reached, if it has changed; None forgets it. For the arguments see `keep_tools`."""
+        """Keep how a module is reached, if it has changed; None forgets it. For the arguments
+        see `keep_tools`.
+        """
         if way != self.way(module):
             self._replace(_WAY, module, name, None if way is None else encode_text(way), MAX_LISTS)
 
@@ -121,15 +133,21 @@ class ToolMemory:
         """
         with self._database.guard:
             rows = self._database.execute(
-                "SELECT name, module, tool FROM exposed_names WHERE scope = ? ORDER BY name", (scope,)
+                "SELECT name, module, tool FROM exposed_names WHERE scope = ? ORDER BY name",
+                (scope,),
             ).fetchall()
         return {name: (module, tool) for name, module, tool in rows}
 
-    def keep_exposed_names(self, scope: str, names: Mapping[str, tuple[str, str]]) -> dict[str, tuple[str, str]]:
-        """Keep names, except those that another process has assigned meanwhile; returns all names of the scope."""
+    def keep_exposed_names(
+        self, scope: str, names: Mapping[str, tuple[str, str]]
+    ) -> dict[str, tuple[str, str]]:
+        """Keep names, except those that another process has assigned meanwhile; returns all
+        names of the scope.
+        """
         with self._database.transaction():
             self._database.many(
-                "INSERT INTO exposed_names(scope, name, module, tool) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
+                "INSERT INTO exposed_names(scope, name, module, tool) VALUES (?, ?, ?, ?) "
+                "ON CONFLICT DO NOTHING",
                 [(scope, name, module, tool) for name, (module, tool) in names.items()],
             )
             return self.exposed_names(scope)
@@ -138,23 +156,30 @@ class ToolMemory:
         """Allow names to be assigned again, because their modules are no longer configured."""
         with self._database.transaction():
             self._database.many(
-                "DELETE FROM exposed_names WHERE scope = ? AND name = ?", [(scope, name) for name in names]
+                "DELETE FROM exposed_names WHERE scope = ? AND name = ?",
+                [(scope, name) for name in names],
             )
 
     def definition(self, digest: str) -> JSONObject | None:
-        """The definition of a tool (its essence, see `Tool.digest`) that a published call refers to; None if it is not
-        kept.
+        """The definition of a tool (its essence, see `Tool.digest`) that a published call refers
+        to; None if it is not kept.
         """
         text = self._text(_DEFINITION, digest)
         return None if text is None else cast("JSONObject", decode_trusted(text))
 
     def keep_definitions(self, essences: Mapping[str, JSONObject]) -> None:
-        """Keep the definitions of tools that published calls refer to, by digest, to show later changes."""
+        """Keep the definitions of tools that published calls refer to, by digest, to
+        show later changes.
+        """
         now = now_text()
         with self._database.transaction():
             self._database.many(
-                "INSERT INTO tool_memory(kind, key, name, value, time) VALUES (?, ?, '', ?, ?) ON CONFLICT DO NOTHING",
-                [(_DEFINITION, digest, encode_text(essence), now) for digest, essence in essences.items()],
+                "INSERT INTO tool_memory(kind, key, name, value, time) VALUES (?, ?, '', ?, ?) "
+                "ON CONFLICT DO NOTHING",
+                [
+                    (_DEFINITION, digest, encode_text(essence), now)
+                    for digest, essence in essences.items()
+                ],
             )
 
     def shapes(self, owner: str, tool: str) -> list[JSON]:
@@ -168,7 +193,7 @@ class ToolMemory:
         return [] if text is None else cast("list[JSON]", decode_trusted(text))
 
     def keep_shapes(self, owner: str, tool: str, name: str, shapes: list[JSON]) -> None:
-        """Replace the shapes (JSON Schemas) of a tool's results. `owner` and `tool`: see `shapes`; `name`: the tool's
-        name, for people.
+        """Replace the shapes (JSON Schemas) of a tool's results. `owner` and `tool`: see `shapes`;
+        `name`: the tool's name, for people.
         """
         self._replace(_SHAPES, f"{tool} {owner}", name, encode_text(shapes), MAX_SHAPES)

@@ -1,7 +1,7 @@
 """Users: who may use a server on this store over HTTP, and the tokens that authenticate them.
 
-A user's name never changes and is never reused after the user is removed: runs, ideas and journals refer to people by
-name, and nobody must inherit another person's.
+A user's name never changes and is never reused after the user is removed: runs, ideas and journals
+refer to people by name, and nobody must inherit another person's.
 """
 
 from __future__ import annotations
@@ -20,12 +20,17 @@ from typing import Any, Final, Literal, TypeAlias, cast
 from urllib.parse import urlsplit
 
 from ideabridge.bridge.store.database import Database, now_text, read_time, time_text
-from ideabridge.bridge.store.errors import StoreError, UnknownTokenError, UnknownUserError, UserError
+from ideabridge.bridge.store.errors import (
+    StoreError,
+    UnknownTokenError,
+    UnknownUserError,
+    UserError,
+)
 from ideabridge.tools.names import did_you_mean
 
 LOCAL: Final = "local"
-"""The caller at this machine: over stdio, at the command line, and over HTTP on loopback while there are no users. It
-is the owner of the store.
+"""The caller at this machine: over stdio, at the command line, and over HTTP on loopback while
+there are no users. It is the owner of the store.
 """
 
 EVERYBODY: Final = ""
@@ -39,12 +44,13 @@ class Sight(Enum):
 
 
 SEES_ALL: Final = Sight.ALL
-"""Stands in the place of a caller for who sees everything in a store: its owner at this machine, ideabridge itself, and
-on the page the admins.
+"""Stands in the place of a caller for who sees everything in a store: its owner at this machine,
+ideabridge itself, and on the page the admins.
 """
 
 Viewer: TypeAlias = str | Literal[Sight.ALL]
-"""Who looks something up: a caller, who finds what is its own or shared with it and nothing else, or `SEES_ALL`."""
+"""Who looks something up: a caller, who finds what is its own or shared with it and nothing
+else, or `SEES_ALL`."""
 
 
 def only_of(viewer: Viewer) -> str | None:
@@ -63,7 +69,8 @@ _NAME: Final = re.compile(r"[a-z][a-z0-9._-]{0,47}", re.ASCII)
 _RESERVED: Final = frozenset({"me", "all", "local", "owner", "everybody", "everyone", "nobody"})
 _TOKEN: Final = re.compile(r"ibt_([0-9a-f]{12})_([A-Za-z0-9_-]{43})", re.ASCII)
 _USED_SECONDS: Final = 600
-"""The accuracy of the time of a token's last use. A write for each request would cost more than the request."""
+"""The accuracy of the time of a token's last use. A write for each request would cost more
+than the request."""
 _LABEL: Final = 64
 
 
@@ -73,10 +80,12 @@ class User:
 
     Attributes:
         name: unique, and never reused.
-        role: an `admin` may replace what others share, and see imported ideas that are not published.
+        role: an `admin` may replace what others share, and see imported ideas that
+            are not published.
         state: only `active` users are admitted.
         created: ISO 8601 in UTC.
-        issuer: the identity provider that authenticates the user; None: the user has tokens of this store.
+        issuer: the identity provider that authenticates the user; None: the user has
+            tokens of this store.
     """
 
     name: str
@@ -93,7 +102,8 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token of a user, without its secret, which is not stored. Times are ISO 8601 in UTC; None: never.
+    """A token of a user, without its secret, which is not stored. Times are ISO 8601 in
+    UTC; None: never.
 
     Attributes:
         id: part of the token's text.
@@ -132,7 +142,8 @@ def person_of(caller: str) -> str:
 
 
 def read_expiry(text: str, now: float | None = None) -> float:
-    """Read when a token expires: a date (`2027-01-31`), a time, or an age (`90d`, `12h`); returns seconds since 1970.
+    """Read when a token expires: a date (`2027-01-31`), a time, or an age (`90d`, `12h`); returns
+    seconds since 1970.
 
     Raises:
         UserError: the text is not a time, or the time has passed.
@@ -141,24 +152,29 @@ def read_expiry(text: str, now: float | None = None) -> float:
     try:
         at = read_time(text.strip(), datetime.fromtimestamp(now, UTC), 1).timestamp()
     except ValueError:
-        raise UserError(f"expires: expected 90d, 12h, 2w or a date (2027-01-31), found {text[:40]!r}") from None
+        raise UserError(
+            f"expires: expected 90d, 12h, 2w or a date (2027-01-31), found {text[:40]!r}"
+        ) from None
     if at <= now:
         raise UserError(f"expires: {text[:40]!r} has passed")
     return at
 
 
 def _digest(secret: str) -> bytes:
-    # 256 random bits cannot be guessed, so a slow hash would protect nothing and cost each request its time.
+    # 256 random bits cannot be guessed, so a slow hash would protect nothing and cost each
+    # request its time.
     return hashlib.sha256(secret.encode()).digest()
 
 
 class Users:
-    """The tables `users` and `user_tokens`. Every process on the store sees a change at its next request."""
+    """The tables `users` and `user_tokens`. Every process on the store sees a change at
+    its next request.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    # -- users -------------------------------------------------------------------------------------------------
+    # -- users -------------------------------------------------------------------------------------
 
     def add(self, name: str, role: Role = "member") -> User:
         """Add a user.
@@ -168,15 +184,21 @@ class Users:
         """
         if _NAME.fullmatch(name) is None or name in _RESERVED:
             raise UserError(
-                f"{name[:64]!r} cannot be a user's name: expected a to z, then up to 47 of a to z, 0 to 9, '.', '_' "
-                f"and '-', and none of {', '.join(sorted(_RESERVED))}"
+                f"{name[:64]!r} cannot be a user's name: expected a to z, then up to 47 of a to "
+                f"z, 0 to 9, '.', '_' and '-', and none of {', '.join(sorted(_RESERVED))}"
             )
         with self._database.transaction():
             known = self._find("name = ?", name)
             if known is not None and known.state == "removed":
-                raise UserError(f"{name!r} was removed; a name is never given to another person. Choose another name")
+                raise UserError(
+                    f"{name!r} was removed; a name is never given to another "
+                    "person. Choose another name"
+                )
             if known is not None:
-                raise UserError(f"there is a user {name!r} already; `users token add {name}` gives another token")
+                raise UserError(
+                    f"there is a user {name!r} already; `users token add "
+                    f"{name}` gives another token"
+                )
             return self._insert(name, role, None, None)
 
     def of_subject(self, issuer: str, subject: str, shown: str) -> User:
@@ -191,9 +213,14 @@ class Users:
             known = self._find("issuer = ? AND subject = ?", issuer, subject)
         if known is not None:
             return known
-        # Names of users that this store authenticates contain no `@`, so no provider can impersonate them.
+        # Names of users that this store authenticates contain no `@`, so no provider can
+        # impersonate them.
         text = re.sub(r"[^a-z0-9._+@-]", "-", shown.lower())[:80] or "user"
-        name = text if "@" in text.strip("@") else f"{text.strip('@')}@{urlsplit(issuer).hostname or 'provider'}"
+        name = (
+            text
+            if "@" in text.strip("@")
+            else f"{text.strip('@')}@{urlsplit(issuer).hostname or 'provider'}"
+        )
         with self._database.transaction():
             known = self._find("issuer = ? AND subject = ?", issuer, subject)
             if known is None and self._find("name = ?", name) is not None:
@@ -203,7 +230,8 @@ class Users:
     def _insert(self, name: str, role: Role, issuer: str | None, subject: str | None) -> User:
         user = User(name, role, "active", now_text(), issuer)
         self._database.execute(
-            "INSERT INTO users(name, role, state, created, issuer, subject) VALUES (?, ?, ?, ?, ?, ?)",
+            "INSERT INTO users(name, role, state, created, issuer, subject) "
+            "VALUES (?, ?, ?, ?, ?, ?)",
             (name, role, user.state, user.created, issuer, subject),
         )
         return user
@@ -228,7 +256,12 @@ class Users:
         return found
 
     def _unknown(self, name: str) -> UnknownUserError:
-        known = [row[0] for row in self._database.execute("SELECT name FROM users WHERE state <> 'removed' LIMIT 5000")]
+        known = [
+            row[0]
+            for row in self._database.execute(
+                "SELECT name FROM users WHERE state <> 'removed' LIMIT 5000"
+            )
+        ]
         hint = did_you_mean(name, known) if known else " `users add` makes the first."
         return UnknownUserError(f"there is no user {name[:64]!r}.{hint}")
 
@@ -236,17 +269,22 @@ class Users:
         """The users that are not removed, by name."""
         with self._database.guard:
             rows = self._database.execute(
-                "SELECT name, role, state, created, issuer FROM users WHERE state <> 'removed' ORDER BY name"
+                "SELECT name, role, state, created, issuer FROM users WHERE state <> 'removed' "
+                "ORDER BY name"
             ).fetchall()
         return [User(*row) for row in rows]
 
     def exist(self) -> bool:
         """True if a user was ever added: from then on HTTP requires a token."""
         with self._database.guard:
-            return self._database.number("SELECT count(*) FROM (SELECT 1 FROM users LIMIT 1) AS found") > 0
+            return (
+                self._database.number("SELECT count(*) FROM (SELECT 1 FROM users LIMIT 1) AS found")
+                > 0
+            )
 
     def change(self, name: str, *, state: State | None = None, role: Role | None = None) -> User:
-        """Change a user's state or role. Removing a user cannot be undone and revokes the user's tokens.
+        """Change a user's state or role. Removing a user cannot be undone and revokes
+        the user's tokens.
 
         Raises:
             UnknownUserError: no user has that name.
@@ -256,11 +294,13 @@ class Users:
             if user.state == "removed":
                 raise self._unknown(name)
             self._database.execute(
-                "UPDATE users SET state = ?, role = ? WHERE name = ?", (state or user.state, role or user.role, name)
+                "UPDATE users SET state = ?, role = ? WHERE name = ?",
+                (state or user.state, role or user.role, name),
             )
             if state == "removed":
                 self._database.execute(
-                    'UPDATE user_tokens SET revoked = ? WHERE "user" = ? AND revoked IS NULL', (now_text(), name)
+                    'UPDATE user_tokens SET revoked = ? WHERE "user" = ? AND revoked IS NULL',
+                    (now_text(), name),
                 )
             return self.get(name)
 
@@ -291,9 +331,11 @@ class Users:
                 callers.append(found.caller)
         return tuple(dict.fromkeys(callers))
 
-    # -- tokens ------------------------------------------------------------------------------------------------
+    # -- tokens ------------------------------------------------------------------------------------
 
-    def add_token(self, name: str, label: str = "", expires: float | None = None) -> tuple[Token, str]:
+    def add_token(
+        self, name: str, label: str = "", expires: float | None = None
+    ) -> tuple[Token, str]:
         """Add a token to a user; returns (its record, its text, which is not stored).
 
         Args:
@@ -306,26 +348,42 @@ class Users:
             UserError: the label is too long, or an identity provider authenticates the user.
         """
         if len(label) > _LABEL or not label.isprintable():
-            raise UserError(f"label: expected up to {_LABEL} printable characters, found {label[:70]!r}")
+            raise UserError(
+                f"label: expected up to {_LABEL} printable characters, found {label[:70]!r}"
+            )
         with self._database.transaction():
             user = self.get(name)
             if user.state == "removed":
                 raise self._unknown(name)
             if user.issuer is not None:
-                raise UserError(f"{name} comes with tokens of {user.issuer}, and has none of this store")
+                raise UserError(
+                    f"{name} comes with tokens of {user.issuer}, and has none of this store"
+                )
             ident, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
             self._database.execute(
-                'INSERT INTO user_tokens(id, "user", hash, label, created, expires) VALUES (?, ?, ?, ?, ?, ?)',
-                (ident, name, _digest(secret), label, now_text(), None if expires is None else time_text(expires)),
+                'INSERT INTO user_tokens(id, "user", hash, label, created, expires) '
+                "VALUES (?, ?, ?, ?, ?, ?)",
+                (
+                    ident,
+                    name,
+                    _digest(secret),
+                    label,
+                    now_text(),
+                    None if expires is None else time_text(expires),
+                ),
             )
             return self._token(ident), f"{TOKEN_PREFIX}{ident}_{secret}"
 
     def _token(self, ident: str) -> Token:
         row = self._database.execute(
-            'SELECT id, "user", label, created, expires, revoked, used FROM user_tokens WHERE id = ?', (ident,)
+            'SELECT id, "user", label, created, expires, revoked, used FROM user_tokens '
+            "WHERE id = ?",
+            (ident,),
         ).fetchone()
         if row is None:
-            raise UnknownTokenError(f"there is no token {ident[:40]!r}: `users token list` shows the ids")
+            raise UnknownTokenError(
+                f"there is no token {ident[:40]!r}: `users token list` shows the ids"
+            )
         return Token(*row)
 
     def tokens(self, name: str | None = None) -> list[Token]:
@@ -356,7 +414,8 @@ class Users:
         with self._database.transaction():
             self._token(ident)
             self._database.execute(
-                "UPDATE user_tokens SET revoked = coalesce(revoked, ?) WHERE id = ?", (now_text(), ident)
+                "UPDATE user_tokens SET revoked = coalesce(revoked, ?) WHERE id = ?",
+                (now_text(), ident),
             )
             return self._token(ident)
 
@@ -369,9 +428,11 @@ class Users:
             row = cast(
                 "tuple[Any, ...] | None",
                 self._database.execute(
-                    'SELECT hash, user_tokens.id, "user", label, user_tokens.created, expires, revoked, used, '
+                    'SELECT hash, user_tokens.id, "user", label, user_tokens.created, expires, '
+                    "revoked, used, "
                     "name, role, state, users.created, issuer "
-                    'FROM user_tokens JOIN users ON users.name = user_tokens."user" WHERE user_tokens.id = ?',
+                    'FROM user_tokens JOIN users ON users.name = user_tokens."user" '
+                    "WHERE user_tokens.id = ?",
                     (match[1],),
                 ).fetchone(),
             )
@@ -388,4 +449,6 @@ class Users:
         if token.used is None or token.used < time_text(now - _USED_SECONDS):
             # A full disk, or the lock of another process, must not refuse a valid token.
             with contextlib.suppress(StoreError), self._database.transaction():
-                self._database.execute("UPDATE user_tokens SET used = ? WHERE id = ?", (time_text(now), token.id))
+                self._database.execute(
+                    "UPDATE user_tokens SET used = ? WHERE id = ?", (time_text(now), token.id)
+                )

@@ -32,12 +32,17 @@ class Side:
     given: JSON
     context: list[JSON]
     lifted: JSONObject
-    """What lifting keeps beside the calls: `explained` by place, `seen`, `watch`, `decisions`, `strict`, `fixed`."""
+    """What lifting keeps beside the calls: `explained` by place, `seen`, `watch`, `decisions`,
+    `strict`, `fixed`."""
 
     @classmethod
     def of(cls, stored: StoredIdea, publication: Publication | None) -> Side:
         """An idea, with the publication under which callers see it."""
-        solution: JSON = publication.plan if publication is not None and publication.plan else stored.idea.solution
+        solution: JSON = (
+            publication.plan
+            if publication is not None and publication.plan
+            else stored.idea.solution
+        )
         body = solution if isinstance(solution, dict) else {}
         calls = body.get("calls")
         recorded = publication.recorded if publication is not None else None
@@ -60,18 +65,22 @@ class Side:
 
 
 def _lifted(plan: JSONObject) -> JSONObject:
-    found: JSONObject = {key: plan[key] for key in ("seen", "watch", "decisions", "strict", "fixed") if key in plan}
+    found: JSONObject = {
+        key: plan[key] for key in ("seen", "watch", "decisions", "strict", "fixed") if key in plan
+    }
     listed = plan.get("explained")
     by_place: JSONObject = {}
     for one in listed if isinstance(listed, list) else []:
         if isinstance(one, dict) and isinstance(at := one.get("at"), list):
-            by_place[".".join(map(str, at))] = {key: value for key, value in one.items() if key != "at"}
+            by_place[".".join(map(str, at))] = {
+                key: value for key, value in one.items() if key != "at"
+            }
     return {"explained": by_place, **found}
 
 
 def differences(old: Publication, new: Publication) -> list[str]:
-    """The differences for callers of a name when `new` replaces `old`, one line each, with whole values: description,
-    way of answering, schemas, plan or program, recording.
+    """The differences for callers of a name when `new` replaces `old`, one line each, with whole
+    values: description, way of answering, schemas, plan or program, recording.
     """
     lines = [*_interface(old, new, None)]
     # With what would be sent in the place of copied values.
@@ -83,19 +92,34 @@ def differences(old: Publication, new: Publication) -> list[str]:
         if key not in ("calls", "program", "lifting", "pins"):
             lines += _lines(f"plan.{key}", before.get(key), after.get(key), None)
     guides = old.guide or {}, new.guide or {}
-    for one, other in ((before.get("pins"), after.get("pins")), (guides[0].get("pins"), guides[1].get("pins"))):
+    for one, other in (
+        (before.get("pins"), after.get("pins")),
+        (guides[0].get("pins"), guides[1].get("pins")),
+    ):
         if isinstance(one, list) and isinstance(other, list):
-            # A document without pins is pinned on import. Descriptions of a tool may differ between machines.
-            lines += _lines("tools", [_tool_of(pin) for pin in one], [_tool_of(pin) for pin in other], None)
-    return [*lines, *_lines("recorded", _without_pins(old.recorded), _without_pins(new.recorded), None)]
+            # A document without pins is pinned on import. Descriptions of a tool may differ
+            # between machines.
+            lines += _lines(
+                "tools", [_tool_of(pin) for pin in one], [_tool_of(pin) for pin in other], None
+            )
+    return [
+        *lines,
+        *_lines("recorded", _without_pins(old.recorded), _without_pins(new.recorded), None),
+    ]
 
 
 def _tool_of(pin: JSON) -> JSON:
-    return {key: pin.get(key) for key in ("module", "tool", "digest")} if isinstance(pin, dict) else pin
+    return (
+        {key: pin.get(key) for key in ("module", "tool", "digest")}
+        if isinstance(pin, dict)
+        else pin
+    )
 
 
 def _without_pins(recorded: JSON) -> JSON:
-    """What is recorded, without pins, and without the members of the document that it was written as."""
+    """What is recorded, without pins, and without the members of the document that it
+    was written as.
+    """
     if not isinstance(recorded, dict):
         return recorded
     recorded = {key: value for key, value in recorded.items() if key != "written"}
@@ -106,8 +130,8 @@ def _without_pins(recorded: JSON) -> JSON:
 
 
 def changes(old: Side, new: Side) -> list[str]:
-    """The differences of two ideas, one line each: schemas, plan with its constants and the explanations of copied
-    values, program, context.
+    """The differences of two ideas, one line each: schemas, plan with its constants and the
+    explanations of copied values, program, context.
     """
     return [
         *_interface(old, new, _WIDEST),
@@ -119,7 +143,9 @@ def changes(old: Side, new: Side) -> list[str]:
     ]
 
 
-def _interface(old: Side | Publication, new: Side | Publication, widest: int | None) -> Iterator[str]:
+def _interface(
+    old: Side | Publication, new: Side | Publication, widest: int | None
+) -> Iterator[str]:
     """The differences that a caller sees before calling."""
     yield from _lines("description", old.description, new.description, widest)
     yield from _lines("answer", old.answer, new.answer, widest)
@@ -129,13 +155,15 @@ def _interface(old: Side | Publication, new: Side | Publication, widest: int | N
 
 
 def breaking(old: Side, new: Side) -> list[str]:
-    """The plain changes that break callers of `old`: a new required parameter, a removed or retyped parameter or field
-    of the output, an answer for only one input, effects of what was read-only. Other changes of the schemas (bounds,
-    patterns, enumerations, alternatives) are only in `changes`.
+    """The plain changes that break callers of `old`: a new required parameter, a removed or
+    retyped parameter or field of the output, an answer for only one input, effects of what was
+    read-only. Other changes of the schemas (bounds, patterns, enumerations, alternatives) are
+    only in `changes`.
     """
     before, after = inline_refs(old.input_schema or {}), inline_refs(new.input_schema or {})
     found = [
-        f"input: {line}" for line in [*_required(before, after), *_removed_or_retyped(before, after, is_input=True)]
+        f"input: {line}"
+        for line in [*_required(before, after), *_removed_or_retyped(before, after, is_input=True)]
     ]
     if old.output_schema is not None and new.output_schema is None:
         found.append("output: it has no schema any more")
@@ -145,7 +173,10 @@ def breaking(old: Side, new: Side) -> list[str]:
         found += [f"output: {line}" for line in _removed_or_retyped(before, after, is_input=False)]
     if new.answer == "recorded" and old.answer not in ("", "recorded"):
         found.append("answer: it answers for one input only, the recorded one")
-    if old.annotations.get("readOnlyHint") is True and new.annotations.get("readOnlyHint") is not True:
+    if (
+        old.annotations.get("readOnlyHint") is True
+        and new.annotations.get("readOnlyHint") is not True
+    ):
         found.append("annotations: it only read, and does not any more")
     return found
 
@@ -160,8 +191,8 @@ def _required(old: JSONObject, new: JSONObject) -> Iterator[str]:
 
 
 def _removed_or_retyped(old: JSON, new: JSON, path: str = "", *, is_input: bool) -> Iterator[str]:
-    """A line for each member of an object, at any depth, that `new` removes or retypes. The type of an input may become
-    wider, and that of an output narrower.
+    """A line for each member of an object, at any depth, that `new` removes or retypes. The type of
+    an input may become wider, and that of an output narrower.
     """
     if not isinstance(old, dict) or not isinstance(new, dict):
         return
@@ -196,8 +227,8 @@ def _types(schema: JSON) -> frozenset[str]:
 
 
 def _shape(output: JSON, given: JSON) -> JSONObject:
-    """The schema of an output that declares none: its literal structure, with the types of recorded values in the place
-    of references. A null has no type.
+    """The schema of an output that declares none: its literal structure, with the types of recorded
+    values in the place of references. A null has no type.
     """
     if isinstance(output, dict):
         recorded = given if isinstance(given, dict) else {}
@@ -207,7 +238,10 @@ def _shape(output: JSON, given: JSON) -> JSONObject:
         }
     if output is None and isinstance(given, dict):
         # The state: its members are where the calls write.
-        return {"type": "object", "properties": {name: seen_type(part) for name, part in given.items()}}
+        return {
+            "type": "object",
+            "properties": {name: seen_type(part) for name, part in given.items()},
+        }
     refers = output is None or (isinstance(output, str) and is_reference(output))
     return seen_type(given if refers else output)
 
@@ -220,13 +254,19 @@ def _program(old: str, new: str) -> Iterator[str]:
 
 
 def _calls(old: list[JSON], new: list[JSON], widest: int | None = _WIDEST) -> Iterator[str]:
-    """The differences of two lists of calls, aligned by tool, so that an inserted call is one line."""
-    matcher = difflib.SequenceMatcher(None, [_key(one) for one in old], [_key(one) for one in new], autojunk=False)
+    """The differences of two lists of calls, aligned by tool, so that an inserted
+    call is one line.
+    """
+    matcher = difflib.SequenceMatcher(
+        None, [_key(one) for one in old], [_key(one) for one in new], autojunk=False
+    )
     for what, start, end, start_new, end_new in matcher.get_opcodes():
         if what == "equal":
             for number in range(end - start):
                 place = start_new + number
-                yield from _lines(f"calls.{place} ({_name(new[place])})", old[start + number], new[place], widest)
+                yield from _lines(
+                    f"calls.{place} ({_name(new[place])})", old[start + number], new[place], widest
+                )
             continue
         for place in range(start, end):
             yield f"- calls.{place}: {_shown(old[place], widest)}"
@@ -244,8 +284,12 @@ def _name(call: JSON) -> str:
     return str(call.get("_tool")) if isinstance(call, dict) else "?"
 
 
-def _lines(path: str, old: JSON | Missing, new: JSON | Missing, widest: int | None = _WIDEST) -> Iterator[str]:
-    """The differences of two values, each with its path. Values of more than `widest` characters are cut."""
+def _lines(
+    path: str, old: JSON | Missing, new: JSON | Missing, widest: int | None = _WIDEST
+) -> Iterator[str]:
+    """The differences of two values, each with its path. Values of more than `widest`
+    characters are cut.
+    """
     if isinstance(old, Missing) or old is None:
         if not (isinstance(new, Missing) or new is None):
             yield f"+ {path}: {_shown(new, widest)}"
@@ -263,4 +307,8 @@ def _lines(path: str, old: JSON | Missing, new: JSON | Missing, widest: int | No
 
 def _shown(value: JSON, widest: int | None) -> str:
     text = encode_text(value)
-    return text if widest is None or len(text) <= widest else f"{text[:widest]}... ({len(text):,} characters)"
+    return (
+        text
+        if widest is None or len(text) <= widest
+        else f"{text[:widest]}... ({len(text):,} characters)"
+    )

@@ -1,8 +1,10 @@
-"""Writer: writes of the event loop into the store, without waiting for a disk, a lock or another process.
+"""Writer: writes of the event loop into the store, without waiting for a disk, a lock or
+another process.
 
-A small job runs at once, on the event loop: its commit takes tens of microseconds, a change of threads takes longer. A
-job is queued if the store is locked, fails or was slow, if other jobs are queued, if the job is large, or if the
-durability is `full`. A thread commits queued jobs together, and retries after a pause if an error is temporary.
+A small job runs at once, on the event loop: its commit takes tens of microseconds, a change of
+threads takes longer. A job is queued if the store is locked, fails or was slow, if other jobs are
+queued, if the job is large, or if the durability is `full`. A thread commits queued jobs together,
+and retries after a pause if an error is temporary.
 """
 
 from __future__ import annotations
@@ -27,14 +29,17 @@ KEEPS_TRYING_SECONDS: Final = 60.0
 """Seconds for which a job is retried while the store cannot be written."""
 
 LOOP_PATIENCE: Final = 0.05
-"""Seconds for which a write outside the writer may block the event loop while another process writes."""
+"""Seconds for which a write outside the writer may block the event loop while another
+process writes."""
 
 _SLOW: Final = 0.02
 _SLOW_FOR: Final = 5.0
-"""If commits on the event loop take `_SLOW` seconds, the thread commits for the next `_SLOW_FOR` seconds."""
+"""If commits on the event loop take `_SLOW` seconds, the thread commits for the next
+`_SLOW_FOR` seconds."""
 
 _IN_A_ROW: Final = 3
-"""The number of slow commits in a row that counts: a single one may be due to another process on the processor."""
+"""The number of slow commits in a row that counts: a single one may be due to another process
+on the processor."""
 
 _PAUSE: Final = 0.02
 _LONGEST_PAUSE: Final = 1.0
@@ -58,7 +63,8 @@ class _Queued:
 
 
 class Writer:
-    """Runs jobs that write: `async with writer:`. Call its methods in the event loop's thread; jobs may run in another.
+    """Runs jobs that write: `async with writer:`. Call its methods in the event loop's thread; jobs
+    may run in another.
 
     A job is repeated until it succeeds. Each attempt is a transaction, which is undone if it fails.
 
@@ -91,7 +97,8 @@ class Writer:
 
         Args:
             job: writes into the store.
-            done: called with the result of the job after its commit: before `write` returns, or later.
+            done: called with the result of the job after its commit: before `write`
+                returns, or later.
             failed: called with the error of a queued job that is not retried any more.
             key: jobs of one key run in order.
             is_large: the job may take long.
@@ -100,7 +107,8 @@ class Writer:
             True if the job is committed.
 
         Raises:
-            Exception: the error of a job that ran at once. After a temporary error the job is queued instead.
+            Exception: the error of a job that ran at once. After a temporary error the job is
+                queued instead.
         """
         if self._may_at_once and not is_large and not self._queue and not self._busy:
             began = time.perf_counter()
@@ -125,7 +133,8 @@ class Writer:
         return self.trouble if self._queue or self._busy else None
 
     async def patiently(self, call: Callable[[], T]) -> T:
-        """Call a function that writes, on the event loop, and repeat it while the store cannot be written.
+        """Call a function that writes, on the event loop, and repeat it while the store
+        cannot be written.
 
         Args:
             call: reads and writes the store. It must change nothing if it raises a `StoreError`.
@@ -157,8 +166,8 @@ class Writer:
 
         Args:
             job: writes into the store.
-            within: seconds for which it is retried while the store cannot be written; None: as long as the store waits
-                for locks.
+            within: seconds for which it is retried while the store cannot be written; None: as long
+                as the store waits for locks.
 
         Raises:
             StoreError: the store could not be written; the job changed nothing.
@@ -194,7 +203,10 @@ class Writer:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> bool | None:
         self._group.cancel_scope.cancel()
         await self._group.__aexit__(None, None, None)
@@ -223,7 +235,9 @@ class Writer:
                     pause = min(2 * pause, _LONGEST_PAUSE)
 
     def _next(self) -> list[_Queued]:
-        """Take the jobs that are committed together from the queue. A large job is committed alone."""
+        """Take the jobs that are committed together from the queue. A large job is
+        committed alone.
+        """
         some: list[_Queued] = []
         while self._queue and len(some) < _TOGETHER and not (some and self._queue[0].is_large):
             some.append(self._queue.popleft())
@@ -238,7 +252,9 @@ class Writer:
         jobs, outcomes = [(one.key, one.job) for one in some], list[Any]()
         try:
             with anyio.CancelScope(shield=True):
-                outcomes = await to_thread.run_sync(self._database.commit, jobs, limiter=self._limiter)
+                outcomes = await to_thread.run_sync(
+                    self._database.commit, jobs, limiter=self._limiter
+                )
         finally:
             self._busy = False
         now = time.monotonic()

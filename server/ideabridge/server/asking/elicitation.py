@@ -1,12 +1,14 @@
 """Elicitation: who decides about a run, and the forms that the person at the client sees.
 
-A person decides in a form, on the page or at a terminal, or the assistant decides with `decide_approval`. If the client
-shows forms, a person decides and the assistant does not. Some clients declare forms but decline every form at once
-without showing it. Such a client counts as one without forms, and nothing is denied.
+A person decides in a form, on the page or at a terminal, or the assistant decides with
+`decide_approval`. If the client shows forms, a person decides and the assistant does not. Some
+clients declare forms but decline every form at once without showing it. Such a client counts as one
+without forms, and nothing is denied.
 
-Up to 2025-11-25 forms go out on the back-channel of the waiting request (`Forms`). From 2026-07-28 the request is
-answered with the forms, and the client sends it again with the person's answers (`forms_of`, `answered`). A form
-belongs to one approval, and an approval to one resolved call, so answers cannot be confused.
+Up to 2025-11-25 forms go out on the back-channel of the waiting request (`Forms`). From 2026-07-28
+the request is answered with the forms, and the client sends it again with the person's answers
+(`forms_of`, `answered`). A form belongs to one approval, and an approval to one resolved call, so
+answers cannot be confused.
 """
 
 from __future__ import annotations
@@ -31,7 +33,14 @@ from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.context.assumption import Candidate
 from ideabridge.bridge.context.state import MISSING
 from ideabridge.bridge.errors import DecisionError, InterruptedRunError, SecretGivenError
-from ideabridge.bridge.loop.event import ApprovalAsked, Decider, Event, OutcomeAsked, PlanAsked, QuestionAsked
+from ideabridge.bridge.loop.event import (
+    ApprovalAsked,
+    Decider,
+    Event,
+    OutcomeAsked,
+    PlanAsked,
+    QuestionAsked,
+)
 from ideabridge.bridge.loop.policy import only_persons
 from ideabridge.bridge.loop.question import Choice
 from ideabridge.bridge.modules.asking import TRIES
@@ -39,7 +48,14 @@ from ideabridge.bridge.runs.people import ApprovalRequest, Decision
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.store.errors import StoreError
 from ideabridge.bridge.store.users import person_of, user_of
-from ideabridge.server.asking.forms import Commands, assumed_of, choices_of, clipped, form_of, message
+from ideabridge.server.asking.forms import (
+    Commands,
+    assumed_of,
+    choices_of,
+    clipped,
+    form_of,
+    message,
+)
 from ideabridge.server.asking.rounds import MAX_FORM_ROUNDS, InputRequired, Round, ToolRequest
 from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import IdeabridgeError
@@ -55,15 +71,18 @@ EACH_S: Final = 0.05
 TOOL: Final = "decide_approval"
 
 BY_ASSISTANT: Final = (
-    "you may decide with decide_approval; ask the person first. The journal then names the assistant as the one who"
-    " decided. A person decides {}"
+    "you may decide with decide_approval; ask the person first. The journal then names the "
+    "assistant as the one who decided. A person decides {}"
 )
 IN_THE_FORM: Final = "only the person decides: in the form, which check_run shows again, or {}"
-ELSEWHERE: Final = "only the person decides: in the form, because this run belongs to a client that shows forms, or {}"
+ELSEWHERE: Final = (
+    "only the person decides: in the form, because this run belongs to a "
+    "client that shows forms, or {}"
+)
 BY_CONFIGURATION: Final = "only the person decides (approval.by in the configuration), {}"
 NOBODY_ASKED: Final = (
-    "nobody was asked: the client declined the form at once, without showing it to a person. Nothing is denied, and the"
-    " question still waits for an answer"
+    "nobody was asked: the client declined the form at once, without showing it to a person. "
+    "Nothing is denied, and the question still waits for an answer"
 )
 
 ENDED: Final = frozenset({"done", "stalled", "limit", "cancelled", "failed"})
@@ -76,7 +95,9 @@ _ONCE: Final = "choices"
 
 
 class Deciding:
-    """Who decides, for each session. `changed` is called when the tools offered to a session change."""
+    """Who decides, for each session. `changed` is called when the tools offered to a
+    session change.
+    """
 
     def __init__(self, bridge: Bridge, commands: Commands) -> None:
         self.bridge = bridge
@@ -85,39 +106,51 @@ class Deciding:
         self._store = bridge.store
         self._only_persons = only_persons(bridge.configuration.approval_setting)
         self._process = secrets.token_hex(8)
-        # Sessions that have declined at once; for clients without a session, the runs of the declined forms.
+        # Sessions that have declined at once; for clients without a session, the runs of the
+        # declined forms.
         self._formless: OrderedDict[str, None] = OrderedDict()
         # The time at which a client last declined at once.
         self._declined: OrderedDict[str, float] = OrderedDict()
         # The pairs of client and run that this process has stored.
         self._held: OrderedDict[str, None] = OrderedDict()
 
-    # -- forms -------------------------------------------------------------------------------------------------
+    # -- forms -------------------------------------------------------------------------------------
 
     def shows_forms(self, request: ToolRequest, run: Run | None = None) -> bool:
         """Return whether the client of a request shows forms about a run to a person.
 
-        A client without a session (2026-07-28 over HTTP) that has declined at once counts as one without forms for that
-        run only, because it cannot be distinguished from the user's other clients.
+        A client without a session (2026-07-28 over HTTP) that has declined at once counts as
+        one without forms for that run only, because it cannot be distinguished from the
+        user's other clients.
         """
         if not request.takes_forms:
             return False
-        key = self._key(request) if self._has_session(request) else None if run is None else f"run {run.root.id}"
+        key = (
+            self._key(request)
+            if self._has_session(request)
+            else None
+            if run is None
+            else f"run {run.root.id}"
+        )
         return key is None or key not in self._formless
 
-    def declined_at_once(self, request: ToolRequest, run: Run | None, seconds: float, forms: int = 1) -> bool:
-        """Record that forms about a run were declined together, and return whether that was too fast for a person.
+    def declined_at_once(
+        self, request: ToolRequest, run: Run | None, seconds: float, forms: int = 1
+    ) -> bool:
+        """Record that forms about a run were declined together, and return whether that was too
+        fast for a person.
 
         `seconds` is the time from sending the forms to the answer.
         """
         key, now = self._key(request), time.monotonic()
-        # A client may decline many forms one after another: then the time since the decline before counts.
+        # A client may decline many forms one after another: then the time since the
+        # decline before counts.
         since = min(seconds, now - self._declined.get(key, -math.inf))
         if since >= AT_ONCE_S + EACH_S * (forms - 1) or seconds < 0:
             return False
         _note(self._declined, key, now)
-        # Remove this client's holds only; another client with a person may hold the same run. Include the run of the
-        # form, which another process may have sent.
+        # Remove this client's holds only; another client with a person may hold the same run.
+        # Include the run of the form, which another process may have sent.
         runs = {*self._runs_of(key), *([] if run is None else [run.root.id])}
         left = {held: self._change_holders(held, key, holds=False) for held in runs}
         formless: str | None = None
@@ -132,25 +165,30 @@ class Deciding:
             request.notes.append(NOBODY_ASKED)
         return True
 
-    # -- who decides -------------------------------------------------------------------------------------------
+    # -- who decides -------------------------------------------------------------------------------
 
     @asynccontextmanager
     async def holding(self, run: Run, request: ToolRequest) -> AsyncGenerator[None]:
-        """Keep the assistant from deciding about a run while a request waits for it, if the client shows forms.
+        """Keep the assistant from deciding about a run while a request waits for it, if the
+        client shows forms.
 
-        This begins when the run asks something, or when the request ends before the run. It applies to all sessions and
-        processes, because it is stored; it ends when a form is declined at once.
+        This begins when the run asks something, or when the request ends before the run. It
+        applies to all sessions and processes, because it is stored; it ends when a form is
+        declined at once.
         """
 
         def watch(_room: Run, event: Event) -> None:
-            # The event is journaled and this process still drives the run, so no other process can take it before.
+            # The event is journaled and this process still drives the run, so no other process can
+            # take it before.
             if isinstance(event, ApprovalAsked | OutcomeAsked | PlanAsked | QuestionAsked):
-                # A watcher must not raise. At the end of the wait the hold is written, or the request fails.
+                # A watcher must not raise. At the end of the wait the hold is written, or
+                # the request fails.
                 with suppress(StoreError):
                     self._hold(run, request)
 
         with suppress(InterruptedRunError, StoreError):
-            # Nobody is asked about what the present rules deny. Another process that drives the run applies its own.
+            # Nobody is asked about what the present rules deny. Another process that drives the run
+            # applies its own.
             run.root.follow_configuration()
         if run.pending():
             await run.patiently(lambda: self._hold(run, request))
@@ -208,7 +246,9 @@ class Deciding:
         return self.by_person(run, request) or BY_ASSISTANT.format(self.commands_of(request).places)
 
     def commands_of(self, request: ToolRequest) -> Commands:
-        """The commands as a caller is told them. A named user of a server elsewhere is not told its folders."""
+        """The commands as a caller is told them. A named user of a server elsewhere is not
+        told its folders.
+        """
         if user_of(request.caller) is None:
             return self.commands
         return Commands(page=self.commands.page)
@@ -248,15 +288,17 @@ def _note(kept: OrderedDict[str, T], key: str, value: T) -> None:
         kept.popitem(last=False)
 
 
-# -- answers of a person ------------------------------------------------------------------------------------------
+# -- answers of a person ---------------------------------------------------------------------------
 
 
-def _decision_of(result: types.ElicitResult, approval: ApprovalRequest, by: Decider) -> Decision | str | None:
+def _decision_of(
+    result: types.ElicitResult, approval: ApprovalRequest, by: Decider
+) -> Decision | str | None:
     """The decision in the answer to a form.
 
-    A declined form denies a call, and skips one with an unknown outcome. None means that the person has not decided, so
-    the call goes on waiting. A text is the reason why the answer is not accepted. The answer to a module's question is
-    passed on: filled in, declined or cancelled.
+    A declined form denies a call, and skips one with an unknown outcome. None means that the person
+    has not decided, so the call goes on waiting. A text is the reason why the answer is not
+    accepted. The answer to a module's question is passed on: filled in, declined or cancelled.
     """
     if approval.kind == "question":
         return _reply(result, by)
@@ -267,7 +309,9 @@ def _decision_of(result: types.ElicitResult, approval: ApprovalRequest, by: Deci
     if result.action != "accept" or content is None or content.get("decision") is None:
         return None
     chosen, value, reason = str(content["decision"]), content.get("value"), content.get("reason")
-    offered: dict[str, Choice] = {one: one for one in approval.choices if one in choices_of(approval)}
+    offered: dict[str, Choice] = {
+        one: one for one in approval.choices if one in choices_of(approval)
+    }
     decision = offered.get(chosen)
     if decision is None:
         return f"decision: expected {' or '.join(offered)}, found {chosen[:120]!r}"
@@ -283,13 +327,18 @@ def _decision_of(result: types.ElicitResult, approval: ApprovalRequest, by: Deci
 def _approval_of(
     approval: ApprovalRequest, content: Mapping[str, object], reason: str | None, by: Decider
 ) -> Decision | str:
-    """The decision to run a call, as it is or with the values that the person chose for what it assumes."""
+    """The decision to run a call, as it is or with the values that the person chose for
+    what it assumes.
+    """
     chosen = dict[str, Candidate]()
     for name, assumption, texts in assumed_of(approval):
         taken, *_ = texts
         text = content.get(name, taken)
         if text not in texts:
-            return f"{name}: expected one of the values for {clipped(assumption.at)}, found {clipped(str(text))}"
+            return (
+                f"{name}: expected one of the values for {clipped(assumption.at)}, "
+                f"found {clipped(str(text))}"
+            )
         if text != taken:
             chosen[assumption.at] = texts[str(text)]
     grant = _grant_of(content)
@@ -298,19 +347,30 @@ def _approval_of(
     if not chosen:
         return Decision("approve", reason=reason, by=by, grant=grant)
     if grant is not None:
-        return "for: expected call, because a call with other values than those that were asked about grants nothing"
+        return (
+            "for: expected call, because a call with other values than those that were "
+            "asked about grants nothing"
+        )
     return Decision("edit", call=approval.with_choices(chosen), reason=reason, by=by)
 
 
 def _grant_of(content: Mapping[str, object]) -> JSONObject | str | None:
-    """What the person allows for the rest of the run; a text is the reason why that is not accepted."""
+    """What the person allows for the rest of the run; a text is the reason why that
+    is not accepted.
+    """
     most, where = content.get("max"), content.get("parameters")
     where = where if isinstance(where, str) and where.strip() else None
     if content.get("for", "call") == "call":
-        return None if most is None and where is None else "for: expected run, because max and parameters go with it"
+        return (
+            None
+            if most is None and where is None
+            else "for: expected run, because max and parameters go with it"
+        )
     grant: JSONObject = {"for": str(content["for"])}
     if most is not None:
-        grant["max"] = int(most) if isinstance(most, float) and most.is_integer() else cast("JSON", most)
+        grant["max"] = (
+            int(most) if isinstance(most, float) and most.is_integer() else cast("JSON", most)
+        )
     if where is not None:
         try:
             grant["parameters"] = decode(where, what="parameters")
@@ -333,7 +393,11 @@ def _read(text: str) -> JSON:
 
 
 async def _decide(
-    run: Run, approval: ApprovalRequest, result: types.ElicitResult, request: ToolRequest, deciding: Deciding
+    run: Run,
+    approval: ApprovalRequest,
+    result: types.ElicitResult,
+    request: ToolRequest,
+    deciding: Deciding,
 ) -> str | None:
     """Apply a person's answer to a waiting call. An answer that comes too late has no effect.
 
@@ -348,7 +412,8 @@ async def _decide(
     except (DecisionError, SecretGivenError) as error:
         return str(error)
     except IdeabridgeError:
-        # The run has just ended, or its driver does not answer. The waiting request shows the state of the run.
+        # The run has just ended, or its driver does not answer. The waiting request shows the
+        # state of the run.
         return None
     return None
 
@@ -358,21 +423,28 @@ def _is_pending(run: Run, approval: str) -> bool:
 
 
 def _note_refused(approval: str, fault: str, request: ToolRequest, deciding: Deciding) -> None:
-    note = f"approval {approval} is still waiting: the person's answer in the form was not accepted: {clipped(fault)}"
+    note = (
+        f"approval {approval} is still waiting: the person's answer in the form was not "
+        f"accepted: {clipped(fault)}"
+    )
     request.notes.append(deciding.bridge.secrets.mask(note))
 
 
-def _text_of(approval: ApprovalRequest, fault: str | None, request: ToolRequest, deciding: Deciding) -> str:
+def _text_of(
+    approval: ApprovalRequest, fault: str | None, request: ToolRequest, deciding: Deciding
+) -> str:
     return deciding.bridge.secrets.mask(message(approval, fault, deciding.commands_of(request)))
 
 
-# -- on the back-channel -----------------------------------------------------------------------------------------
+# -- on the back-channel ---------------------------------------------------------------------------
 
 
 class Forms:
     """The forms that one waiting request has sent."""
 
-    def __init__(self, run: Run, request: ToolRequest, group: TaskGroup, deciding: Deciding) -> None:
+    def __init__(
+        self, run: Run, request: ToolRequest, group: TaskGroup, deciding: Deciding
+    ) -> None:
         # The approvals whose forms are not answered yet.
         self.open: dict[str, anyio.CancelScope] = {}
         self._run = run
@@ -412,7 +484,9 @@ class Forms:
                     # The client failed, or its answer is invalid: the call goes on waiting.
                     break
                 seconds = anyio.current_time() - sent
-                if result.action == "decline" and deciding.declined_at_once(request, self._run, seconds):
+                if result.action == "decline" and deciding.declined_at_once(
+                    request, self._run, seconds
+                ):
                     break
                 fault = await _decide(self._run, approval, result, request, deciding)
                 if fault is None:
@@ -452,7 +526,9 @@ async def ask_once(
     else:
         sent, context = anyio.current_time(), request.context
         try:
-            result = await context.session.elicit_form(text, form, related_request_id=context.request_id)
+            result = await context.session.elicit_form(
+                text, form, related_request_id=context.request_id
+            )
         except (MCPError, ValidationError):
             # The client failed, or its answer is invalid.
             return types.ElicitResult(action="cancel")
@@ -461,24 +537,34 @@ async def ask_once(
     return None if at_once else result
 
 
-def answer_once(last: Round, responses: Mapping[str, types.InputResponse]) -> tuple[types.ElicitResult, float]:
+def answer_once(
+    last: Round, responses: Mapping[str, types.InputResponse]
+) -> tuple[types.ElicitResult, float]:
     """The answer to the form of `ask_once`, and the seconds since it was sent."""
     response = responses.get(_ONCE)
-    result = response if isinstance(response, types.ElicitResult) else types.ElicitResult(action="cancel")
+    result = (
+        response
+        if isinstance(response, types.ElicitResult)
+        else types.ElicitResult(action="cancel")
+    )
     return result, time.time() - last.at
 
 
-# -- in rounds ---------------------------------------------------------------------------------------------------
+# -- in rounds -------------------------------------------------------------------------------------
 
 
 async def answered(
-    run: Run, last: Round, responses: Mapping[str, types.InputResponse], request: ToolRequest, deciding: Deciding
+    run: Run,
+    last: Round,
+    responses: Mapping[str, types.InputResponse],
+    request: ToolRequest,
+    deciding: Deciding,
 ) -> Round:
     """Submit the person's answers to the forms of a round.
 
     Returns:
-        The round with the approvals that stay open and those that are asked about again. An answer that is not accepted
-        three times is reported in `request.notes`.
+        The round with the approvals that stay open and those that are asked about again. An answer
+        that is not accepted three times is reported in `request.notes`.
     """
     left, faults = list(last.left), dict[str, tuple[int, str]]()
     pending = {one.approval: one for one in run.pending()}
@@ -506,8 +592,8 @@ async def answered(
 
 
 async def wait_until_asked(run: Run, last: Round) -> None:
-    """Wait for a run until it needs the person. Other calls then get a moment to finish, so that one round contains as
-    many forms as possible.
+    """Wait for a run until it needs the person. Other calls then get a moment to finish, so that
+    one round contains as many forms as possible.
     """
     while run.status == "running" and not open_forms(run, last):
         await run.runner.wait_changed()
@@ -522,8 +608,12 @@ def open_forms(run: Run, last: Round) -> list[ApprovalRequest]:
     return [one for one in run.pending() if one.approval not in last.left][:_AT_ONCE]
 
 
-def forms_of(approvals: list[ApprovalRequest], last: Round, request: ToolRequest, deciding: Deciding) -> JSONObject:
-    """The forms of the next round, by approval; `last` contains the answers that were not accepted."""
+def forms_of(
+    approvals: list[ApprovalRequest], last: Round, request: ToolRequest, deciding: Deciding
+) -> JSONObject:
+    """The forms of the next round, by approval; `last` contains the answers that
+    were not accepted.
+    """
     forms: JSONObject = {}
     for one in approvals:
         fault = last.faults.get(one.approval, (0, None))[1]

@@ -1,7 +1,9 @@
-"""Calls elsewhere: answers for calls that are parked in other servers on the same store (see `relaying`).
+"""Calls elsewhere: answers for calls that are parked in other servers on the same store
+(see `relaying`).
 
-A balancer may send a client that comes again to another server than the one that has its call. That server, the asker,
-writes the answers into the store, and the other, the holder, gives them to its call and writes the outcome back:
+A balancer may send a client that comes again to another server than the one that has its call. That
+server, the asker, writes the answers into the store, and the other, the holder, gives them to its
+call and writes the outcome back:
 
     asker {"caller", "responses"} -> holder {"taken": n}, with another n every 3 s -> holder {"outcome"} -> deleted
 
@@ -42,10 +44,13 @@ _SILENT_SECONDS: Final = 15.0
 _KEPT_SECONDS: Final = 30.0
 """Seconds for which the holder keeps an outcome that the asker has not taken."""
 
-_RESPONSES: Final[TypeAdapter[dict[str, types.InputResponse]]] = TypeAdapter(dict[str, types.InputResponse])
+_RESPONSES: Final[TypeAdapter[dict[str, types.InputResponse]]] = TypeAdapter(
+    dict[str, types.InputResponse]
+)
 
 Resume: TypeAlias = Callable[[str, str, Mapping[str, types.InputResponse]], Awaitable[Any]]
-"""(key, caller, responses) -> the result of a call that is parked here, or its next question as `InputRequired`."""
+"""(key, caller, responses) -> the result of a call that is parked here, or its next question as
+`InputRequired`."""
 
 
 class CallElsewhereError(IdeabridgeError):
@@ -139,12 +144,20 @@ class CallsElsewhere:
         except ModuleProtocolError as error:
             return {"refused": [error.module, str(error), error.code, error.said, error.data]}
         except MCPError as error:
-            return {"error": [error.error.code, error.error.message, cast("JSON", error.error.data)]}
+            return {
+                "error": [error.error.code, error.error.message, cast("JSON", error.error.data)]
+            }
         except IdeabridgeError as error:
             return {"message": str(error)}
-        return {"answer": [result.value, result.result]} if isinstance(result, Answer) else {"result": result}
+        return (
+            {"answer": [result.value, result.result]}
+            if isinstance(result, Answer)
+            else {"result": result}
+        )
 
-    async def ask(self, key: str, caller: str, responses: Mapping[str, types.InputResponse], lost: str) -> Any:
+    async def ask(
+        self, key: str, caller: str, responses: Mapping[str, types.InputResponse], lost: str
+    ) -> Any:
         """The result of a call that is parked in another server.
 
         Args:
@@ -156,14 +169,17 @@ class CallsElsewhere:
         Raises:
             InputRequired: the module asks again.
             CallElsewhereError: the other server does not answer, or the call has failed.
-            ModuleToolError, ModuleOutputError, ModuleProtocolError, MCPError: as the module or the client answered.
+            ModuleToolError, ModuleOutputError, ModuleProtocolError, MCPError: as the module or the
+                client answered.
         """
         row = f"{_TOPIC} {key}.{secrets.token_hex(8)}"
         given: JSONObject = {name: wire(one) for name, one in responses.items()}
         asked = encode({"caller": caller, "responses": given})
         self._waiting.setdefault(key, anyio.Event())
         try:
-            await self._write(lambda: self._bridge.store.settings.set(row, asked, notice=f"{_TOPIC} {key}"))
+            await self._write(
+                lambda: self._bridge.store.settings.set(row, asked, notice=f"{_TOPIC} {key}")
+            )
             return _opened(await self._outcome_of(row, key, lost))
         finally:
             self._waiting.pop(key, None)
@@ -190,7 +206,9 @@ class CallsElsewhere:
 
     async def _replace(self, row: str, value: JSONObject, notice: str | None = None) -> bool:
         data = encode(value)
-        return await self._write(lambda: self._bridge.store.settings.replace(row, data, notice=notice))
+        return await self._write(
+            lambda: self._bridge.store.settings.replace(row, data, notice=notice)
+        )
 
     async def _delete(self, row: str) -> None:
         await self._write(lambda: self._bridge.store.settings.delete(row))

@@ -1,7 +1,9 @@
-"""Forms: the messages and fields that a person at the client sees for a decision or a module's question.
+"""Forms: the messages and fields that a person at the client sees for a decision or a
+module's question.
 
-A person can approve only what the form shows whole: a call or plan that does not fit cannot be approved in the form. A
-mark precedes each line of external text, so that it cannot be mistaken for text of ideabridge.
+A person can approve only what the form shows whole: a call or plan that does not fit cannot be
+approved in the form. A mark precedes each line of external text, so that it cannot be mistaken for
+text of ideabridge.
 """
 
 from __future__ import annotations
@@ -77,7 +79,9 @@ class Commands:
     def places(self) -> str:
         """Where a person decides without a form."""
         terminal = f"at a terminal: {self.decide}"
-        return terminal if self.page is None else f"on the page {self.page}/approvals, or {terminal}"
+        return (
+            terminal if self.page is None else f"on the page {self.page}/approvals, or {terminal}"
+        )
 
     def places_to_publish(self, ref: str, name: str) -> str:
         """Where a person publishes a run or an idea under a name."""
@@ -91,9 +95,13 @@ class Commands:
 COMMANDS: Final = Commands()
 
 
-# -- fields ------------------------------------------------------------------------------------------------------
+# -- fields ----------------------------------------------------------------------------------------
 
-_TITLES: Final = {"call": "Run this call?", "plan": "Run this plan?", "outcome": "What was the result of this call?"}
+_TITLES: Final = {
+    "call": "Run this call?",
+    "plan": "Run this plan?",
+    "outcome": "What was the result of this call?",
+}
 
 _MEANINGS: Final[dict[str, dict[Choice, str]]] = {
     "call": {"approve": "it runs", "deny": "it does not run"},
@@ -109,7 +117,10 @@ _GRANT: Final[dict[str, Any]] = {
     "for": {
         "type": "string",
         "title": "For how long?",
-        "description": "If it runs. call: this call. run: also further calls of this tool in this run, unasked.",
+        "description": (
+            "If it runs. call: this call. run: also further calls of this "
+            "tool in this run, unasked."
+        ),
         "enum": ["call", "run"],
         "default": "call",
     },
@@ -129,8 +140,8 @@ _GRANT: Final[dict[str, Any]] = {
 
 
 def form_of(request: ApprovalRequest) -> types.ElicitRequestedSchema:
-    """The fields of a form: those of a module's question, marked as such, or a decision. If the call is not shown
-    whole, the only possible decision is a refusal.
+    """The fields of a form: those of a module's question, marked as such, or a decision. If the
+    call is not shown whole, the only possible decision is a refusal.
     """
     if request.question is not None:
         return _of_module(request.question)
@@ -141,7 +152,9 @@ def form_of(request: ApprovalRequest) -> types.ElicitRequestedSchema:
             fields[name] = {
                 "type": "string",
                 "title": _clipped(assumption.at, _TITLE),
-                "description": _clipped(f"For approve. It is assumed, because {assumption.why}.", _DESCRIPTION),
+                "description": _clipped(
+                    f"For approve. It is assumed, because {assumption.why}.", _DESCRIPTION
+                ),
                 "enum": [*texts],
                 "default": next(iter(texts)),
             }
@@ -161,15 +174,21 @@ def form_of(request: ApprovalRequest) -> types.ElicitRequestedSchema:
     return _decision(_TITLES[request.kind], meanings, fields)
 
 
-def _decision(title: str, meanings: Mapping[Choice, str], fields: Mapping[str, Any]) -> types.ElicitRequestedSchema:
+def _decision(
+    title: str, meanings: Mapping[Choice, str], fields: Mapping[str, Any]
+) -> types.ElicitRequestedSchema:
     description = " ".join(f"{choice}: {meaning}." for choice, meaning in meanings.items())
     decision = {"type": "string", "title": title, "description": description, "enum": [*meanings]}
-    return {"type": "object", "properties": {"decision": decision, **fields}, "required": ["decision"]}
+    return {
+        "type": "object",
+        "properties": {"decision": decision, **fields},
+        "required": ["decision"],
+    }
 
 
 def assumed_of(request: ApprovalRequest) -> Iterator[tuple[str, Assumption, dict[str, Candidate]]]:
-    """(name of the field, assumption, its values by their texts) for each literal that has more than one; the value
-    that was taken comes first.
+    """(name of the field, assumption, its values by their texts) for each literal that has more
+    than one; the value that was taken comes first.
     """
     for number, one in enumerate(request.assumed, 1):
         texts: dict[str, Candidate] = {}
@@ -197,13 +216,17 @@ def _of_module(question: JSONObject) -> types.ElicitRequestedSchema:
         fields[name]["title"] = f"[{module}] {_clipped(str(field.get('title') or name), _TITLE)}"
         if "description" in field:
             fields[name]["description"] = f"Module {module} says: {fields[name]['description']}"
-    rest = {key: value for key, value in schema.items() if key not in ("title", "description", "properties")}
+    rest = {
+        key: value
+        for key, value in schema.items()
+        if key not in ("title", "description", "properties")
+    }
     return {**rest, "properties": fields}
 
 
 def _cleaned(field: Mapping[str, Any], module: str) -> dict[str, Any]:
-    """A schema with visible texts, and with the names of choices marked as the module's. Names of fields and choices
-    stay unchanged; they were checked when the module asked.
+    """A schema with visible texts, and with the names of choices marked as the module's. Names of
+    fields and choices stay unchanged; they were checked when the module asked.
     """
     cleaned = dict(field)
     for key, value in field.items():
@@ -223,26 +246,42 @@ def _cleaned(field: Mapping[str, Any], module: str) -> dict[str, Any]:
 def publication_form(
     ref: str, name: str, choices: JSONObject, commands: Commands
 ) -> tuple[str, types.ElicitRequestedSchema]:
-    """The message and the form with which a person accepts an assistant's choices for publishing a run or idea."""
+    """The message and the form with which a person accepts an assistant's choices for
+    publishing a run or idea.
+    """
     whole = fits(choices, "", FORM)
     lines = _lines(choices, whole=whole)
-    text = [f"Publish {_clipped(ref, _TITLE)} as the tool {name}, with these choices?", "", *lines, ""]
+    text = [
+        f"Publish {_clipped(ref, _TITLE)} as the tool {name}, with these choices?",
+        "",
+        *lines,
+        "",
+    ]
     text.append("The assistant made the choices.")
-    meanings: dict[Choice, str] = {"approve": "it is published with them", "deny": "it is not published"}
+    meanings: dict[Choice, str] = {
+        "approve": "it is published with them",
+        "deny": "it is not published",
+    }
     if not whole:
         del meanings["approve"]
         text += [
-            "Some do not fit here, so this form takes only a refusal. Show all of them and decide at a terminal:",
+            (
+                "Some do not fit here, so this form takes only a refusal. Show all of them "
+                "and decide at a terminal:"
+            ),
             f"  {commands.publish} {_clipped(ref, _TITLE)} {name}",
         ]
     return "\n".join(text), _decision("Publish it with these choices?", meanings, {})
 
 
-# -- questions of modules during direct calls ---------------------------------------------------------------------
+# -- questions of modules during direct calls ------------------------------------------------------
 
 
-def marked_question(module: str, question: types.InputRequest, fault: str | None) -> types.InputRequest:
-    """A question of a module to the client of a direct call, with all that the module wrote marked as its own words.
+def marked_question(
+    module: str, question: types.InputRequest, fault: str | None
+) -> types.InputRequest:
+    """A question of a module to the client of a direct call, with all that the module wrote marked
+    as its own words.
 
     Args:
         module: the module.
@@ -273,7 +312,9 @@ def _asks(module: str, what: str, fault: str | None) -> list[str]:
     return [f"Module {visible(module)} {what} (the text is its own):", *faults, ""]
 
 
-def _marked_sampling(module: str, params: types.CreateMessageRequestParams) -> types.CreateMessageRequestParams:
+def _marked_sampling(
+    module: str, params: types.CreateMessageRequestParams
+) -> types.CreateMessageRequestParams:
     update: dict[str, Any] = {
         "messages": [
             message.model_copy(update={"content": _marked_content(module, message.content)})
@@ -284,7 +325,8 @@ def _marked_sampling(module: str, params: types.CreateMessageRequestParams) -> t
         update["system_prompt"] = _own_words(module, params.system_prompt)
     if params.tools is not None:
         update["tools"] = [
-            tool.model_copy(update={"description": _own_words(module, tool.description or "")}) for tool in params.tools
+            tool.model_copy(update={"description": _own_words(module, tool.description or "")})
+            for tool in params.tools
         ]
     return params.model_copy(update=update)
 
@@ -307,17 +349,23 @@ def _own_words(module: str, text: str) -> str:
     return "\n".join([f"Module {visible(module)} wrote this, and not the person:", *marked])
 
 
-# -- messages ----------------------------------------------------------------------------------------------------
+# -- messages --------------------------------------------------------------------------------------
 
 
-def message(request: ApprovalRequest, fault: str | None = None, commands: Commands = COMMANDS) -> str:
-    """The message of a form: the tool, its module, the resolved parameters as JSON, the reason of the question, and why
-    the last answer was not accepted (`fault`).
+def message(
+    request: ApprovalRequest, fault: str | None = None, commands: Commands = COMMANDS
+) -> str:
+    """The message of a form: the tool, its module, the resolved parameters as JSON, the reason of
+    the question, and why the last answer was not accepted (`fault`).
 
-    If they do not fit, it contains the beginning, end, length and SHA-256 of each long value, and the command that
-    shows everything.
+    If they do not fit, it contains the beginning, end, length and SHA-256 of each long value, and
+    the command that shows everything.
     """
-    lines = [_headline(request), *([f"The last answer was not accepted: {clipped(fault)}"] if fault else []), ""]
+    lines = [
+        _headline(request),
+        *([f"The last answer was not accepted: {clipped(fault)}"] if fault else []),
+        "",
+    ]
     if request.question is not None:
         lines += _words_of_module(request.question)
         lines[-1] += " The call that asks:"
@@ -336,7 +384,10 @@ def message(request: ApprovalRequest, fault: str | None = None, commands: Comman
         word = "retry" if request.kind == "outcome" else "approve"
         lines += [
             "",
-            "Some of it does not fit here, so this form takes only a refusal. Show all of it at a terminal:",
+            (
+                "Some of it does not fit here, so this form takes only a refusal. Show "
+                "all of it at a terminal:"
+            ),
             f"  {commands.show} {request.run}",
             "and decide:",
             f"  {commands.decide} {word} {request.run}:{request.approval}",
@@ -351,12 +402,17 @@ def _words_of_module(question: JSONObject) -> Iterator[str]:
     for line in str(question["message"]).split("\n"):
         yield from _marked(visible(line))
     yield ""
-    yield f"What you fill in goes to module {visible(str(question['module']))}, and approves nothing here."
+    yield (
+        f"What you fill in goes to module {visible(str(question['module']))}, "
+        "and approves nothing here."
+    )
     yield "Do not write a password or a token into it."
 
 
 def _reasons(why: str) -> Iterator[str]:
-    """Why it asks, one line for each reason. A reason cannot have line ends of its own: they are made visible."""
+    """Why it asks, one line for each reason. A reason cannot have line ends of its own: they
+    are made visible.
+    """
     first, *others = why[: FORM.reasons].split("\n")
     yield f"Why it asks: {visible(first)}"
     for one in others:
@@ -373,7 +429,10 @@ def _headline(request: ApprovalRequest) -> str:
     if tool is not None and tool.module:
         named += f" of module {visible(tool.module)}"
     if request.question is not None:
-        return f"Module {visible(str(request.question['module']))} asks while it runs {named} (the text is its own):"
+        return (
+            f"Module {visible(str(request.question['module']))} asks while it runs "
+            f"{named} (the text is its own):"
+        )
     return f"What was the result of {named}?" if request.kind == "outcome" else f"Run {named}?"
 
 
@@ -393,9 +452,13 @@ def _sums(request: ApprovalRequest) -> str:
 
 
 def _lines(values: JSONObject, *, whole: bool) -> list[str]:
-    """The values in lines; of values that are not shown `whole`, the beginning and the end of each long one."""
+    """The values in lines; of values that are not shown `whole`, the beginning and the end
+    of each long one.
+    """
     if whole:
-        return [line for name, value in values.items() for line in _wrapped(name, readable_json(value))]
+        return [
+            line for name, value in values.items() for line in _wrapped(name, readable_json(value))
+        ]
     lines = list[str]()
     for name, value in itertools.islice(values.items(), _NAMED):
         short = None if Beginning(value, 2 * _PART).is_cut else readable_json(value)
@@ -423,7 +486,8 @@ def _values(request: ApprovalRequest) -> JSONObject:
         return {key: value for key, value in shown.items() if key not in ("_tool", "_module")}
     calls = plan_without_ids(request.plan).get("calls")
     values: JSONObject = {
-        f"calls.{number}": call for number, call in enumerate(calls if isinstance(calls, list) else [])
+        f"calls.{number}": call
+        for number, call in enumerate(calls if isinstance(calls, list) else [])
     }
     values["output"] = request.plan.get("output")
     if "instances" in request.plan:
@@ -432,7 +496,9 @@ def _values(request: ApprovalRequest) -> JSONObject:
 
 
 def _wrapped(name: str | None, text: str, *, breaks: bool = True) -> Iterator[str]:
-    """Return a value's JSON in marked lines; with `breaks`, each line end in the value also starts a new line."""
+    """Return a value's JSON in marked lines; with `breaks`, each line end in the value also
+    starts a new line.
+    """
     first = f"{_MARK}  "
     if name is not None:
         shown = f"{_name(name)}: "
@@ -449,7 +515,9 @@ def _wrapped(name: str | None, text: str, *, breaks: bool = True) -> Iterator[st
 
 
 def _marked(text: str, first: str = _MARK) -> Iterator[str]:
-    """A text in marked lines of at most `_WIDTH` columns; `first` is the beginning of the first line."""
+    """A text in marked lines of at most `_WIDTH` columns; `first` is the beginning of
+    the first line.
+    """
     return wrap_visible(text, _WIDTH, first=first, further=f"{_MARK}  ")
 
 
@@ -464,4 +532,6 @@ def clipped(text: str) -> str:
 
 def _clipped(text: str, most: int) -> str:
     shown = visible(text[: most + 1])
-    return shown if len(shown) <= most else f"{shown[:most]}... (shortened; {len(text):,} characters)"
+    return (
+        shown if len(shown) <= most else f"{shown[:most]}... (shortened; {len(text):,} characters)"
+    )

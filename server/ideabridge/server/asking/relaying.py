@@ -1,6 +1,8 @@
-"""Relaying: the questions that modules ask the clients of direct calls (forms, addresses, sampling, roots).
+"""Relaying: the questions that modules ask the clients of direct calls (forms, addresses,
+sampling, roots).
 
-They are checked and marked as the questions of runs are, and so are the answers; see `modules/asking.py` and `forms`.
+They are checked and marked as the questions of runs are, and so are the answers; see
+`modules/asking.py` and `forms`.
 
 Each side speaks its own era:
 
@@ -10,8 +12,9 @@ Each side speaks its own era:
                             sealed state has the questions, with which the answers are checked
     2026-07-28  2025-11-25  in place of the result; the call at the module is parked until the client comes again
 
-A parked call lives in this process, for at most `ANSWER_SECONDS` after a question. If the client comes again to another
-server on the same store, that server gets the result from this one (see `elsewhere`).
+A parked call lives in this process, for at most `ANSWER_SECONDS` after a question. If the
+client comes again to another server on the same store, that server gets the result from this
+one (see `elsewhere`).
 """
 
 from __future__ import annotations
@@ -33,7 +36,12 @@ from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.context.inquiry import AnswerError
 from ideabridge.bridge.driving.driver import is_gone, own_name
 from ideabridge.bridge.modules.asking import NOBODY, TRIES, DirectClient, ModuleAsks, read_response
-from ideabridge.bridge.modules.errors import LegacyQuestionError, ModuleInputRequiredError, ModuleProtocolError, shown
+from ideabridge.bridge.modules.errors import (
+    LegacyQuestionError,
+    ModuleInputRequiredError,
+    ModuleProtocolError,
+    shown,
+)
 from ideabridge.bridge.modules.module import Module
 from ideabridge.bridge.modules.offering import wire
 from ideabridge.bridge.modules.remote_call import meta_to_pass_on
@@ -47,8 +55,8 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 
 ANSWER_SECONDS: Final = 600.0
-"""The time that a client has for the answer to a question. Meanwhile the call keeps a place at its module, and the
-client may be gone without a word."""
+"""The time that a client has for the answer to a question. Meanwhile the call keeps a place at its
+module, and the client may be gone without a word."""
 
 MOST_PARKED: Final = 50
 """Parked calls of one caller."""
@@ -66,8 +74,8 @@ _RESPONSE: Final[TypeAdapter[types.InputResponse]] = TypeAdapter(types.InputResp
 
 
 _ENDED: Final = (
-    "the call that asked this has ended: nobody answered in time, or the server was started anew. It may have taken"
-    " effect: look before you call it again"
+    "the call that asked this has ended: nobody answered in time, or the server was started "
+    "anew. It may have taken effect: look before you call it again"
 )
 
 
@@ -112,7 +120,9 @@ class RelayedClient:
         self.state = None if last is None else last.state
         self.responses = responses
 
-    def marked(self, module: str, question: types.InputRequest, fault: str | None) -> types.InputRequest:
+    def marked(
+        self, module: str, question: types.InputRequest, fault: str | None
+    ) -> types.InputRequest:
         """Return a question with what the module wrote marked as its own words."""
         return marked_question(module, question, fault)
 
@@ -126,7 +136,11 @@ class RelayedClient:
         """What it declares that it answers, in wire form; nothing if it cannot be asked."""
         if self._capabilities is None:
             session = self._context.session
-            declared = session.client_capabilities if self.takes_rounds or session.can_send_request else None
+            declared = (
+                session.client_capabilities
+                if self.takes_rounds or session.can_send_request
+                else None
+            )
             told = {} if declared is None else wire(declared)
             self._capabilities = {kind: cast("JSON", told[kind]) for kind in _KINDS if kind in told}
         return self._capabilities
@@ -138,46 +152,61 @@ class RelayedClient:
 
     async def log(self, message: types.LoggingMessageNotificationParams) -> None:
         """Pass a log message on with the stream of the request."""
-        notification = types.LoggingMessageNotification(params=without_secrets(message, self._secrets))
+        notification = types.LoggingMessageNotification(
+            params=without_secrets(message, self._secrets)
+        )
         await self._context.session.send_notification(notification, self._context.request_id)
 
     async def tell_completed(self, name: str) -> None:
-        """Tell a client of the handshake era that what happens at an address is over; later ones are not told."""
+        """Tell a client of the handshake era that what happens at an address is over; later
+        ones are not told.
+        """
         if not self.takes_rounds:
             params = types.ElicitCompleteNotificationParams(elicitation_id=name)
-            notification = types.ElicitCompleteNotification(params=without_secrets(params, self._secrets))
+            notification = types.ElicitCompleteNotification(
+                params=without_secrets(params, self._secrets)
+            )
             await self._context.session.send_notification(notification)
 
     async def ask(self, question: types.InputRequest) -> types.InputResponse:
         """Ask by a request of the client's era up to 2025-11-25.
 
         Raises:
-            MCPError: the client answered with this error, or with something else than an answer, or not in time.
+            MCPError: the client answered with this error, or with something else than an answer,
+                or not in time.
         """
         session = self._context.session
         metadata = ServerMessageMetadata(related_request_id=self._context.request_id)
         kind: type[Any] = types.ElicitResult
         if isinstance(question, types.CreateMessageRequest):
-            kind = types.CreateMessageResult if question.params.tools is None else types.CreateMessageResultWithTools
+            kind = (
+                types.CreateMessageResult
+                if question.params.tools is None
+                else types.CreateMessageResultWithTools
+            )
         elif isinstance(question, types.ListRootsRequest):
             kind = types.ListRootsResult
         try:
             asked = without_secrets(question, self._secrets)
             return await session.send_request(asked, kind, ANSWER_SECONDS, metadata)
         except ValidationError:
-            raise MCPError(types.INVALID_REQUEST, f"the client's answer to {question.method} is not one") from None
+            raise MCPError(
+                types.INVALID_REQUEST, f"the client's answer to {question.method} is not one"
+            ) from None
 
 
 class _ParkedCall:
-    """A call at a module of the handshake era, whose questions wait for a client of 2026-07-28. It is the module's
-    `DirectClient`.
+    """A call at a module of the handshake era, whose questions wait for a client of 2026-07-28. It
+    is the module's `DirectClient`.
     """
 
     takes_rounds = False
     responses = None
     state = None
 
-    def __init__(self, key: str, holder: str, caller: str, client: RelayedClient, secrets: Secrets) -> None:
+    def __init__(
+        self, key: str, holder: str, caller: str, client: RelayedClient, secrets: Secrets
+    ) -> None:
         self.key = key
         self._secrets = secrets
         self.name = f"{key} {holder}"
@@ -261,7 +290,9 @@ class _ParkedCall:
 
 
 def _named_in(result: JSONObject) -> Iterator[str]:
-    """The URIs of the resources in a result: links and embedded resources, also in messages, and contents."""
+    """The URIs of the resources in a result: links and embedded resources, also in
+    messages, and contents.
+    """
     for block in _objects(result.get("content")):
         yield from _named_by(block)
     for message in _objects(result.get("messages")):
@@ -286,7 +317,8 @@ def _named_by(block: JSON) -> Iterator[str]:
 
 
 class Relaying:
-    """Calls at modules for clients, with their questions. The task group must live as long as the server.
+    """Calls at modules for clients, with their questions. The task group must live as
+    long as the server.
 
     Attributes:
         elsewhere: the calls that are parked in other servers.
@@ -297,15 +329,20 @@ class Relaying:
         self._modules = bridge.modules
         self._secrets = bridge.secrets
         self._name = own_name()
-        self.elsewhere = CallsElsewhere(bridge, group, lambda: self._parked, self._resumed, self._give_up)
+        self.elsewhere = CallsElsewhere(
+            bridge, group, lambda: self._parked, self._resumed, self._give_up
+        )
         self._parked: dict[str, _ParkedCall] = {}
-        # By session, of clients of the handshake era. The SDK does not report every session that ends.
+        # By session, of clients of the handshake era. The SDK does not report every
+        # session that ends.
         self._levels: OrderedDict[str, types.LoggingLevel] = OrderedDict()
         # The module whose result first named a resource to a caller, by caller and URI.
         self._named: OrderedDict[tuple[str, str], str] = OrderedDict()
 
     def note_named(self, module: str, result: JSONObject, caller: str) -> None:
-        """Note the resources that a result of a module names to a caller, because no list needs to have them."""
+        """Note the resources that a result of a module names to a caller, because no list
+        needs to have them.
+        """
         for uri in _named_in(result):
             if len(uri) <= _LONGEST_URI:
                 self._named.setdefault((caller, uri), module)
@@ -318,7 +355,9 @@ class Relaying:
         return self._named.get((caller, uri), "")
 
     def set_level(self, session: str, level: types.LoggingLevel) -> types.LoggingLevel:
-        """Note which log messages a session wants; return the lowest level that any session wants."""
+        """Note which log messages a session wants; return the lowest level that any session
+        wants.
+        """
         self._levels[session] = level
         if len(self._levels) > _MOST_LEVELS:
             self._levels.popitem(last=False)
@@ -349,7 +388,8 @@ class Relaying:
             call: calls the module for a client.
 
         Raises:
-            InputRequired: the module asks first, and the client takes questions in place of a result.
+            InputRequired: the module asks first, and the client takes questions in
+                place of a result.
             ParkedCallError: too many calls are parked, or this one is not parked any more.
             MCPError: the module needs what the client does not declare.
         """
@@ -368,18 +408,23 @@ class Relaying:
                 return await call(used, client)
 
         async with self._modules.using(module, user) as used:
-            return await self._answered(client, caller_of(context), used, lambda client: call(used, client), parked)
+            return await self._answered(
+                client, caller_of(context), used, lambda client: call(used, client), parked
+            )
 
     def _checked(
         self, module: str, last: Round, responses: Mapping[str, types.InputResponse]
     ) -> dict[str, types.InputResponse] | None:
-        """The answers that a module gets to its questions in the last round; None if there are none.
+        """The answers that a module gets to its questions in the last round; None if
+        there are none.
 
         Raises:
             InputRequired: an answer is not accepted, and its question is asked again.
             ModuleInputRequiredError: it was asked often enough.
         """
-        accepted = {name: _RESPONSE.validate_python(one, by_name=False) for name, one in last.given.items()}
+        accepted = {
+            name: _RESPONSE.validate_python(one, by_name=False) for name, one in last.given.items()
+        }
         faults: dict[str, str] = {}
         are_forms = True
         for name, asked in last.questions.items():
@@ -399,14 +444,20 @@ class Relaying:
             raise ModuleInputRequiredError(module, f"module {module!r} asks the client: {why}")
         given = {name: wire(one) for name, one in accepted.items()}
         questions = {name: last.questions[name] for name in faults}
-        following = Round("", state=last.state, questions=questions, given=given, tries=last.tries + 1)
+        following = Round(
+            "", state=last.state, questions=questions, given=given, tries=last.tries + 1
+        )
         raise InputRequired(self._marked(module, questions, faults), following)
 
-    def _marked(self, module: str, questions: Mapping[str, Any], faults: Mapping[str, str]) -> JSONObject:
+    def _marked(
+        self, module: str, questions: Mapping[str, Any], faults: Mapping[str, str]
+    ) -> JSONObject:
         """Return the questions of a round in wire form, marked as the module's."""
         marked: JSONObject = {}
         for name, asked in questions.items():
-            question = marked_question(module, _QUESTION.validate_python(asked, by_name=False), faults.get(name))
+            question = marked_question(
+                module, _QUESTION.validate_python(asked, by_name=False), faults.get(name)
+            )
             marked[name] = wire(without_secrets(question, self._secrets))
         return marked
 
@@ -425,7 +476,9 @@ class Relaying:
             return await call(client)
         except ModuleAsks as asks:
             asks_nothing = asks.state is None and not asks.questions
-            following = None if asks_nothing else Round("", state=asks.state, questions=asks.questions)
+            following = (
+                None if asks_nothing else Round("", state=asks.state, questions=asks.questions)
+            )
             raise InputRequired(self._marked(module.name, asks.questions, {}), following) from None
         except LegacyQuestionError as error:
             if not error.repeatable or not parks or await module.era_of_calls() != "legacy":
@@ -442,13 +495,17 @@ class Relaying:
     ) -> AnswerT:
         count = sum(1 for one in self._parked.values() if one.caller == caller and one.is_parked)
         if count >= MOST_PARKED:
-            raise ParkedCallError(f"{count} calls of yours wait for answers; at most {MOST_PARKED} may wait at a time")
+            raise ParkedCallError(
+                f"{count} calls of yours wait for answers; at most {MOST_PARKED} may wait at a time"
+            )
         parked = _ParkedCall(secrets.token_hex(16), self._name, caller, client, self._secrets)
         self._parked[parked.key] = parked
         self._group.start_soon(self._run, parked, call)
         return await self._next(parked)
 
-    async def _resumed(self, key: str, caller: str, responses: Mapping[str, types.InputResponse]) -> Any:
+    async def _resumed(
+        self, key: str, caller: str, responses: Mapping[str, types.InputResponse]
+    ) -> Any:
         parked = self._parked.get(key)
         if parked is None or parked.caller != caller:
             raise ParkedCallError(_ENDED)
@@ -459,7 +516,9 @@ class Relaying:
         if key in self._parked:
             self._parked[key].scope.cancel()
 
-    async def _run(self, parked: _ParkedCall, call: Callable[[DirectClient], Awaitable[Any]]) -> None:
+    async def _run(
+        self, parked: _ParkedCall, call: Callable[[DirectClient], Awaitable[Any]]
+    ) -> None:
         try:
             await parked.run(call)
         finally:

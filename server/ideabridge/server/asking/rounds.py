@@ -1,4 +1,5 @@
-"""Requests for tools, and rounds: requests that are answered with questions and come again (MCP 2026-07-28).
+"""Requests for tools, and rounds: requests that are answered with questions and come again
+(MCP 2026-07-28).
 
 Up to 2025-11-25 questions go out on the back-channel of the waiting request instead.
 """
@@ -38,7 +39,8 @@ class ToolRequest:
         sampled: the number of questions to the client's model on the back-channel.
         halted: whether the client's model is not asked again within this request.
         key: identifies a client without a session; kept in the rounds of the request.
-        form_answer: the answer to a form that belongs to no run, and the seconds since the form was sent.
+        form_answer: the answer to a form that belongs to no run, and the seconds since
+            the form was sent.
         notes: notes for the caller, such as why it is asked for a solution.
         relayed: the round of a direct call whose module asked, if the request comes again.
         responses: the answers with which the request comes, by the names of the questions.
@@ -93,10 +95,14 @@ class ToolRequest:
 
     @property
     def takes_forms(self) -> bool:
-        """Return whether the client declares forms and can be asked; `elicitation` without details includes forms."""
+        """Return whether the client declares forms and can be asked; `elicitation` without details
+        includes forms.
+        """
         capabilities = self.context.session.client_capabilities
         elicitation = capabilities.elicitation if capabilities is not None else None
-        declared = elicitation is not None and (elicitation.form is not None or elicitation.url is None)
+        declared = elicitation is not None and (
+            elicitation.form is not None or elicitation.url is None
+        )
         return declared and (self.has_back_channel or self.has_rounds)
 
 
@@ -125,7 +131,8 @@ class Round:
         asked: the approvals of the last forms; only these may be answered.
         left: the approvals that the person left open; this request does not ask about them again.
         samples: the last Requests to the client's model.
-        faults: the approvals that are asked about again: the number of refused answers, and the last reason.
+        faults: the approvals that are asked about again: the number of refused answers, and
+            the last reason.
         at: the time of the forms in seconds since 1970.
         key: see `ToolRequest.key`.
         state: the state of the module that asks the client of a direct call; see `relaying`.

@@ -1,8 +1,9 @@
 """Sampling: the client's model writes the Solutions of a run (`sampling/createMessage`).
 
-For the store it is a run by turns: in the status `needs_solution` it has no driver, and the process that submits the
-Solution takes the next step. So the run survives restarts, and any server on the store can continue it. `_question`
-makes the parameters of a Request, `_solution_in` reads the answer, and `Sampler` asks and submits.
+For the store it is a run by turns: in the status `needs_solution` it has no driver, and the process
+that submits the Solution takes the next step. So the run survives restarts, and any server on the
+store can continue it. `_question` makes the parameters of a Request, `_solution_in` reads the
+answer, and `Sampler` asks and submits.
 """
 
 from __future__ import annotations
@@ -34,13 +35,22 @@ from ideabridge.bridge.minds.instructions import rules
 from ideabridge.bridge.minds.settings import SamplingSettings
 from ideabridge.bridge.runs.run import Run
 from ideabridge.server.asking.rounds import Round, Sample, ToolRequest, sample_key
-from ideabridge.tools.encoding import JSON, MAX_BYTES, JSONObject, decode_trusted, encode, encode_text, normalise
+from ideabridge.tools.encoding import (
+    JSON,
+    MAX_BYTES,
+    JSONObject,
+    decode_trusted,
+    encode,
+    encode_text,
+    normalise,
+)
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.reading import read_solution
 from ideabridge.tools.schema import inline_refs
 
 _TOOL: Final = "solution"
-"""The tool that the client's model must call if the client supports tools; its input is the Solution."""
+"""The tool that the client's model must call if the client supports tools; its input
+is the Solution."""
 
 MAX_PARAMS: Final = 900_000
 """Bytes of JSON of one question: SDK clients refuse events over 1 MiB."""
@@ -65,26 +75,36 @@ class SampleError(IdeabridgeError):
 
 
 def _is_refusal(error: MCPError) -> bool:
-    """True if the person at the client refused: by the code of the specification, or in words, as hosts use other
-    codes.
+    """True if the person at the client refused: by the code of the specification, or in words, as
+    hosts use other codes.
     """
     return error.error.code == _REJECTED or _REFUSAL.search(error.error.message) is not None
 
 
-# -- the question ------------------------------------------------------------------------------------------------
+# -- the question ----------------------------------------------------------------------------------
 
 
 def _question(
-    request: Request, rejected: Sequence[SolutionRejected], settings: SamplingSettings, *, tools: bool
+    request: Request,
+    rejected: Sequence[SolutionRejected],
+    settings: SamplingSettings,
+    *,
+    tools: bool,
 ) -> JSONObject:
-    """The parameters of `sampling/createMessage` in wire form. The last rejected answer is shown with its errors."""
+    """The parameters of `sampling/createMessage` in wire form. The last rejected answer is shown
+    with its errors.
+    """
     system = [_LEAD_TOOL if tools else _LEAD_TEXT, rules(request.schema)]
     messages: list[JSONObject] = []
     for text in request.texts:
         if text["role"] == "system":
             system.append(str(text["content"]))
         else:
-            _add(messages, "assistant" if text["role"] == "assistant" else "user", str(text["content"]))
+            _add(
+                messages,
+                "assistant" if text["role"] == "assistant" else "user",
+                str(text["content"]),
+            )
     _add(messages, "user", _ASK_TOOL if tools else f"{_ASK_TEXT}\n{encode_text(request.schema)}")
     if rejected:
         _repair(messages, rejected[-1])
@@ -98,21 +118,27 @@ def _question(
     size = len(encode(params))
     if size > MAX_PARAMS:
         raise SampleError(
-            f"the request has {size:,} bytes, and at most {MAX_PARAMS:,} can be sent to a client; {request.largest()};"
-            " start the task again with less, or with `tools`: names or patterns of those it needs"
+            f"the request has {size:,} bytes, and at most {MAX_PARAMS:,} can be sent to a client; "
+            f"{request.largest()}; start the task again with less, or with `tools`: names or "
+            "patterns of those it needs"
         )
     return params
 
 
 _LEAD_TEXT: Final = (
-    'You are the mind of an agent loop. Write the next solution: one JSON object {"calls": [...], "output": ...}, and'
+    'You are the mind of an agent loop. Write the next solution: one JSON object {"calls": '
+    '[...], "output": ...}, and'
     " nothing else: no prose, no Markdown."
 )
-_LEAD_TOOL: Final = f"You are the mind of an agent loop. Write the next solution: the input of the tool {_TOOL}."
+_LEAD_TOOL: Final = (
+    f"You are the mind of an agent loop. Write the next solution: the input of the tool {_TOOL}."
+)
 _ASK_TEXT: Final = "Answer with the next solution: one JSON object that satisfies this JSON Schema."
 _ASK_TOOL: Final = f"Give the next solution by calling {_TOOL}, once."
 _ABOUT_TOOL: Final = "Hand in the next solution."
-_AGAIN: Final = "That is malformed, and nothing of it was run:\n{errors}\nWrite the whole solution again."
+_AGAIN: Final = (
+    "That is malformed, and nothing of it was run:\n{errors}\nWrite the whole solution again."
+)
 
 
 def _add(messages: list[JSONObject], role: str, text: str) -> None:
@@ -127,7 +153,11 @@ def _add(messages: list[JSONObject], role: str, text: str) -> None:
 
 def _repair(messages: list[JSONObject], rejected: SolutionRejected) -> None:
     answer = rejected.solution
-    _add(messages, "assistant", (answer if isinstance(answer, str) else encode_text(answer))[:_KEPT] or "(nothing)")
+    _add(
+        messages,
+        "assistant",
+        (answer if isinstance(answer, str) else encode_text(answer))[:_KEPT] or "(nothing)",
+    )
     errors = [error for error in rejected.errors if isinstance(error, dict)]
     _add(messages, "user", _AGAIN.format(errors=rejection(errors)))
 
@@ -137,7 +167,9 @@ def _preferences(settings: SamplingSettings, request: Request) -> JSONObject:
     params: JSONObject = {"maxTokens": settings.max_tokens}
     if settings.temperature is not None:
         params["temperature"] = settings.temperature
-    params.update((_SETTINGS[name], value) for name, value in request.model.items() if name in _SETTINGS)
+    params.update(
+        (_SETTINGS[name], value) for name, value in request.model.items() if name in _SETTINGS
+    )
     model = request.model.get("model")
     names = [model] if isinstance(model, str) else settings.models
     priorities = {
@@ -152,16 +184,18 @@ def _preferences(settings: SamplingSettings, request: Request) -> JSONObject:
     return params
 
 
-# -- the answer --------------------------------------------------------------------------------------------------
+# -- the answer ------------------------------------------------------------------------------------
 
 _Result: TypeAlias = types.CreateMessageResult | types.CreateMessageResultWithTools
 
 
 def _solution_in(result: _Result) -> JSONObject:
-    """The solution in an answer: the input of the tool call, or otherwise the JSON in its text, read leniently.
+    """The solution in an answer: the input of the tool call, or otherwise the JSON in its text,
+    read leniently.
 
     Raises:
-        SampleError: the answer has no solution; the message describes the answer, and says whether it was cut off.
+        SampleError: the answer has no solution; the message describes the answer, and says whether
+            it was cut off.
     """
     cut = result.stop_reason == "maxTokens"
     try:
@@ -177,7 +211,9 @@ def _blocks(result: _Result) -> list[Any]:
     return result.content if isinstance(result.content, list) else [result.content]
 
 
-_CUT: Final = "the answer was cut off at its limit of tokens (write fewer calls, or shorter values): "
+_CUT: Final = (
+    "the answer was cut off at its limit of tokens (write fewer calls, or shorter values): "
+)
 
 
 def _raw(blocks: list[Any]) -> JSON:
@@ -185,7 +221,8 @@ def _raw(blocks: list[Any]) -> JSON:
     if uses:
         if len(uses) > 1 or uses[0].name != _TOOL:
             raise SampleError(
-                f"expected one call of the tool {_TOOL}, or text with one JSON object; found {_described(uses)}"
+                f"expected one call of the tool {_TOOL}, or text with one JSON object; "
+                f"found {_described(uses)}"
             )
         value = normalise(uses[0].input, what="the solution")
         _expect_fits(len(encode(value)), "bytes")
@@ -201,7 +238,8 @@ def _raw(blocks: list[Any]) -> JSON:
 def _expect_fits(size: int, what: str) -> None:
     if size > MAX_ANSWER:
         raise SampleError(
-            f"the answer has {size:,} {what}; at most {MAX_ANSWER:,} are taken (write fewer calls, or shorter values)"
+            f"the answer has {size:,} {what}; at most {MAX_ANSWER:,} are taken (write fewer "
+            "calls, or shorter values)"
         )
 
 
@@ -215,10 +253,16 @@ def _described(blocks: list[Any]) -> str:
 def _block(block: Any) -> str:
     if isinstance(block, types.ToolUseContent):
         # json.dumps, because `encode` limits the depth.
-        shown = json.dumps(block.input, ensure_ascii=False)[:_SHOWN].encode("utf-8", "replace").decode()
+        shown = (
+            json.dumps(block.input, ensure_ascii=False)[:_SHOWN].encode("utf-8", "replace").decode()
+        )
         return f"a call of {block.name[:60]!r} with {shown}"
     kind = str(block.type)[:_SHOWN]
-    return f"{kind} ({block.mime_type[:60]})" if isinstance(block, types.ImageContent | types.AudioContent) else kind
+    return (
+        f"{kind} ({block.mime_type[:60]})"
+        if isinstance(block, types.ImageContent | types.AudioContent)
+        else kind
+    )
 
 
 def _repeats(result: _Result, rejected: SolutionRejected) -> bool:
@@ -241,10 +285,11 @@ def _journaled(result: _Result) -> str:
     return text if text.strip() else _described(blocks)
 
 
-# -- the sampler -----------------------------------------------------------------------------------------------------
+# -- the sampler -----------------------------------------------------------------------------------
 
 MAX_SAMPLING_ROUNDS: Final = 8
-"""Rounds of sampling within one request: clients end a request after ten rounds, and forms may need some."""
+"""Rounds of sampling within one request: clients end a request after ten rounds, and
+forms may need some."""
 
 MALFORMED: Final = 3
 """Malformed answers to one Request after which the caller must write the solution."""
@@ -260,8 +305,9 @@ _Sent: TypeAlias = tuple[Sample, str]
 class Sampler:
     """Sends Requests to the models of clients, and submits the answers.
 
-    In 2026-07-28 a client that refuses or ends a call sends nothing: the request does not come again. So the Requests
-    of a round are stored by their root run, where every process finds those without an answer.
+    In 2026-07-28 a client that refuses or ends a call sends nothing: the request does not come
+    again. So the Requests of a round are stored by their root run, where every process finds those
+    without an answer.
     """
 
     def __init__(self, bridge: Bridge) -> None:
@@ -271,7 +317,9 @@ class Sampler:
         self._out: set[_Key] = set()
 
     def can_ask(self, run: Run, request: ToolRequest) -> bool:
-        """Return whether the run (or the rooms of a plan) uses sampling, and this client supports it."""
+        """Return whether the run (or the rooms of a plan) uses sampling, and this
+        client supports it.
+        """
         return run.root.turns.mind == SAMPLING and request.samples
 
     def explain(self, run: Run, request: ToolRequest, seconds: float) -> None:
@@ -289,7 +337,8 @@ class Sampler:
         else:
             why = f"its answer did not come within {seconds:g} s"
         request.notes.append(
-            f"the run is answered by the client's model, but {why}: {_HAND_IN}, or ask check_run again"
+            f"the run is answered by the client's model, but {why}: "
+            f"{_HAND_IN}, or ask check_run again"
         )
 
     def unanswered_note(self, run: Run) -> str | None:
@@ -298,7 +347,9 @@ class Sampler:
         return _unanswered_note(sent) if sent else None
 
     def due(self, run: Run, request: ToolRequest, rounds: int) -> list[Run]:
-        """The run or rooms whose Requests are sent to the client's model now, after a number of rounds."""
+        """The run or rooms whose Requests are sent to the client's model now, after a
+        number of rounds.
+        """
         if request.halted or not self.can_ask(run, request):
             return []
         free, held, sent = self._open(run, request)
@@ -310,32 +361,38 @@ class Sampler:
         if not due and not held:
             last = free[0].turns.rejected[-1].errors
             self._halt(
-                request, f"the client's model gave {MALFORMED} malformed solutions ({str(last[:1])[:300]}): {_HAND_IN}"
+                request,
+                f"the client's model gave {MALFORMED} malformed solutions "
+                f"({str(last[:1])[:300]}): {_HAND_IN}",
             )
         elif due and rounds >= MAX_SAMPLING_ROUNDS:
             self._halt(
                 request,
-                f"the client's model was asked {rounds} times within this request, the most a client takes: {_HAND_IN},"
-                " or call check_run to have it asked further",
+                f"the client's model was asked {rounds} times within this request, the most a "
+                f"client takes: {_HAND_IN}, or call check_run to have it asked further",
             )
             return []
         return due[:_AT_ONCE]
 
     def waits_for_others(self, run: Run, request: ToolRequest) -> bool:
-        """True if this client's model is not asked because other requests wait for the answers of their clients."""
+        """True if this client's model is not asked because other requests wait for the answers
+        of their clients.
+        """
         if request.halted or not self.can_ask(run, request):
             return False
         free, held, _ = self._open(run, request)
         return bool(held) and not any(len(one.turns.rejected) < MALFORMED for one in free)
 
     def _open(self, run: Run, request: ToolRequest) -> tuple[list[Run], list[Run], list[_Sent]]:
-        """The runs that wait for a solution: those to ask now, those that other requests of this process have asked,
-        and the unanswered Requests of rounds.
+        """The runs that wait for a solution: those to ask now, those that other requests of this
+        process have asked, and the unanswered Requests of rounds.
         """
         waiting = _waiting(run)
-        # A client that refused is not asked again when somebody looks at the run. The Requests of this request itself
-        # have come back.
-        own = {one.run for one in request.round.samples} if request.round is not None else set[str]()
+        # A client that refused is not asked again when somebody looks at the run. The Requests of
+        # this request itself have come back.
+        own = (
+            {one.run for one in request.round.samples} if request.round is not None else set[str]()
+        )
         sent = [one for one in self._unanswered(run.root, waiting) if one[0].run not in own]
         samples = {sample for sample, _ in sent}
         left = [one for one in waiting if _sample_of(one) not in samples]
@@ -357,7 +414,9 @@ class Sampler:
         now = datetime.now(UTC).isoformat(timespec="seconds")
         sent = {sample.run: (sample, at) for sample, at in self._unanswered(root, _waiting(root))}
         sent.update((sample.run, (sample, now)) for sample in samples)
-        entries: list[JSON] = [[sample.run, sample.turn, sample.attempt, at] for sample, at in sent.values()]
+        entries: list[JSON] = [
+            [sample.run, sample.turn, sample.attempt, at] for sample, at in sent.values()
+        ]
         self._bridge.store.settings.set(_setting(root), encode(entries))
 
     @staticmethod
@@ -366,11 +425,12 @@ class Sampler:
         if why not in request.notes:
             request.notes.append(why)
 
-    # -- on the back-channel -----------------------------------------------------------------------------------
+    # -- on the back-channel -----------------------------------------------------------------------
 
     async def ask(self, run: Run, request: ToolRequest) -> bool:
-        """Send the open Requests to the client's model and submit the answers, until none is left; False if none was
-        sent. A Request that another client is answering is waited for, and sent here if that client fails.
+        """Send the open Requests to the client's model and submit the answers, until none is left;
+        False if none was sent. A Request that another client is answering is waited for, and sent
+        here if that client fails.
         """
         if self.waits_for_others(run, request):
             await run.runner.wait_changed()
@@ -407,12 +467,16 @@ class Sampler:
                     result = await self._answer(run, request)
             finally:
                 request.sampled = max(request.sampled, number)
-            # Until the answer is stored the run still asks, and the Request must not be sent again. An answer that came
-            # too late, or could not be stored, changes nothing. The state of the run shows this.
+            # Until the answer is stored the run still asks, and the Request must not be sent again.
+            # An answer that came too late, or could not be stored, changes nothing. The state of
+            # the run shows this.
             with suppress(IdeabridgeError):
                 if result is not None:
-                    # A fast model answers before the process that made the Request has returned the lease.
-                    await self._submit(await self._bridge.run(run.id, caller=request.caller), turn, result)
+                    # A fast model answers before the process that made the Request has
+                    # returned the lease.
+                    await self._submit(
+                        await self._bridge.run(run.id, caller=request.caller), turn, result
+                    )
         finally:
             mine.discard((run.id, turn))
             self._out.discard((run.id, turn))
@@ -433,7 +497,10 @@ class Sampler:
         except MCPError as error:
             await self._failed(run, error, request)
         except ValidationError:
-            self._halt(request, f"the client's answer is not a result of sampling/createMessage: {_HAND_IN}")
+            self._halt(
+                request,
+                f"the client's answer is not a result of sampling/createMessage: {_HAND_IN}",
+            )
         return None
 
     def _cannot_ask(self, run: Run, error: SampleError, request: ToolRequest) -> None:
@@ -452,8 +519,8 @@ class Sampler:
             text = f"{text}; the Request is too long for this model: {run.runner.request.largest()}"
         self._halt(
             request,
-            f"the client could not ask its model ({error.error.code}: {text}): call check_run to have it asked again,"
-            f" or {_HAND_IN}",
+            f"the client could not ask its model ({error.error.code}: {text}): call check_run to "
+            f"have it asked again, or {_HAND_IN}",
         )
 
     def _params(self, run: Run, request: ToolRequest) -> JSONObject:
@@ -463,11 +530,15 @@ class Sampler:
         if reason is not None:
             run.end_budget(reason)
             raise SampleError(reason)
-        return _question(run.runner.request, run.turns.rejected, self._settings, tools=request.samples_with_tools)
+        return _question(
+            run.runner.request, run.turns.rejected, self._settings, tools=request.samples_with_tools
+        )
 
-    # -- in rounds ---------------------------------------------------------------------------------------------
+    # -- in rounds ---------------------------------------------------------------------------------
 
-    async def questions(self, due: list[Run], request: ToolRequest) -> tuple[JSONObject, tuple[Sample, ...]]:
+    async def questions(
+        self, due: list[Run], request: ToolRequest
+    ) -> tuple[JSONObject, tuple[Sample, ...]]:
         """The questions of a round by their names, and the Requests that they are about."""
         questions: JSONObject = {}
         samples: list[Sample] = []
@@ -477,15 +548,21 @@ class Sampler:
             except SampleError as error:
                 self._cannot_ask(run, error, request)
                 continue
-            questions[sample_key(len(samples))] = {"method": "sampling/createMessage", "params": params}
+            questions[sample_key(len(samples))] = {
+                "method": "sampling/createMessage",
+                "params": params,
+            }
             samples.append(_sample_of(run))
         if samples:
             root = due[0].root
             await root.patiently(lambda: self._store_sent(root, samples))
         return questions, tuple(samples)
 
-    async def answered(self, last: Round, request: ToolRequest, responses: Mapping[str, types.InputResponse]) -> None:
-        """Submit the answers of the client's model in a round. If only some are accepted, the others are reported.
+    async def answered(
+        self, last: Round, request: ToolRequest, responses: Mapping[str, types.InputResponse]
+    ) -> None:
+        """Submit the answers of the client's model in a round. If only some are accepted, the
+        others are reported.
 
         Raises:
             SettledTurnError: the turn has another solution, or the answer is a repetition.
@@ -494,8 +571,12 @@ class Sampler:
         accepted, faults = 0, list[IdeabridgeError]()
         for number, sample in enumerate(last.samples):
             response = responses.get(sample_key(number))
-            if not isinstance(response, types.CreateMessageResult | types.CreateMessageResultWithTools):
-                self._halt(request, f"the client came back without an answer of its model: {_HAND_IN}")
+            if not isinstance(
+                response, types.CreateMessageResult | types.CreateMessageResultWithTools
+            ):
+                self._halt(
+                    request, f"the client came back without an answer of its model: {_HAND_IN}"
+                )
                 continue
             try:
                 run = await self._bridge.run(sample.run, caller=request.caller)
@@ -506,18 +587,22 @@ class Sampler:
                 faults.append(error)
         if faults and not accepted:
             raise faults[0]
-        request.notes.extend(f"an answer of the client's model was not accepted: {error}" for error in faults)
+        request.notes.extend(
+            f"an answer of the client's model was not accepted: {error}" for error in faults
+        )
 
     def _expect_new(self, run: Run, sample: Sample, result: _Result) -> None:
-        """Refuse the repetition of a malformed answer, and the answer to a question that was asked again since."""
+        """Refuse the repetition of a malformed answer, and the answer to a question that was
+        asked again since.
+        """
         if not run.machine.awaits_solution or run.turn != sample.turn or sample == _sample_of(run):
             return
         again = self._unanswered(run.root, [run])
         if again or any(_repeats(result, rejected) for rejected in run.turns.rejected):
             asked_again = "; the client's model has been asked again" if again else ""
             raise SettledTurnError(
-                f"an answer to turn {sample.turn} (attempt {sample.attempt + 1}) came before and was"
-                f" malformed{asked_again}"
+                f"an answer to turn {sample.turn} (attempt {sample.attempt + 1}) came before and "
+                f"was malformed{asked_again}"
             )
 
     @staticmethod
@@ -545,14 +630,19 @@ def _setting(root: Run) -> str:
 
 def _waiting(run: Run) -> list[Run]:
     """The run or rooms that wait for a solution of the client's model."""
-    return [one for one in run.open_requests() if one.turns.mind == SAMPLING and one.runner.request is not None]
+    return [
+        one
+        for one in run.open_requests()
+        if one.turns.mind == SAMPLING and one.runner.request is not None
+    ]
 
 
 def _unanswered_note(sent: Sequence[_Sent]) -> str:
     which = ", ".join(f"turn {sample.turn} of {sample.run} at {at}" for sample, at in sent[:3])
     more = f" and {len(sent) - 3} more" if len(sent) > 3 else ""
     return (
-        f"the client's model was asked ({which}{more}) and no answer has come: the person may have refused, the client"
-        " may have ended the call, or the model is still working. The run waits; the model is not asked for this again."
-        f" If the person refused, cancel the run with check_run; otherwise {_HAND_IN}"
+        f"the client's model was asked ({which}{more}) and no answer has come: the person may "
+        "have refused, the client may have ended the call, or the model is still working. The "
+        "run waits; the model is not asked for this again. If the person refused, cancel the run "
+        f"with check_run; otherwise {_HAND_IN}"
     )

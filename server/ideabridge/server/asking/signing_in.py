@@ -1,4 +1,6 @@
-"""A person who signs in to a module: with a browser that comes back to this machine, or by pasting an address."""
+"""A person who signs in to a module: with a browser that comes back to this machine, or by
+pasting an address.
+"""
 
 from __future__ import annotations
 
@@ -57,18 +59,29 @@ class BrowserPerson:
         return self._back
 
     async def answer(self, stream: SocketStream) -> None:
-        """Answer one request of the browser. Only the answer to this sign-in counts: others do not know its state."""
+        """Answer one request of the browser. Only the answer to this sign-in counts: others do not
+        know its state.
+        """
         async with stream:
             target = await _target(stream)
             found = urlsplit(target)
             if found.path != urlsplit(self.redirect_uri).path:
                 await _respond(stream, "404 Not Found", "There is nothing here.")
             elif not self._state or _state_of(target) != self._state:
-                await _respond(stream, "400 Bad Request", "This is not the answer to a sign-in that ideabridge began.")
+                await _respond(
+                    stream,
+                    "400 Bad Request",
+                    "This is not the answer to a sign-in that ideabridge began.",
+                )
             else:
-                text = "ideabridge has the answer. You can close this page, and look at the terminal."
+                text = (
+                    "ideabridge has the answer. You can close this page, and look at the terminal."
+                )
                 await _respond(stream, "200 OK", text)
-                self._state, self._back = "", urlsplit(self.redirect_uri)._replace(query=found.query).geturl()
+                self._state, self._back = (
+                    "",
+                    urlsplit(self.redirect_uri)._replace(query=found.query).geturl(),
+                )
                 self._arrived.set()
 
 
@@ -82,7 +95,10 @@ class PastingPerson:
     """
 
     def __init__(
-        self, redirect_uri: str, show: Callable[[str], None], read: Callable[[], Awaitable[str | None]]
+        self,
+        redirect_uri: str,
+        show: Callable[[str], None],
+        read: Callable[[], Awaitable[str | None]],
     ) -> None:
         self.redirect_uri = redirect_uri
         self._show, self._read = show, read
@@ -103,8 +119,11 @@ class PastingPerson:
 
 
 @asynccontextmanager
-async def browser_person(redirect_uri: str | None, show: Callable[[str], None]) -> AsyncGenerator[BrowserPerson]:
-    """A person whose browser is sent back to a port of this machine, which listens as long as the block runs.
+async def browser_person(
+    redirect_uri: str | None, show: Callable[[str], None]
+) -> AsyncGenerator[BrowserPerson]:
+    """A person whose browser is sent back to a port of this machine, which listens as long as
+    the block runs.
 
     Raises:
         SignInError: the port of `redirect_uri` is not free.
@@ -114,7 +133,9 @@ async def browser_person(redirect_uri: str | None, show: Callable[[str], None]) 
     try:
         listener = await anyio.create_tcp_listener(local_host=host, local_port=parts.port or 0)
     except OSError as error:
-        raise SignInError(f"{redirect_uri or host}: cannot listen there: {error.strerror or error}") from None
+        raise SignInError(
+            f"{redirect_uri or host}: cannot listen there: {error.strerror or error}"
+        ) from None
     async with listener, anyio.create_task_group() as group:
         port = listener.extra(SocketAttribute.local_port)  # noqa: S610 - not Django
         person = BrowserPerson(redirect_uri or f"http://127.0.0.1:{port}{_PATH}", show)
@@ -126,7 +147,9 @@ async def browser_person(redirect_uri: str | None, show: Callable[[str], None]) 
 
 
 def unused_address() -> str:
-    """An address on this machine at which nothing listens. A browser shows it, and cannot open it."""
+    """An address on this machine at which nothing listens. A browser shows it, and
+    cannot open it.
+    """
     with socket.create_server(("127.0.0.1", 0)) as listening:
         return f"http://127.0.0.1:{listening.getsockname()[1]}{_PATH}"
 
@@ -151,7 +174,8 @@ async def _target(stream: SocketStream) -> str:
 async def _respond(stream: SocketStream, status: str, text: str) -> None:
     body = _PAGE.format(text).encode()
     head = (
-        f"HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: {len(body)}\r\n"
+        f"HTTP/1.1 {status}\r\nContent-Type: text/html; "
+        f"charset=utf-8\r\nContent-Length: {len(body)}\r\n"
         "Cache-Control: no-store\r\nReferrer-Policy: no-referrer\r\nConnection: close\r\n\r\n"
     )
     # A browser that does not wait for the page has sent the answer all the same.

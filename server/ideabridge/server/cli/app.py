@@ -1,4 +1,6 @@
-"""The Typer application: its commands, their help with examples, and the handling of usage errors."""
+"""The Typer application: its commands, their help with examples, and the handling of usage
+errors.
+"""
 
 from __future__ import annotations
 
@@ -32,12 +34,24 @@ from ideabridge.server.cli import (
     writing,
 )
 from ideabridge.server.cli.console import ExitCode, echo, report
-from ideabridge.server.cli.options import AllowAllOption, ConfigOption, Options, ProjectOption, StoreOption, ToolsOption
+from ideabridge.server.cli.options import (
+    AllowAllOption,
+    ConfigOption,
+    Options,
+    ProjectOption,
+    StoreOption,
+    ToolsOption,
+)
 from ideabridge.server.demo.command import demo
 from ideabridge.tools.names import printable
 
 EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
-    "": ("demo", "modules import claude-code --write", "install claude-code --write", "run plan.json -i repo=."),
+    "": (
+        "demo",
+        "modules import claude-code --write",
+        "install claude-code --write",
+        "run plan.json -i repo=.",
+    ),
     "worker": ("worker", "worker --module browser --runs 8"),
     "serve": ("serve", "serve --http 127.0.0.1:8787 --model openai:gpt-5-mini"),
     "ui": ("ui", "ui 127.0.0.1:9000 --no-browser"),
@@ -63,21 +77,33 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "runs list": ("runs list -n 5", "runs list --status needs_approval --json"),
     "runs cancel": ("runs cancel run_1f0c9a3b5d7e2468", "runs cancel 1f0c 7d2e"),
     "runs show": ("runs show last", "runs show run_1f0c9a3b5d7e2468 --at 7"),
-    "runs fork": ("runs fork run_1f0c9a3b5d7e2468 --at 7", "runs fork run_1f0c9a3b5d7e2468 --at 7 --input name=other"),
+    "runs fork": (
+        "runs fork run_1f0c9a3b5d7e2468 --at 7",
+        "runs fork run_1f0c9a3b5d7e2468 --at 7 --input name=other",
+    ),
     "ideas": ("ideas search weekly report", "ideas call weekly_report -i week=3"),
     "ideas list": ("ideas list --tool git_log --since 3d", "ideas list --published"),
     "ideas search": ("ideas search weekly report", "ideas search report --module git -n 5"),
     "ideas show": ("ideas show weekly_report", "ideas show 3fa94c"),
-    "ideas lift": ("ideas lift run_1f0c9a3b5d7e2468", "ideas lift run_1f0c9a3b5d7e2468 --rename path=repo --live"),
+    "ideas lift": (
+        "ideas lift run_1f0c9a3b5d7e2468",
+        "ideas lift run_1f0c9a3b5d7e2468 --rename path=repo --live",
+    ),
     "ideas verify": ("ideas verify", "ideas verify weekly_report --no-live"),
     "ideas publish": (
         "ideas publish run_1f0c9a3b5d7e2468 weekly_report",
         "ideas publish run_1f0c9a3b weekly_report --program ask",
         "ideas publish 3fa94c weekly_report --answer plan",
     ),
-    "ideas share": ("ideas share weekly_report --to alice,bob", "ideas share weekly_report --to all"),
+    "ideas share": (
+        "ideas share weekly_report --to alice,bob",
+        "ideas share weekly_report --to all",
+    ),
     "ideas unpublish": ("ideas unpublish weekly_report",),
-    "ideas call": ("ideas call weekly_report -i week=3", "ideas call weekly_report@2 -i @week.json"),
+    "ideas call": (
+        "ideas call weekly_report -i week=3",
+        "ideas call weekly_report@2 -i @week.json",
+    ),
     "ideas history": ("ideas history weekly_report",),
     "ideas diff": ("ideas diff weekly_report@1 weekly_report@2",),
     "ideas pin": ("ideas pin weekly_report@1",),
@@ -93,7 +119,10 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "ideas add": ("ideas add translate.yaml", "ideas add ideas --yes"),
     "ideas import": ("ideas import weekly_report.json", "ideas import shared --publish"),
     "history": ("history import claude-code", "history import codex --dry-run"),
-    "history import": ("history import claude-code --dry-run", "history import codex --module github=gh --yes"),
+    "history import": (
+        "history import claude-code --dry-run",
+        "history import codex --module github=gh --yes",
+    ),
     "users": ("users add alice", "users token add alice --expires 90d"),
     "users add": ("users add alice", "users add bob --role admin --expires 90d"),
     "users list": ("users list", "users list --json"),
@@ -120,7 +149,11 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "modules list": ("modules list", "modules list --json"),
     "modules test": ("modules test git", "modules test git git_log -i repo_path=. -i max_count=3"),
     "modules accept": ("modules accept git", "modules accept --own --yes"),
-    "modules login": ("modules login github", "modules login github --no-browser", "modules login github --device"),
+    "modules login": (
+        "modules login github",
+        "modules login github --no-browser",
+        "modules login github --device",
+    ),
     "modules logout": ("modules logout github",),
     "modules import": ("modules import claude-code", "modules import vscode github --move"),
     "tools": ("tools list", "tools list git log"),
@@ -176,16 +209,29 @@ def _help(command: Any, ctx: Any) -> str:
     shown = [one for one in command.get_params(ctx) if not getattr(one, "hidden", False)]
     arguments = [one for one in shown if one.param_type_name == "argument"]
     options = [one for one in shown if one.param_type_name == "option"]
-    words = [ctx.command_path, *map(_argument_usage, arguments), "[OPTIONS]", *(["COMMAND ..."] if commands else [])]
+    words = [
+        ctx.command_path,
+        *map(_argument_usage, arguments),
+        "[OPTIONS]",
+        *(["COMMAND ..."] if commands else []),
+    ]
     parts = [_wrapped(f"Usage: {' '.join(words)}", width, "       ")]
-    parts += [_wrapped(" ".join(text.split()), width) for text in (command.help or "").split("\n\n") if text.strip()]
+    parts += [
+        _wrapped(" ".join(text.split()), width)
+        for text in (command.help or "").split("\n\n")
+        if text.strip()
+    ]
     examples = EXAMPLES.get(ctx.command_path.partition(" ")[2], ())
     if examples:
         parts.append("\n".join(["Examples:", *(f"  ideabridge {line}" for line in examples)]))
-    parts += _section("Arguments:", [(_argument_name(one), _description(one)) for one in arguments], width)
+    parts += _section(
+        "Arguments:", [(_argument_name(one), _description(one)) for one in arguments], width
+    )
     parts += _section("Commands:", [(name, _first(one)) for name, one in commands.items()], width)
     own = [one for one in options if one.name not in _SHARED]
-    shared = sorted((one for one in options if one.name in _SHARED), key=lambda one: _SHARED.index(one.name))
+    shared = sorted(
+        (one for one in options if one.name in _SHARED), key=lambda one: _SHARED.index(one.name)
+    )
     if not commands or len(own) + len(shared) > 1:
         parts += _section("Options:", [_option(one) for one in own], width)
     title = "Options:" if len(shared) == 1 else "Shared options:"
@@ -207,19 +253,25 @@ def _section(title: str, rows: Sequence[tuple[str, str]], width: int) -> list[st
         if len(start) > indent - 2:
             lines.append(start)
             start = ""
-        wrapped = textwrap.wrap(text, width - indent, break_on_hyphens=False, break_long_words=False) or [""]
+        wrapped = textwrap.wrap(
+            text, width - indent, break_on_hyphens=False, break_long_words=False
+        ) or [""]
         lines.append(f"{start:<{indent}}{wrapped[0]}".rstrip())
         lines += [" " * indent + line for line in wrapped[1:]]
     return ["\n".join(lines)]
 
 
 def _wrapped(text: str, width: int, indent: str = "") -> str:
-    return textwrap.fill(text, width, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False)
+    return textwrap.fill(
+        text, width, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False
+    )
 
 
 def _argument_name(argument: Any) -> str:
     """The metavar without the marks for optional and repeated."""
-    return str(argument.metavar or argument.name.upper()).strip("[]").removesuffix("...").rstrip("]")
+    return (
+        str(argument.metavar or argument.name.upper()).strip("[]").removesuffix("...").rstrip("]")
+    )
 
 
 def _argument_usage(argument: Any) -> str:
@@ -254,9 +306,12 @@ def _first(command: Any) -> str:
 
 app = typer.Typer(
     name="ideabridge",
-    help="One MCP server between your assistants and all their tools: plans run by data flow, runs become tools.",
-    epilog="Exit codes: 0 done, 1 done with errors, 2 wrong usage, input or configuration, 3 store error, 4 a run "
-    "waits, 130 stopped by Ctrl-C.",
+    help=(
+        "One MCP server between your assistants and all their tools: plans run by data "
+        "flow, runs become tools."
+    ),
+    epilog="Exit codes: 0 done, 1 done with errors, 2 wrong usage, input or configuration, 3 store "
+    "error, 4 a run waits, 130 stopped by Ctrl-C.",
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
@@ -310,10 +365,11 @@ _use_plain_help(app)
 
 
 def called(application: typer.Typer, arguments: Sequence[str]) -> typer.Typer:
-    """The application with only the command that is called, because Typer builds every command that it has.
+    """The application with only the command that is called, because Typer builds every
+    command that it has.
 
-    It has all its commands where the first argument names none of them: an option, nothing, or a mistake, whose message
-    suggests names.
+    It has all its commands where the first argument names none of them: an option, nothing, or a
+    mistake, whose message suggests names.
     """
     word = arguments[0] if arguments else None
     commands = [one for one in application.registered_commands if one.name == word]
@@ -333,7 +389,11 @@ def run(arguments: list[str]) -> int:
     clean_logs()
     sys.excepthook = _excepthook
     # People write `--http=HOST:PORT`, but the address is an argument, because it is optional.
-    arguments = [part for word in arguments for part in (word.split("=", 1) if word.startswith("--http=") else [word])]
+    arguments = [
+        part
+        for word in arguments
+        for part in (word.split("=", 1) if word.startswith("--http=") else [word])
+    ]
     group = typer.main.get_command(called(app, arguments))
     assert isinstance(group, TyperGroup)
     try:
@@ -350,9 +410,15 @@ def run(arguments: list[str]) -> int:
     return result if isinstance(result, int) else ExitCode.DONE
 
 
-def _excepthook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Write a traceback (see IDEABRIDGE_TRACEBACK) without secrets: it may contain texts of modules."""
-    sys.stderr.write(printable(everywhere_masked("".join(traceback.format_exception(kind, error, trace)))))
+def _excepthook(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    """Write a traceback (see IDEABRIDGE_TRACEBACK) without secrets: it may contain
+    texts of modules.
+    """
+    sys.stderr.write(
+        printable(everywhere_masked("".join(traceback.format_exception(kind, error, trace))))
+    )
 
 
 def _misused(error: Exception, message: str) -> int:
@@ -364,6 +430,10 @@ def _misused(error: Exception, message: str) -> int:
             echo(message)
         return ExitCode.DONE
     # Typer's messages may contain messages of pydantic.
-    text = " ".join(message.split()).replace("Value error, ", "").replace("Input should be ", "expected ")
+    text = (
+        " ".join(message.split())
+        .replace("Value error, ", "")
+        .replace("Input should be ", "expected ")
+    )
     report(f"{text.removesuffix('.')} (see `{path} --help`)")
     return ExitCode.USAGE

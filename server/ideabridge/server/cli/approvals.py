@@ -41,7 +41,9 @@ if TYPE_CHECKING:
     from ideabridge.server.cli.follow import Followed
     from ideabridge.server.views.pending import Pending
 
-app = typer.Typer(help="List the decisions that runs wait for, and make them.", no_args_is_help=True)
+app = typer.Typer(
+    help="List the decisions that runs wait for, and make them.", no_args_is_help=True
+)
 
 _DONE: Final = {
     "approve": "approved",
@@ -62,10 +64,14 @@ _LETS_HAPPEN: Final = ("approve", "retry")
 def list_approvals(
     options: Options,
     run: Annotated[
-        str | None, typer.Argument(metavar="[RUN]", help="Only this run: its id, the beginning of its id, or `last`.")
+        str | None,
+        typer.Argument(
+            metavar="[RUN]", help="Only this run: its id, the beginning of its id, or `last`."
+        ),
     ] = None,
 ) -> None:
-    """List the open decisions of every run: the whole call that would run, the reason for the question, and its age.
+    """List the open decisions of every run: the whole call that would run, the reason for the
+    question, and its age.
 
     Nothing is started.
     """
@@ -96,14 +102,18 @@ def _duration(seconds: float) -> str:
     return f"{max(0, int(seconds))} s"
 
 
-def _show_all(decisions: Iterable[Pending], write: Callable[[str, str | None], None], console: Console) -> None:
+def _show_all(
+    decisions: Iterable[Pending], write: Callable[[str, str | None], None], console: Console
+) -> None:
     """Show open decisions, each under its run, with `write`, which writes to `console`."""
     for _, several in itertools.groupby(decisions, lambda one: one.record.id):
         for number, one in enumerate(several):
             _show(one, write, console, with_run=number == 0)
 
 
-def _show(one: Pending, write: Callable[[str, str | None], None], console: Console, *, with_run: bool) -> None:
+def _show(
+    one: Pending, write: Callable[[str, str | None], None], console: Console, *, with_run: bool
+) -> None:
     from ideabridge.bridge.loop.event import LOCAL_USER
     from ideabridge.server.views.shown import TERMINAL, content_of
 
@@ -118,16 +128,25 @@ def _show(one: Pending, write: Callable[[str, str | None], None], console: Conso
     left = ""
     if one.deadline is not None:
         over = one.deadline <= now
-        left = f", time is up: {_refused(one)}" if over else f", {_refused(one)} in {_duration(one.deadline - now)}"
+        left = (
+            f", time is up: {_refused(one)}"
+            if over
+            else f", {_refused(one)} in {_duration(one.deadline - now)}"
+        )
     shown = one.shown(TERMINAL)
     sums = f", {shown.sums}" if shown.sums else ""
-    write(f"  {one.approval} ({', '.join(shown.choices(one.question.choices))}){sums}{since}{left}", "yellow")
+    write(
+        f"  {one.approval} ({', '.join(shown.choices(one.question.choices))}){sums}{since}{left}",
+        "yellow",
+    )
     for line in one.question.why.split("\n"):
         write(f"    {line}", None)
     if one.question.asked is not None:
         write(f"    module {one.question.asked.module} asks; these are its words:", None)
     width = console.width - 4 if console.is_terminal else None
-    for text in whole(one.question.to_json().get("question") or content_of(one.question), width).split("\n"):
+    for text in whole(
+        one.question.to_json().get("question") or content_of(one.question), width
+    ).split("\n"):
         write(f"    {text}", None)
 
 
@@ -138,32 +157,43 @@ async def decide(
     decision: Annotated[
         Literal["approve", "deny", "edit", "retry", "skip", "value"] | None,
         typer.Argument(
-            help="approve, deny or edit: for a call or a plan. retry, skip or value: for an unknown outcome. value,"
-            " deny or skip: for a module's question. Without it you are asked for each decision, at a terminal."
+            help="approve, deny or edit: for a call or a plan. retry, skip or value: for an "
+            "unknown outcome. value, deny or skip: for a module's question. Without it you "
+            "are asked for each decision, at a terminal."
         ),
     ] = None,
     which: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="[RUN|APPROVAL]...",
-            help="A run (all of its decisions), or an approval as in `approvals list`; RUN:APPROVAL if several runs"
-            " have the same approval.",
+            help="A run (all of its decisions), or an approval as in `approvals list`; "
+            "RUN:APPROVAL if several runs have the same approval.",
         ),
     ] = None,
-    reason: Annotated[str | None, typer.Option("--reason", help="The reason, which a mind sees.")] = None,
-    call: Annotated[str | None, typer.Option("--call", metavar="JSON|@FILE", help="For edit: the call to run.")] = None,
+    reason: Annotated[
+        str | None, typer.Option("--reason", help="The reason, which a mind sees.")
+    ] = None,
+    call: Annotated[
+        str | None, typer.Option("--call", metavar="JSON|@FILE", help="For edit: the call to run.")
+    ] = None,
     plan: Annotated[
-        str | None, typer.Option("--plan", metavar="JSON|@FILE", help="For edit of a plan: {calls, output}.")
+        str | None,
+        typer.Option("--plan", metavar="JSON|@FILE", help="For edit of a plan: {calls, output}."),
     ] = None,
     value: Annotated[
-        str | None, typer.Option("--value", metavar="JSON|@FILE", help="For value: the result, or the answer.")
+        str | None,
+        typer.Option("--value", metavar="JSON|@FILE", help="For value: the result, or the answer."),
     ] = None,
     for_run: Annotated[
         bool,
-        typer.Option("--for-run", help="For approve of a call: allow further calls of its tool in this run, too."),
+        typer.Option(
+            "--for-run",
+            help="For approve of a call: allow further calls of its tool in this run, too.",
+        ),
     ] = False,
     most: Annotated[
-        int | None, typer.Option("--max", metavar="N", help="With --for-run: at most N further calls.")
+        int | None,
+        typer.Option("--max", metavar="N", help="With --for-run: at most N further calls."),
     ] = None,
     parameters: Annotated[
         str | None,
@@ -174,10 +204,11 @@ async def decide(
         ),
     ] = None,
 ) -> int:
-    """Make decisions that runs wait for. The runs continue here, and each is followed as `run` does.
+    """Make decisions that runs wait for. The runs continue here, and each is
+    followed as `run` does.
 
-    To approve a call, the command needs the modules and tools of the run, including those of --tools. Denying always
-    works.
+    To approve a call, the command needs the modules and tools of the run, including those of
+    --tools. Denying always works.
     """
     from ideabridge.bridge.context.state import MISSING
     from ideabridge.bridge.loop.event import AT_TERMINAL, BY_COMMAND
@@ -186,13 +217,19 @@ async def decide(
     if decision is None:
         if not at_terminal() or options.json:
             raise UsageError(
-                "which decision? Nobody is at a terminal to be asked: ideabridge approvals decide approve|deny|... "
-                "RUN|APPROVAL..."
+                "which decision? Nobody is at a terminal to be asked: ideabridge approvals "
+                "decide approve|deny|... RUN|APPROVAL..."
             )
         return await _decide(options, None, _by_run(options, None))
     if not which:
-        raise UsageError("name the runs or approvals to decide about; `ideabridge approvals list` shows them")
-    for option, text, wanted in (("--call", call, "edit"), ("--plan", plan, "edit"), ("--value", value, "value")):
+        raise UsageError(
+            "name the runs or approvals to decide about; `ideabridge approvals list` shows them"
+        )
+    for option, text, wanted in (
+        ("--call", call, "edit"),
+        ("--plan", plan, "edit"),
+        ("--value", value, "value"),
+    ):
         if text is not None and decision != wanted:
             raise UsageError(f"{option} goes with {wanted}, not with {decision}")
     if decision == "edit" and (call is None) == (plan is None):
@@ -223,11 +260,15 @@ async def decide(
     listed = [one for several in chosen.values() for one in several]
     if (decision in ("edit", "value") or for_run) and len(listed) > 1:
         what = "--for-run" if for_run else decision
-        raise UsageError(f"{what} is for one approval; these are {', '.join(one.approval for one in listed)}")
+        raise UsageError(
+            f"{what} is for one approval; these are {', '.join(one.approval for one in listed)}"
+        )
     for one in listed:
         if decision not in one.question.choices:
             takes = ", ".join(one.question.choices)
-            raise UsageError(f"{one.approval} of run {one.record.id} takes {takes}; found {decision}")
+            raise UsageError(
+                f"{one.approval} of run {one.record.id} takes {takes}; found {decision}"
+            )
     unnamed = [one for one in listed if not _is_named(one, which)]
     if unnamed and decision in _LETS_HAPPEN and at_terminal() and not options.json:
         # What a run asks may have changed since somebody looked.
@@ -268,7 +309,11 @@ def _by_run(options: Options, which: list[str] | None) -> dict[str, list[Pending
     by_run: dict[str, list[Pending]] = {}
     with open_store(options) as store:
         everything = list(pending(store, caller=SEES_ALL))
-        chosen = everything if which is None else [one for word in which for one in _matching(store, everything, word)]
+        chosen = (
+            everything
+            if which is None
+            else [one for word in which for one in _matching(store, everything, word)]
+        )
     for one in chosen:
         several = by_run.setdefault(one.record.id, [])
         if one not in several:
@@ -290,23 +335,31 @@ def _matching(store: Store, everything: list[Pending], word: str) -> list[Pendin
     found = found or [one for one in among if approval and one.approval.startswith(approval)]
     if len(found) > 1:
         names = ", ".join(f"{one.record.id}:{one.approval}" for one in found[:5])
-        raise UsageError(f"{word[:80]!r} is the beginning of several approvals; write one of {names}")
+        raise UsageError(
+            f"{word[:80]!r} is the beginning of several approvals; write one of {names}"
+        )
     if found:
         return found
     if colon:
         there = ", ".join(one.approval for one in among) or "none"
-        raise UsageError(f"{word[:80]!r}: run {run[:80]} has no such approval pending; pending are {there}")
+        raise UsageError(
+            f"{word[:80]!r}: run {run[:80]} has no such approval pending; pending are {there}"
+        )
     try:
         record = resolve_run(store, word)
     except UnknownRunError as error:
-        raise UsageError(f"{word[:80]!r} is no approval that is pending, and no run: {error}") from None
+        raise UsageError(
+            f"{word[:80]!r} is no approval that is pending, and no run: {error}"
+        ) from None
     found = [one for one in everything if record.id in (one.record.id, one.record.parent)]
     if not found:
         raise UsageError(f"run {record.id} waits for no decision ({status_text(record)})")
     return found
 
 
-async def _decide(options: Options, decision: Decision | None, chosen: dict[str, list[Pending]]) -> int:
+async def _decide(
+    options: Options, decision: Decision | None, chosen: dict[str, list[Pending]]
+) -> int:
     from ideabridge.server.cli.follow import print_result, result_json
 
     if not chosen:
@@ -332,7 +385,9 @@ async def _decide(options: Options, decision: Decision | None, chosen: dict[str,
                 say("left waiting", "yellow")
                 return ExitCode.CANCELLED
             if options.json:
-                decided: list[JSON] = [one.approval for one in several if one.approval not in refused]
+                decided: list[JSON] = [
+                    one.approval for one in several if one.approval not in refused
+                ]
                 answers.append(result_json(outcome, {"decided": decided}))
                 codes.add(outcome.code())
             else:
@@ -344,15 +399,21 @@ async def _decide(options: Options, decision: Decision | None, chosen: dict[str,
 
 
 async def _settle(
-    bridge: Bridge, options: Options, decision: Decision | None, several: list[Pending], refused: list[str]
+    bridge: Bridge,
+    options: Options,
+    decision: Decision | None,
+    several: list[Pending],
+    refused: list[str],
 ) -> Followed:
-    """Submit the decision for the chosen questions of one run, and follow the run; without a decision, ask.
+    """Submit the decision for the chosen questions of one run, and follow the run; without
+    a decision, ask.
 
-    The approvals that nobody can decide any more are reported, and added to `refused`. The run is followed all the same
-    if it took one of the decisions: its calls run in this process.
+    The approvals that nobody can decide any more are reported, and added to `refused`. The run is
+    followed all the same if it took one of the decisions: its calls run in this process.
 
     Raises:
-        InterruptedRunError, DecisionError, FinishedRunError: this process cannot decide, or nobody can any more.
+        InterruptedRunError, DecisionError, FinishedRunError: this process cannot decide, or
+            nobody can any more.
     """
     from ideabridge.bridge.errors import DecisionError
     from ideabridge.server.cli.follow import follow
@@ -382,8 +443,8 @@ def _why_not(error: Exception, one: Pending) -> str:
 
     if isinstance(error, InterruptedRunError) and one.at_work:
         return (
-            f"run {one.record.id} is executed by another process; decide in the host that runs it, or here after its "
-            "other calls have ended"
+            f"run {one.record.id} is executed by another process; decide in the host that runs "
+            "it, or here after its other calls have ended"
         )
     if one.deadline is not None and one.deadline <= time.time():
         return f"run {one.record.id}: the time for {one.approval} is up, and it is {_refused(one)}"

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from ideabridge.bridge.modules.settings import ModuleStatus
 
 SETTLE_SECONDS: Final = 60.0
-"""The longest time that commands wait for modules. Each module also has its own `connect_timeout`."""
+"""The longest time that commands wait for modules. Each module also has its own
+`connect_timeout`."""
 
 _NAMED: Final = 5
 """The most modules that the line names."""
@@ -35,8 +36,8 @@ _MOMENT: Final = 0.5
 class Connecting:
     """Shows which modules are connecting, from before the SDK is imported until `wait` returns.
 
-    At a terminal this is a last line that counts the seconds and disappears at the end. Elsewhere it is one line on
-    standard error.
+    At a terminal this is a last line that counts the seconds and disappears at the end. Elsewhere
+    it is one line on standard error.
     """
 
     def __init__(self, configuration: Configuration) -> None:
@@ -50,15 +51,20 @@ class Connecting:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._hide()
 
-    async def wait(self, modules: Modules, told: Callable[[ModuleStatus], None] | None = None) -> None:
+    async def wait(
+        self, modules: Modules, told: Callable[[ModuleStatus], None] | None = None
+    ) -> None:
         """Wait until every module is up, failed or disabled, at most `SETTLE_SECONDS`.
 
-        `told` is called with the status of each module as soon as it is known, and at the end with those that are still
-        connecting. Its output appears above the last line.
+        `told` is called with the status of each module as soon as it is known, and at the end with
+        those that are still connecting. Its output appears above the last line.
         """
         known: set[str] = set()
 
@@ -79,11 +85,15 @@ class Connecting:
         self._hide()
 
     async def follow(self, modules: Modules) -> None:
-        """At a terminal, show the modules that are still connecting after a moment, until this is cancelled."""
+        """At a terminal, show the modules that are still connecting after a moment, until
+        this is cancelled.
+        """
         try:
             while True:
                 await anyio.sleep(_MOMENT)
-                self._left = [status.name for status in modules.statuses() if status.state == "connecting"]
+                self._left = [
+                    status.name for status in modules.statuses() if status.state == "connecting"
+                ]
                 if not self._left:
                     self._hide()
                 elif self._live is None and not self._show():
@@ -92,7 +102,9 @@ class Connecting:
             self._hide()
 
     def _show(self) -> bool:
-        """Show the line at the terminal of standard output, else of standard error; false if neither is a terminal."""
+        """Show the line at the terminal of standard output, else of standard error; false if
+        neither is a terminal.
+        """
         from rich.live import Live
 
         for console in (out(), err()):
@@ -118,7 +130,12 @@ class Connecting:
         from rich.text import Text
 
         seconds = time.monotonic() - self._began
-        return Text(f"connecting to {self._names()} ({seconds:.0f} s)", "dim", no_wrap=True, overflow="ellipsis")
+        return Text(
+            f"connecting to {self._names()} ({seconds:.0f} s)",
+            "dim",
+            no_wrap=True,
+            overflow="ellipsis",
+        )
 
     def _names(self) -> str:
         more = len(self._left) - _NAMED
@@ -128,7 +145,9 @@ class Connecting:
 
 @asynccontextmanager
 async def connected(bridge: Bridge) -> AsyncGenerator[Bridge]:
-    """Enter the bridge and wait until each of its modules is up, failed or disabled; see `Connecting`."""
+    """Enter the bridge and wait until each of its modules is up, failed or disabled;
+    see `Connecting`.
+    """
     with Connecting(bridge.configuration) as connecting:
         async with bridge:
             await connecting.wait(bridge.modules)
@@ -137,7 +156,9 @@ async def connected(bridge: Bridge) -> AsyncGenerator[Bridge]:
 
 @asynccontextmanager
 async def show_connecting(bridge: Bridge, *, quiet: bool) -> AsyncGenerator[None]:
-    """Show which modules are connecting while the body waits for those it needs; with `quiet`, show nothing."""
+    """Show which modules are connecting while the body waits for those it needs; with
+    `quiet`, show nothing.
+    """
     async with anyio.create_task_group() as group:
         if not quiet:
             group.start_soon(Connecting(bridge.configuration).follow, bridge.modules)

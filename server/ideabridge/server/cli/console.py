@@ -1,8 +1,9 @@
-"""Console: results on standard output, everything else on standard error; colours only on terminals.
+"""Console: results on standard output, everything else on standard error; colours
+only on terminals.
 
-Every output of a command goes through this module, because text from outside must not control a terminal: each function
-escapes hidden characters (`ideabridge.tools.names`). Whatever rich draws is escaped once more, so that safety does not
-depend on each caller.
+Every output of a command goes through this module, because text from outside must not control a
+terminal: each function escapes hidden characters (`ideabridge.tools.names`). Whatever rich draws is
+escaped once more, so that safety does not depend on each caller.
 """
 
 from __future__ import annotations
@@ -58,7 +59,9 @@ def _console(file: TextIO, broken: Callable[[], object]) -> Console:
             # Rich would end the process.
             broken()
 
-        def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        def render(
+            self, renderable: RenderableType, options: ConsoleOptions | None = None
+        ) -> Iterable[Segment]:
             for text, style, control in super().render(renderable, options):
                 # Rich moves the cursor with control segments.
                 yield Segment(text if control else printable(text), style, control)
@@ -86,7 +89,9 @@ def report(message: str) -> None:
         if line.strip():
             from rich.text import Text
 
-            console.print(Text("ideabridge: ", style="bold red") + Text(printable(line), style="default"))
+            console.print(
+                Text("ideabridge: ", style="bold red") + Text(printable(line), style="default")
+            )
 
 
 def show(text: str, style: str | None = None) -> None:
@@ -95,14 +100,18 @@ def show(text: str, style: str | None = None) -> None:
 
 
 def terminal_width(*, of_errors: bool = False) -> int | None:
-    """The columns of the terminal that shows results, or what `say` prints; None if they go to a pipe or a file."""
+    """The columns of the terminal that shows results, or what `say` prints; None if they go to a
+    pipe or a file.
+    """
     if of_errors:
         return err().width if sys.stderr.isatty() else None
     return out().width if sys.stdout.isatty() else None
 
 
 def fit(text: str, indent: int | None = None) -> str:
-    """The text, wrapped if standard output is a terminal. Further lines begin with `indent` spaces or like it."""
+    """The text, wrapped if standard output is a terminal. Further lines begin with `indent`
+    spaces or like it.
+    """
     if not sys.stdout.isatty():
         return text
     further = " " * (len(text) - len(text.lstrip()) if indent is None else indent)
@@ -114,9 +123,9 @@ _FILLER: Final = "\ue000"
 
 
 def wrapped(text: str, width: int, *, first: str = "", further: str = "") -> list[str]:
-    """A text in lines of at most `width` columns; an empty text gives no lines. The terminal would break a longer line,
-    and its author could make the rest look like a line of ideabridge. `first` begins the first line, `further` the
-    others.
+    """A text in lines of at most `width` columns; an empty text gives no lines. The terminal would
+    break a longer line, and its author could make the rest look like a line of ideabridge. `first`
+    begins the first line, `further` the others.
     """
     import textwrap
     from unicodedata import east_asian_width
@@ -129,12 +138,16 @@ def wrapped(text: str, width: int, *, first: str = "", further: str = "") -> lis
         return [first + plain]
     # A line may end between the two columns of a character.
     room = width - (len(filled) > len(plain))
-    lines = textwrap.wrap(filled, room, initial_indent=first, subsequent_indent=further, break_on_hyphens=False)
+    lines = textwrap.wrap(
+        filled, room, initial_indent=first, subsequent_indent=further, break_on_hyphens=False
+    )
     return [line.replace(_FILLER, "") for line in lines]
 
 
 def echo(text: str) -> None:
-    """Print help or another text of ideabridge on standard output. It may quote the command line."""
+    """Print help or another text of ideabridge on standard output. It may quote the command
+    line.
+    """
     sys.stdout.write(printable(text if text.endswith("\n") else f"{text}\n"))
     sys.stdout.flush()
 
@@ -185,13 +198,17 @@ def print_value(value: JSON) -> None:
 def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]], *, cut: bool = False) -> None:
     """Print an aligned table on standard output; see `Rows`."""
     listed = [list(titles), *([printable_line(cell) for cell in row] for row in rows)]
-    table = Rows(titles, [max(map(_columns, cells)) for cells in zip(*listed, strict=True)][:-1], cut=cut)
+    table = Rows(
+        titles, [max(map(_columns, cells)) for cells in zip(*listed, strict=True)][:-1], cut=cut
+    )
     for row in listed[1:]:
         table.add(row)
 
 
 def print_rows(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table on standard output, or each row as lines of titles and cells if a terminal is too narrow for it."""
+    """Print a table on standard output, or each row as lines of titles and cells if a terminal is
+    too narrow for it.
+    """
     cells = [[printable_line(cell) for cell in row] for row in (titles, *rows)]
     needed = sum(max(map(_columns, column)) + 2 for column in zip(*cells, strict=True)) - 2
     if not sys.stdout.isatty() or needed <= out().width:
@@ -212,12 +229,16 @@ class Rows:
 
     Args:
         titles: the titles of the columns.
-        widths: the columns of each cell except the last of a row. A longer cell moves the rest of its row to the right.
-        cut: on a terminal, cut the last cell of a row to one line instead of wrapping it. No other cell is ever cut.
+        widths: the columns of each cell except the last of a row. A longer cell moves the rest of
+            its row to the right.
+        cut: on a terminal, cut the last cell of a row to one line instead of wrapping it. No other
+            cell is ever cut.
     """
 
     def __init__(self, titles: Sequence[str], widths: Sequence[int], *, cut: bool = False) -> None:
-        self._widths = [max(width, len(title)) for width, title in zip(widths, titles[:-1], strict=True)]
+        self._widths = [
+            max(width, len(title)) for width, title in zip(widths, titles[:-1], strict=True)
+        ]
         self._cut = cut
         self.add(titles, "bold")
 
@@ -229,13 +250,18 @@ class Rows:
         sys.stdout.flush()
 
 
-def row_lines(cells: Sequence[str], widths: Sequence[int], width: int | None, *, cut: bool) -> list[str]:
-    """A row of a table with these `widths` of all columns but the last, in lines of `width` columns (None: any length).
+def row_lines(
+    cells: Sequence[str], widths: Sequence[int], width: int | None, *, cut: bool
+) -> list[str]:
+    """A row of a table with these `widths` of all columns but the last, in lines of `width` columns
+    (None: any length).
 
     The last cell is wrapped, or with `cut` cut to one line.
     """
     *first, last = [printable_line(cell) for cell in cells]
-    start = "".join(cell + " " * (size - _columns(cell) + 2) for cell, size in zip(first, widths, strict=True))
+    start = "".join(
+        cell + " " * (size - _columns(cell) + 2) for cell, size in zip(first, widths, strict=True)
+    )
     if width is None:
         return [f"{start}{last}".rstrip()]
     lines = wrapped(last, max(width - _columns(start), _LEAST)) or [""]
@@ -243,7 +269,10 @@ def row_lines(cells: Sequence[str], widths: Sequence[int], width: int | None, *,
         from rich.cells import set_cell_size
 
         lines = [set_cell_size(last, max(width - _columns(start), _LEAST) - 1).rstrip() + "…"]
-    return [f"{start if not number else ' ' * _columns(start)}{line}".rstrip() for number, line in enumerate(lines)]
+    return [
+        f"{start if not number else ' ' * _columns(start)}{line}".rstrip()
+        for number, line in enumerate(lines)
+    ]
 
 
 def _columns(text: str) -> int:
@@ -259,7 +288,9 @@ def error_json(message: str, kind: str, code: int) -> JSONObject:
 
 @contextmanager
 def interruptible() -> Generator[None]:
-    """Let Ctrl-C interrupt a blocking read; the handler of an event loop would only cancel the task afterwards."""
+    """Let Ctrl-C interrupt a blocking read; the handler of an event loop would only cancel the
+    task afterwards.
+    """
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield
@@ -268,7 +299,8 @@ def interruptible() -> Generator[None]:
 
 
 async def let_read() -> None:
-    """Let the person at the terminal read what was just shown, before a prompt whose answer lets something happen.
+    """Let the person at the terminal read what was just shown, before a prompt whose answer lets
+    something happen.
 
     Whatever was typed until then was meant for something else, and is discarded.
     """
@@ -303,7 +335,8 @@ def _discard_typed() -> None:
 
 
 async def read_line(prompt: str) -> str | None:
-    """Read one line from standard input, after the prompt if it is a terminal; None at the end of input.
+    """Read one line from standard input, after the prompt if it is a terminal; None at
+    the end of input.
 
     Waiting can be cancelled (Ctrl-C).
     """
@@ -333,7 +366,8 @@ class ExitCode(IntEnum):
 
     DONE = 0
     FAILED = 1
-    """The command ran and did not succeed: calls with errors, a module that is down, a wrong answer."""
+    """The command ran and did not succeed: calls with errors, a module that is down,
+    a wrong answer."""
     USAGE = 2
     """The command line, a plan, an input, a name or the configuration is wrong; nothing ran."""
     STORE = 3
@@ -350,18 +384,35 @@ class UsageError(IdeabridgeError):
     """A command line that cannot be understood."""
 
 
-_STORE = ("StoreVersionError", "StoreFormatError", "StoreAccessError", "StoreFullError", "StoreBusyError", "StoreError")
+_STORE = (
+    "StoreVersionError",
+    "StoreFormatError",
+    "StoreAccessError",
+    "StoreFullError",
+    "StoreBusyError",
+    "StoreError",
+)
 _FAILED = (
-    *("ModuleConnectError", "ModuleDownError", "ModuleToolError", "ModuleOutputError", "ModuleProtocolError"),
+    *(
+        "ModuleConnectError",
+        "ModuleDownError",
+        "ModuleToolError",
+        "ModuleOutputError",
+        "ModuleProtocolError",
+    ),
     *("ModuleTimeoutError", "ModuleInputRequiredError", "ModuleSignInError", "SignInError"),
     *("CheckFailedError", "InterruptedRunError"),
 )
 
 
 def exit_code(error: IdeabridgeError) -> ExitCode:
-    """The exit code of an error, by the name of its class: the modules that define the classes need not be imported."""
+    """The exit code of an error, by the name of its class: the modules that define the classes need
+    not be imported.
+    """
     name = type(error).__name__
-    return ExitCode.STORE if name in _STORE else ExitCode.FAILED if name in _FAILED else ExitCode.USAGE
+    return (
+        ExitCode.STORE if name in _STORE else ExitCode.FAILED if name in _FAILED else ExitCode.USAGE
+    )
 
 
 def leaves(error: BaseException) -> Iterator[BaseException]:
@@ -374,7 +425,9 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def own_error(error: BaseException) -> IdeabridgeError | None:
-    """The error of ideabridge in a group of errors, if the group has only such errors and cancellations."""
+    """The error of ideabridge in a group of errors, if the group has only such errors
+    and cancellations.
+    """
     errors = [one for one in leaves(error) if type(one).__name__ != "CancelledError"]
     own = [one for one in errors if isinstance(one, IdeabridgeError)]
     return own[0] if own and len(own) == len(errors) else None
@@ -387,8 +440,9 @@ def at_terminal() -> bool:
 
 @contextmanager
 def working(what: str, *, quiet: bool = False) -> Generator[None]:
-    """At a terminal, a last line on standard error that says what takes time and counts the seconds. It appears after
-    half a second and disappears at the end. Elsewhere, and with `quiet`, nothing.
+    """At a terminal, a last line on standard error that says what takes time and counts the
+    seconds. It appears after half a second and disappears at the end. Elsewhere, and with
+    `quiet`, nothing.
     """
     console = err()
     if quiet or not console.is_terminal or console.is_dumb_terminal:
@@ -405,5 +459,11 @@ def working(what: str, *, quiet: bool = False) -> Generator[None]:
         return Text(text, "dim", no_wrap=True, overflow="ellipsis")
 
     # Its thread draws the line, also while this one waits for the disk.
-    with Live(get_renderable=line, console=console, refresh_per_second=2, transient=True, redirect_stdout=False):
+    with Live(
+        get_renderable=line,
+        console=console,
+        refresh_per_second=2,
+        transient=True,
+        redirect_stdout=False,
+    ):
         yield

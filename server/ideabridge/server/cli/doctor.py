@@ -1,4 +1,6 @@
-"""`ideabridge doctor`: check the program, the configuration, the store, the modules, the mind and the hosts."""
+"""`ideabridge doctor`: check the program, the configuration, the store, the modules, the
+mind and the hosts.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ if TYPE_CHECKING:
 
 @command("config", "project", "store", "tools", "json")
 async def doctor(options: Options) -> int:
-    """Check everything that ideabridge would use here, and explain it. Exit code 1 if something is wrong."""
+    """Check everything that ideabridge would use here, and explain it. Exit code 1 if
+    something is wrong.
+    """
     folder = options.folder()
     configuration: Configuration | None = None
     fault: IdeabridgeError | None = None
@@ -31,7 +35,9 @@ async def doctor(options: Options) -> int:
 
     def print_row(one: CheckResult) -> None:
         if rows is not None:
-            rows.add(("✗" if one.is_wrong else "✓", one.topic, one.text), "red" if one.is_wrong else None)
+            rows.add(
+                ("✗" if one.is_wrong else "✓", one.topic, one.text), "red" if one.is_wrong else None
+            )
             for line in (one.hint or "").splitlines():
                 rows.add(("", "", line), "dim")
 
@@ -54,7 +60,11 @@ async def doctor(options: Options) -> int:
 
 
 def _json(one: CheckResult) -> JSONObject:
-    entry: JSONObject = {"topic": one.topic, "state": "wrong" if one.is_wrong else "ok", "text": one.text}
+    entry: JSONObject = {
+        "topic": one.topic,
+        "state": "wrong" if one.is_wrong else "ok",
+        "text": one.text,
+    }
     return {**entry, "hint": one.hint} if one.hint else entry
 
 

@@ -1,7 +1,8 @@
-"""Follow a run: show its calls, ask the person, cancel the run at Ctrl-C, and print its result or its history.
+"""Follow a run: show its calls, ask the person, cancel the run at Ctrl-C, and print its result
+or its history.
 
-`follow` returns when the run has ended or waits for someone who is not at this terminal. `Turns` reads Solutions from
-standard input, and `RunHistory` is a run as its journal records it.
+`follow` returns when the run has ended or waits for someone who is not at this terminal. `Turns`
+reads Solutions from standard input, and `RunHistory` is a run as its journal records it.
 """
 
 from __future__ import annotations
@@ -113,7 +114,11 @@ class Followed:
         return [self._row(progress) for progress in self.run.calls()]
 
     def _row(self, progress: Progress) -> JSONObject:
-        row: JSONObject = {"call": call_name(progress), "tool": tool_name(progress), "status": progress.status.value}
+        row: JSONObject = {
+            "call": call_name(progress),
+            "tool": tool_name(progress),
+            "status": progress.status.value,
+        }
         if progress.tool is not None and progress.tool.module is not None:
             row["module"] = progress.tool.module
         seconds = self.seconds(progress.call.index)
@@ -129,7 +134,11 @@ class Followed:
             return ExitCode.CANCELLED
         if self.pending or self.run.status == "needs_solution":
             return ExitCode.WAITING
-        return ExitCode.DONE if self.run.status == "done" and not self.run.errors() else ExitCode.FAILED
+        return (
+            ExitCode.DONE
+            if self.run.status == "done" and not self.run.errors()
+            else ExitCode.FAILED
+        )
 
 
 def tool_name(progress: Progress) -> str:
@@ -182,7 +191,9 @@ class PlainDisplay:
 
 
 class LiveDisplay(PlainDisplay):
-    """A table on the terminal that is drawn again eight times a second. It disappears while a person is asked."""
+    """A table on the terminal that is drawn again eight times a second. It disappears while a
+    person is asked.
+    """
 
     def __init__(self, followed: Followed) -> None:
         super().__init__(followed)
@@ -195,7 +206,11 @@ class LiveDisplay(PlainDisplay):
         from rich.live import Live
 
         live = Live(
-            get_renderable=self._table, console=err(), refresh_per_second=8, transient=True, redirect_stdout=False
+            get_renderable=self._table,
+            console=err(),
+            refresh_per_second=8,
+            transient=True,
+            redirect_stdout=False,
         )
         live.start()
         return live
@@ -232,9 +247,15 @@ class LiveDisplay(PlainDisplay):
         widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)][:-1]
         styles = ["bold", *(_MARKS[progress.status.value][1] for progress in shown)]
         seconds = time.monotonic() - self._began
-        lines = [Text(f"{settled} of {len(calls)} calls, {seconds:.1f} s{self._followed.asked}", "italic")]
+        lines = [
+            Text(
+                f"{settled} of {len(calls)} calls, {seconds:.1f} s{self._followed.asked}", "italic"
+            )
+        ]
         for cells, style in zip(rows, styles, strict=True):
-            lines += [Text(line, style) for line in row_lines(cells, widths, console.width, cut=True)]
+            lines += [
+                Text(line, style) for line in row_lines(cells, widths, console.width, cut=True)
+            ]
         if len(calls) > most:
             lines.append(Text(f"and {len(calls) - most} more", "dim italic"))
         return Text("\n").join(lines)
@@ -274,7 +295,9 @@ class Turns:
         self._schema: JSON = None
 
     async def take(self) -> bool:
-        """Show an open Request, read its Solution from standard input and submit it; False at the end of input."""
+        """Show an open Request, read its Solution from standard input and submit it; False at
+        the end of input.
+        """
         asking = next(self._run.open_requests(), None)
         if asking is None or asking.runner.request is None:
             return False
@@ -306,7 +329,11 @@ class Turns:
                     say(line, "dim")
             else:
                 say(f"schema: {readable_json(request.schema, compact=True)}", "dim")
-        program = ', or {"program": TEXT}' if "program" in as_object(request.schema.get("properties")) else ""
+        program = (
+            ', or {"program": TEXT}'
+            if "program" in as_object(request.schema.get("properties"))
+            else ""
+        )
         say(f'write {{"calls": [...], "output": ...}}{program}, and an empty line', "dim")
 
 
@@ -323,12 +350,18 @@ def _offered(schema: JSON) -> Iterator[str]:
             parameters = {key: value for key, value in members.items() if not key.startswith("_")}
             yield f"tool: {name}({signature({**one, 'properties': parameters})})  {description}".rstrip()
     output = as_object(schemas.get("output")).get("anyOf")
-    wanted = [one for one in output if one != {"type": "null"}] if isinstance(output, list) else [schemas.get("output")]
+    wanted = (
+        [one for one in output if one != {"type": "null"}]
+        if isinstance(output, list)
+        else [schemas.get("output")]
+    )
     yield f"output: {' or '.join(readable_json(one, compact=True) for one in wanted)}"
 
 
 async def _read() -> str | None:
-    """The text of one Solution, up to an empty line or the end of a whole JSON value; None at the end of input."""
+    """The text of one Solution, up to an empty line or the end of a whole JSON value; None at
+    the end of input.
+    """
     text = ""
     while True:
         line = await read_line("> ")
@@ -340,7 +373,12 @@ async def _read() -> str | None:
 
 
 async def follow(
-    run: Run, *, quiet: bool = False, by_turns: bool = False, asks: bool = True, leaves: bool = False
+    run: Run,
+    *,
+    quiet: bool = False,
+    by_turns: bool = False,
+    asks: bool = True,
+    leaves: bool = False,
 ) -> Followed:
     """Follow `run` until it has ended or waits for somebody who is not here.
 
@@ -358,7 +396,9 @@ async def follow(
             # The first calls have started before the watchers are added.
             followed.take(events.CallStarted(progress.call.index))
     run.runner.watchers.append(followed.take)
-    run.runner.progress_watchers.append(lambda call, _done, _total, note: followed.notes.update({call: note or ""}))
+    run.runner.progress_watchers.append(
+        lambda call, _done, _total, note: followed.notes.update({call: note or ""})
+    )
     async with _stopping_at_signals(followed, leaves=leaves):
         display: PlainDisplay | None = None
         if not quiet:
@@ -395,14 +435,18 @@ async def follow(
 
 
 async def _stop(run: Run, *, leaves: bool) -> None:
-    """Cancel a run because the person stopped the command; with `leaves`, only one that does not wait for approval."""
+    """Cancel a run because the person stopped the command; with `leaves`, only one that does not
+    wait for approval.
+    """
     if not (leaves and run.status == "needs_approval"):
         await run.patiently(lambda: run.cancel("stopped at the terminal"))
 
 
 @asynccontextmanager
 async def _stopping_at_signals(followed: Followed, *, leaves: bool) -> AsyncGenerator[None]:
-    """Inside, Ctrl-C and SIGTERM cancel the run and its calls, also remote ones. Completed work stays in the store."""
+    """Inside, Ctrl-C and SIGTERM cancel the run and its calls, also remote ones. Completed work
+    stays in the store.
+    """
 
     async def watch(signals: AsyncIterator[signal.Signals], scope: anyio.CancelScope) -> None:
         async for _ in signals:
@@ -412,7 +456,8 @@ async def _stopping_at_signals(followed: Followed, *, leaves: bool) -> AsyncGene
             return
 
     if sys.platform == "win32":
-        # This event loop has no signal handlers there: KeyboardInterrupt ends the process, and the journal remains.
+        # This event loop has no signal handlers there: KeyboardInterrupt ends the process, and the
+        # journal remains.
         yield
         return
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
@@ -427,9 +472,11 @@ def result_json(followed: Followed, extra: JSONObject | None = None) -> JSONObje
     return {**followed.run.answer(whole=True), "calls": followed.rows(), **(extra or {})}
 
 
-def print_result(followed: Followed, options: Options, *, extra: JSONObject | None = None) -> ExitCode:
-    """Print the result on standard output and everything else on standard error; with `--json` print one object, with
-    the members of `extra`.
+def print_result(
+    followed: Followed, options: Options, *, extra: JSONObject | None = None
+) -> ExitCode:
+    """Print the result on standard output and everything else on standard error; with `--json`
+    print one object, with the members of `extra`.
     """
     run = followed.run
     if options.json:
@@ -461,10 +508,15 @@ def print_result(followed: Followed, options: Options, *, extra: JSONObject | No
 
 
 def _advise(followed: Followed, options: Options) -> None:
-    """Report what a person can do about a run that waits. Running the plan again would repeat completed calls."""
+    """Report what a person can do about a run that waits. Running the plan again would repeat
+    completed calls.
+    """
     run, again = followed.run, options.again
     if run.status == "needs_solution":
-        report(f"it waits for the solution of turn {run.turn}. A host connected to this store can submit it, or you:")
+        report(
+            f"it waits for the solution of turn {run.turn}. A host connected to this "
+            "store can submit it, or you:"
+        )
         report(f"  ideabridge resume {run.id}{again} (reads it from standard input, and continues)")
     if followed.pending:
         choices: list[JSON] = []
@@ -477,6 +529,9 @@ def _advise(followed: Followed, options: Options) -> None:
         report(f"  ideabridge resume {run.id}{again} (asks you at a terminal, and continues)")
         match choices:
             case [[first, *others], *rest] if all(one == choices[0] for one in rest):
-                report(f"  ideabridge approvals decide {first} {run.id}{again} (or {', '.join(map(str, others))})")
+                report(
+                    f"  ideabridge approvals decide {first} {run.id}{again} (or "
+                    f"{', '.join(map(str, others))})"
+                )
             case _:
                 report(f"  ideabridge approvals list {run.id}{again} (shows the answers of each)")

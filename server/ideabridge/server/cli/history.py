@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Import what assistants did with your tools before.", no_args_is_help=True)
 
 _SHOWN_ID = 13
-"""The characters of a conversation's id in the table; ids are UUIDs, some with the time in front."""
+"""The characters of a conversation's id in the table; ids are UUIDs, some with the time in
+front."""
 
 _SERVERS = 8
 
@@ -49,16 +50,23 @@ async def import_history(
         typer.Option(
             "--module",
             metavar="LOGNAME=MODULE",
-            help="The module that a server in the logs is, if the host has another name for it; may be repeated.",
+            help=(
+                "The module that a server in the logs is, if the host has another name "
+                "for it; may be repeated."
+            ),
         ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be taken.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what would be taken.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Read the logs without asking.")] = False,
 ) -> int:
-    """Save the calls of configured modules in a host's logs as runs, from which tools can be published.
+    """Save the calls of configured modules in a host's logs as runs, from which tools
+    can be published.
 
-    You are asked before the logs are read. Only calls of modules and their results are saved, and what the person had
-    asked for. What was imported before is not imported again. Exit code 1 if a log could not be read.
+    You are asked before the logs are read. Only calls of modules and their results are saved, and
+    what the person had asked for. What was imported before is not imported again. Exit code 1 if a
+    log could not be read.
     """
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.server.cli.connecting import connected
@@ -72,7 +80,8 @@ async def import_history(
         found = bridge.history(host, modules=names)
         if not found.modules:
             raise UsageError(
-                "no modules are configured, so there is nothing to take (`ideabridge modules import HOST`)"
+                "no modules are configured, so there is nothing to take "
+                "(`ideabridge modules import HOST`)"
             )
         if not found.logs.files:
             folders = ", ".join(map(str, found.folders))
@@ -106,10 +115,17 @@ def _names(words: list[str]) -> dict[str, str]:
 
 
 def _may_read(found: HistoryImport) -> bool:
-    folders = [str(folder) for folder in found.folders if any(log.is_relative_to(folder) for log in found.logs.files)]
+    folders = [
+        str(folder)
+        for folder in found.folders
+        if any(log.is_relative_to(folder) for log in found.logs.files)
+    ]
     modules = ", ".join(found.modules)
     say(f"{counted(len(found.logs.files), 'log')} of {found.title} in {', '.join(folders)}", "bold")
-    say(f"taken are calls of {modules}, their results, and what you had asked for; they stay in your store")
+    say(
+        f"taken are calls of {modules}, their results, and what you had asked "
+        "for; they stay in your store"
+    )
     return confirm("Read the logs?")
 
 
@@ -121,7 +137,11 @@ def _print(found: HistoryImport, taken: HistoryReport, *, dry_run: bool) -> None
         for why, count in one.left.items():
             say(f"  {_shown_id(one)}: {counted(count, 'call')} {why} left out", "yellow")
         if one.incomplete:
-            say(f"  {_shown_id(one)}: {counted(one.incomplete, 'result')} not as the tool returned it", "yellow")
+            say(
+                f"  {_shown_id(one)}: {counted(one.incomplete, 'result')} "
+                "not as the tool returned it",
+                "yellow",
+            )
     for line in taken.failed:
         report(line)
     for line in _counts(found, taken):
@@ -151,14 +171,21 @@ def _shown_id(one: HistoryRun) -> str:
 
 def _counts(found: HistoryImport, taken: HistoryReport) -> list[str]:
     """What was not taken, in sentences."""
-    unread = ", ".join(f"{counted(count, 'line')} {why}" for why, count in taken.unread.most_common())
+    unread = ", ".join(
+        f"{counted(count, 'line')} {why}" for why, count in taken.unread.most_common()
+    )
     lines = [f"{counted(taken.logs, 'log')} read{f'; left out: {unread}' if unread else ''}"]
     if taken.known:
         lines.append(f"{counted(taken.known, 'call')} imported before")
     if taken.others:
-        most = ", ".join(f"{name} ({count:,})" for name, count in taken.others.most_common(_SERVERS))
+        most = ", ".join(
+            f"{name} ({count:,})" for name, count in taken.others.most_common(_SERVERS)
+        )
         more = f" and {len(taken.others) - _SERVERS} more" if len(taken.others) > _SERVERS else ""
-        lines.append(f"not taken: calls of {most}{more}, which are not modules here (--module LOGNAME=MODULE)")
+        lines.append(
+            f"not taken: calls of {most}{more}, which are not modules here "
+            "(--module LOGNAME=MODULE)"
+        )
     for count, what in (
         (found.logs.links, "link not followed"),
         (found.logs.compressed, "compressed log not read"),

@@ -1,4 +1,6 @@
-"""`ideabridge ideas`: list, search, show, tag and prune the saved ideas, and suggest which to publish."""
+"""`ideabridge ideas`: list, search, show, tag and prune the saved ideas, and suggest
+which to publish.
+"""
 
 from __future__ import annotations
 
@@ -45,24 +47,40 @@ RefArgument = Annotated[str, typer.Argument(metavar="REF", help=REF_HELP)]
 
 
 _FILTERS: Final[dict[str, Any]] = {
-    "tool": Annotated[str | None, typer.Option("--tool", metavar="TOOL", help="Only ideas that call this tool.")],
+    "tool": Annotated[
+        str | None, typer.Option("--tool", metavar="TOOL", help="Only ideas that call this tool.")
+    ],
     "module": Annotated[
-        str | None, typer.Option("--module", metavar="MODULE", help="Only ideas that call this module.")
+        str | None,
+        typer.Option("--module", metavar="MODULE", help="Only ideas that call this module."),
     ],
     "since": Annotated[
         str | None,
-        typer.Option("--since", metavar="WHEN", help="Saved since a date (2026-11-21) or a duration ago (3d, 12h)."),
+        typer.Option(
+            "--since",
+            metavar="WHEN",
+            help="Saved since a date (2026-11-21) or a duration ago (3d, 12h).",
+        ),
     ],
     "until": Annotated[
-        str | None, typer.Option("--until", metavar="WHEN", help="Saved before a date or a duration ago.")
+        str | None,
+        typer.Option("--until", metavar="WHEN", help="Saved before a date or a duration ago."),
     ],
     "outcome": Annotated[
-        str | None, typer.Option("--outcome", metavar="HOW", help="Only ideas with this outcome: done, failed, ...")
+        str | None,
+        typer.Option(
+            "--outcome", metavar="HOW", help="Only ideas with this outcome: done, failed, ..."
+        ),
     ],
     "mind": Annotated[
-        str | None, typer.Option("--mind", metavar="WHO", help="Only ideas that this mind answered: turns, model, ...")
+        str | None,
+        typer.Option(
+            "--mind", metavar="WHO", help="Only ideas that this mind answered: turns, model, ..."
+        ),
     ],
-    "tag": Annotated[str | None, typer.Option("--tag", metavar="TAG", help="Only ideas with this tag.")],
+    "tag": Annotated[
+        str | None, typer.Option("--tag", metavar="TAG", help="Only ideas with this tag.")
+    ],
 }
 """The members of an `IdeaFilter`."""
 
@@ -95,7 +113,9 @@ def list_ideas(
     options: Options,
     *,
     chosen: IdeaFilter,
-    published: Annotated[bool, typer.Option("--published", help="List the published tools.")] = False,
+    published: Annotated[
+        bool, typer.Option("--published", help="List the published tools.")
+    ] = False,
     limit: LimitOption = 20,
     after: AfterOption = None,
 ) -> None:
@@ -137,8 +157,12 @@ def list_ideas(
     elif not chosen.empty:
         empty = "no idea passes these filters"
     else:
-        empty = "nothing is published" if published else "no ideas are saved yet; every run saves one"
-    options.print_rows({"ideas": items, "next": page.next}, titles, rows, empty=empty, more=page.next)
+        empty = (
+            "nothing is published" if published else "no ideas are saved yet; every run saves one"
+        )
+    options.print_rows(
+        {"ideas": items, "next": page.next}, titles, rows, empty=empty, more=page.next
+    )
     if not options.json:
         for name, lack in lacks.items():
             if lack is not None:
@@ -146,8 +170,8 @@ def list_ideas(
 
 
 def _lacks(options: Options, store: Store, published: list[Publication]) -> dict[str, str | None]:
-    """Return why each published tool cannot be called here; see `why_not_here`. Files of tools are not loaded, so
-    their tools are not looked for.
+    """Return why each published tool cannot be called here; see `why_not_here`. Files of tools are
+    not loaded, so their tools are not looked for.
     """
     from ideabridge.bridge.runs.offer import lacking
     from ideabridge.bridge.runs.replay import why_not_here
@@ -176,7 +200,9 @@ def _idea_json(one: IdeaRecord | IdeaHit) -> JSONObject:
 
 
 def _shared(store: Store, one: Publication) -> list[str]:
-    """Return the names of the users of a published tool besides its owner; `all` means everybody."""
+    """Return the names of the users of a published tool besides its owner; `all`
+    means everybody.
+    """
     from ideabridge.bridge.store.users import person_of
 
     return [person_of(caller) or "all" for caller in store.publications.shares(one.name)]
@@ -213,7 +239,10 @@ def search_ideas(
     options: Options,
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[WORD]...", help="Words of titles, tasks, tools or names. Default: the newest ideas."),
+        typer.Argument(
+            metavar="[WORD]...",
+            help="Words of titles, tasks, tools or names. Default: the newest ideas.",
+        ),
     ] = None,
     *,
     chosen: IdeaFilter,
@@ -223,7 +252,9 @@ def search_ideas(
     with open_store(options) as store:
         hits = store.ideas.search(" ".join(words or ()), limit, chosen, caller=SEES_ALL)
     found: list[JSON] = [{**_idea_json(hit), "score": hit.score} for hit in hits]
-    options.print_rows({"ideas": found}, _IDEA_TITLES, [_idea_row(hit) for hit in hits], empty="nothing found")
+    options.print_rows(
+        {"ideas": found}, _IDEA_TITLES, [_idea_row(hit) for hit in hits], empty="nothing found"
+    )
     return 0 if hits else 1
 
 
@@ -233,10 +264,15 @@ def show_idea(
     options: Options,
     ref: RefArgument,
     request: Annotated[
-        bool, typer.Option("--request", help="Show the Request that it answers, as its mind was sent it.")
+        bool,
+        typer.Option(
+            "--request", help="Show the Request that it answers, as its mind was sent it."
+        ),
     ] = False,
 ) -> None:
-    """Show an idea: its context, its plan and its result; for a published name, the plan that a call runs."""
+    """Show an idea: its context, its plan and its result; for a published name, the plan
+    that a call runs.
+    """
     from ideabridge.bridge.lifting.rows import publication_notes
 
     with open_store(options) as store:
@@ -289,7 +325,15 @@ def _show_request(options: Options, stored: StoredIdea) -> None:
     }
     lines: list[Line] = [(f"request {request.id}", "bold")]
     if stored.meta.left_out:
-        lines.append((f"{len(stored.meta.left_out)} values are left out of this copy of {stored.meta.original}", "red"))
+        lines.append(
+            (
+                (
+                    f"{len(stored.meta.left_out)} values are left out of this copy "
+                    f"of {stored.meta.original}"
+                ),
+                "red",
+            )
+        )
     for text in request.texts:
         lines += [("", None), (f"{text['role']}:", "bold"), (str(text["content"]), None)]
     lines += [("", None), ("schema:", "bold"), (readable_json(request.schema, 1), None)]
@@ -311,14 +355,21 @@ def _published(store: Store, ref: str) -> Publication | None:
 def suggest_ideas(
     options: Options,
     least: Annotated[
-        int, typer.Option("--least", metavar="N", min=2, max=1000, help="Only what was done at least N times.")
+        int,
+        typer.Option(
+            "--least", metavar="N", min=2, max=1000, help="Only what was done at least N times."
+        ),
     ] = 2,
-    limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, max=100, help="How many at most.")] = 10,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", metavar="N", min=1, max=100, help="How many at most.")
+    ] = 10,
 ) -> int:
-    """Show what was done repeatedly in your runs, sessions and imported histories, and the tools it would make.
+    """Show what was done repeatedly in your runs, sessions and imported histories, and the
+    tools it would make.
 
-    The same tools were called in the same order without errors, with different arguments or at least three times. A
-    single call counts if it may change something. Exit code 1 if there is nothing.
+    The same tools were called in the same order without errors, with different arguments or
+    at least three times. A single call counts if it may change something. Exit code 1 if
+    there is nothing.
     """
     from ideabridge.bridge.publishing.suggestions import suggest
     from ideabridge.bridge.store.users import LOCAL
@@ -330,7 +381,12 @@ def suggest_ideas(
         return 0 if found else 1
     for one in found:
         show(fit(f"done {one.times} times: would be {one.signature}", 4), "bold")
-        show(fit(f"  {' → '.join(one.tools)}{'' if one.changes else ' (only reads)'}: {one.title}", 4), "dim")
+        show(
+            fit(
+                f"  {' → '.join(one.tools)}{'' if one.changes else ' (only reads)'}: {one.title}", 4
+            ),
+            "dim",
+        )
         # A command is not wrapped, so that it can be copied.
         show(f"  {one.command}")
     if not found:
@@ -343,9 +399,12 @@ def suggest_ideas(
 def tag_idea(
     options: Options,
     ref: RefArgument,
-    tags: Annotated[list[str] | None, typer.Argument(metavar="[TAG]...", help="Tags to add.")] = None,
+    tags: Annotated[
+        list[str] | None, typer.Argument(metavar="[TAG]...", help="Tags to add.")
+    ] = None,
     remove: Annotated[
-        list[str] | None, typer.Option("--remove", "-r", metavar="TAG", help="A tag to remove; may be repeated.")
+        list[str] | None,
+        typer.Option("--remove", "-r", metavar="TAG", help="A tag to remove; may be repeated."),
     ] = None,
 ) -> None:
     """Add tags to an idea, or remove them. A tagged idea is never pruned."""
@@ -361,13 +420,18 @@ def prune_ideas(
     older_than: Annotated[
         str,
         typer.Option(
-            "--older-than", metavar="WHEN", help="Delete runs that ended before: 90d, 12h, 2w, or 2026-11-21."
+            "--older-than",
+            metavar="WHEN",
+            help="Delete runs that ended before: 90d, 12h, 2w, or 2026-11-21.",
         ),
     ],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be deleted.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what would be deleted.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Delete old runs with their rooms, forks and ideas. Published and tagged ideas and unfinished runs stay.
+    """Delete old runs with their rooms, forks and ideas. Published and tagged ideas and
+    unfinished runs stay.
 
     Other processes may use the store meanwhile. `store vacuum` makes the file smaller afterwards.
     """
@@ -428,7 +492,8 @@ def _size(number: int) -> str:
 
 
 _LONGEST: Final = 2000
-"""The most characters of a message or a result. `export` contains them whole. A plan is always shown whole."""
+"""The most characters of a message or a result. `export` contains them whole. A plan is
+always shown whole."""
 
 
 def result_of(store: Store, stored: StoredIdea) -> JSONObject:
@@ -449,11 +514,19 @@ def result_of(store: Store, stored: StoredIdea) -> JSONObject:
         result = {"output" if is_output else "state": given_by(machine), **doubts_of(machine, None)}
     except JournalError as error:
         result = {"error": str(error)}
-    return {"run": record.id, "status": record.status, **result, "reason": record.summary.get("reason")}
+    return {
+        "run": record.id,
+        "status": record.status,
+        **result,
+        "reason": record.summary.get("reason"),
+    }
 
 
 def idea_lines(
-    stored: StoredIdea, result: JSONObject, publication: Publication | None, records: list[JSONObject]
+    stored: StoredIdea,
+    result: JSONObject,
+    publication: Publication | None,
+    records: list[JSONObject],
 ) -> list[Line]:
     """An idea as text, as wide as the terminal; `records` are the evidence of the publication."""
     meta = stored.meta
@@ -471,12 +544,19 @@ def idea_lines(
     table: list[Line] = []
     if publication is not None:
         live = "" if publication.live else " (not the live version)"
-        published = f"{publication.name}, version {publication.version}, answers by {publication.answer}{live}"
+        published = (
+            f"{publication.name}, version {publication.version}, answers by "
+            f"{publication.answer}{live}"
+        )
         lines.append((f"  {'published:':<11}{published}", "green"))
         lines += _indented(publication.description, 2)
         table = [*map(_hanging, lines), *_table_lines(publication)]
         lines = _below_table(publication, records)
-        plan = {key: value for key, value in (publication.present_plan or {}).items() if key not in _BESIDE}
+        plan = {
+            key: value
+            for key, value in (publication.present_plan or {}).items()
+            if key not in _BESIDE
+        }
         lines += _running(publication.answer, plan or None, publication.recorded)
         lines.append(("context of its run", "bold"))
     else:
@@ -531,7 +611,9 @@ def _table_lines(publication: Publication) -> list[Line]:
 
 
 def _below_table(publication: Publication, records: list[JSONObject]) -> list[Line]:
-    """On how many runs a published tool rests, and what is not certain about it and hardly ever wrong."""
+    """On how many runs a published tool rests, and what is not certain about it and
+    hardly ever wrong.
+    """
     from ideabridge.bridge.context.assumption import fitting_lines
     from ideabridge.bridge.lifting.report import evidence_line
     from ideabridge.bridge.lifting.rows import publication_notes, publication_rows
@@ -554,7 +636,9 @@ def document_lines(document: Document) -> list[Line]:
 
 
 def written_lines(written: WrittenIdea) -> list[Line]:
-    """An idea that somebody wrote by hand as text, as it would be saved: all that runs, or that a mind is told."""
+    """An idea that somebody wrote by hand as text, as it would be saved: all that runs, or that
+    a mind is told.
+    """
     lines: list[Line] = [(f"idea {written.idea.id}", "bold")]
     runs = written.answer in ("plan", "program")
     recorded: JSONObject = {"input": written.example}
@@ -576,9 +660,13 @@ def written_lines(written: WrittenIdea) -> list[Line]:
 
 def _publication_lines(publication: dict[str, Any]) -> list[Line]:
     lines: list[Line] = []
-    lines.append((f"  {'name:':<11}{publication['name']}, answers by {publication['answer']}", "green"))
+    lines.append(
+        (f"  {'name:':<11}{publication['name']}, answers by {publication['answer']}", "green")
+    )
     # A mark precedes each line that could pass for one of the plan below.
-    lines += [(f"  | {visible(line)}", None) for line in str(publication["description"]).split("\n")]
+    lines += [
+        (f"  | {visible(line)}", None) for line in str(publication["description"]).split("\n")
+    ]
     elsewhere = ("name", "answer", "description", "plan", "recorded")
     lines += _members({key: value for key, value in publication.items() if key not in elsewhere}, 2)
     return [*lines, *_running(publication["answer"], publication["plan"], publication["recorded"])]
@@ -591,23 +679,40 @@ def _running(answer: str, plan: JSON, recorded: JSON) -> list[Line]:
     recording = as_object(recorded)
     if answer == "recorded":
         lines: list[Line] = [
-            (f"nothing runs; for the input {readable_json(recording.get('input'))} the answer is", "bold")
+            (
+                (
+                    "nothing runs; for the input "
+                    f"{readable_json(recording.get('input'))} the answer is"
+                ),
+                "bold",
+            )
         ]
         return [*lines, *_value(recording.get("output"), 2, whole=True)]
     guide = as_object(recording.get("solve"))
     lines = [("a mind solves it again; its run begins with", "bold")]
     if answer != "solve" and isinstance(plan, dict):
-        lines = [(f"the {'program' if 'program' in plan else 'plan'} that runs", "bold"), *_plan(as_it_runs(plan))]
+        lines = [
+            (f"the {'program' if 'program' in plan else 'plan'} that runs", "bold"),
+            *_plan(as_it_runs(plan)),
+        ]
         if not guide:
             return lines
-        lines.append(("where the plan gives no output, a mind goes on; its run begins with", "bold"))
+        lines.append(
+            ("where the plan gives no output, a mind goes on; its run begins with", "bold")
+        )
     context = guide.get("context")
     for message in context if isinstance(context, list) else []:
         lines += _message(message, whole=True)
     lines.append((f"  tools: {readable_json(guide.get('tools'))}", None))
     # All but what is shown elsewhere: the mind is told of the output schema, too.
-    lines += _members({key: value for key, value in guide.items() if key not in ("context", "tools", "plan")}, 2)
-    return [*lines, ("guided by the plan", "bold"), *_plan(guide.get("plan"))] if guide.get("plan") else lines
+    lines += _members(
+        {key: value for key, value in guide.items() if key not in ("context", "tools", "plan")}, 2
+    )
+    return (
+        [*lines, ("guided by the plan", "bold"), *_plan(guide.get("plan"))]
+        if guide.get("plan")
+        else lines
+    )
 
 
 def _titled_plan(solution: JSON) -> list[Line]:
@@ -686,10 +791,16 @@ def _key(key: str) -> str:
 
 
 def _written(value: JSON) -> str:
-    """A value of a plan: a reference as it is, anything else as JSON, so that no text looks like a reference."""
+    """A value of a plan: a reference as it is, anything else as JSON, so that no text looks
+    like a reference.
+    """
     from ideabridge.bridge.context.references import is_reference
 
-    return value if isinstance(value, str) and is_reference(value) and visible(value) == value else readable_json(value)
+    return (
+        value
+        if isinstance(value, str) and is_reference(value) and visible(value) == value
+        else readable_json(value)
+    )
 
 
 def _value(value: JSON, indent: int, *, whole: bool = False) -> list[Line]:

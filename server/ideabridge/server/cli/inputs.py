@@ -11,7 +11,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
-from ideabridge.server.cli.console import UsageError, err, interruptible, let_read, read_line, report, say
+from ideabridge.server.cli.console import (
+    UsageError,
+    err,
+    interruptible,
+    let_read,
+    read_line,
+    report,
+    say,
+)
 from ideabridge.tools.documents import read_written
 from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import IdeabridgeError
@@ -25,7 +33,8 @@ if TYPE_CHECKING:
 
 
 MAX_FILE_BYTES: Final = 128 * 1024 * 1024
-"""The largest file that is read: twice the largest idea (`MAX_DOCUMENT_BYTES`), which may be indented."""
+"""The largest file that is read: twice the largest idea (`MAX_DOCUMENT_BYTES`), which
+may be indented."""
 
 
 def read_json(place: str, what: str, *, follow: bool = True) -> JSON:
@@ -44,21 +53,24 @@ def read_json(place: str, what: str, *, follow: bool = True) -> JSON:
 
 
 def read_document(place: str, what: str) -> JSON:
-    """Read what a person wrote, as JSON, JSON with comments or YAML, from a file, or from standard input if `place` is
-    `-`. Errors begin with `what`.
+    """Read what a person wrote, as JSON, JSON with comments or YAML, from a file, or from standard
+    input if `place` is `-`. Errors begin with `what`.
 
     Raises:
         UsageError: it cannot be read, is larger than `MAX_FILE_BYTES`, or is malformed.
     """
     name = "standard input" if place == "-" else place
     try:
-        return read_written(read_bytes(place, what), what=name, name=place, max_bytes=MAX_FILE_BYTES)
+        return read_written(
+            read_bytes(place, what), what=name, name=place, max_bytes=MAX_FILE_BYTES
+        )
     except IdeabridgeError as error:
         raise UsageError(f"{what}: {error}") from None
 
 
 def read_solution(place: str, what: str) -> JSON:
-    """Read a plan or a Solution: JSON, or the program in a file whose name ends with `.py`. Errors begin with `what`.
+    """Read a plan or a Solution: JSON, or the program in a file whose name ends with `.py`. Errors
+    begin with `what`.
 
     Raises:
         UsageError: see `read_json` and `read_text`.
@@ -79,7 +91,8 @@ def read_text(place: str, what: str) -> str:
 
 
 def read_bytes(place: str, what: str, *, follow: bool = True) -> bytes:
-    """Read a file, or standard input if `place` is `-`, without a byte order mark. Errors begin with `what`.
+    """Read a file, or standard input if `place` is `-`, without a byte order mark. Errors
+    begin with `what`.
 
     A link is not followed unless a person gave the path (`follow`).
 
@@ -102,15 +115,17 @@ def read_bytes(place: str, what: str, *, follow: bool = True) -> bytes:
     except OSError as error:
         raise UsageError(f"{what}: {place} cannot be read: {error.strerror or error}") from None
     if data is None or len(data) > MAX_FILE_BYTES:
-        raise UsageError(f"{what}: {name} has more than {MAX_FILE_BYTES:,} bytes, which is all that is read")
+        raise UsageError(
+            f"{what}: {name} has more than {MAX_FILE_BYTES:,} bytes, which is all that is read"
+        )
     return data.removeprefix(b"\xef\xbb\xbf")
 
 
 def read_input(words: list[str] | None, option: str = "--input") -> JSONObject | None:
     """The values of `--input`, merged in order; None without the option.
 
-    Each value is a JSON object, `@FILE` with one (`@-`: standard input), or `key=value`, where `value` is JSON or else
-    text. `UsageError` if it has none of these forms.
+    Each value is a JSON object, `@FILE` with one (`@-`: standard input), or `key=value`, where
+    `value` is JSON or else text. `UsageError` if it has none of these forms.
     """
     if words is None:
         return None
@@ -128,7 +143,9 @@ def read_input(words: list[str] | None, option: str = "--input") -> JSONObject |
         elif equals and key:
             result[key] = value_of(text)
         else:
-            raise UsageError(f"{option}: expected a JSON object, @FILE or key=value, found {word[:60]!r}")
+            raise UsageError(
+                f"{option}: expected a JSON object, @FILE or key=value, found {word[:60]!r}"
+            )
     return result
 
 
@@ -164,8 +181,8 @@ _TYPES: Final[dict[str, tuple[type, ...]]] = {
 
 
 async def _choose(prompt: str, choices: tuple[str, ...], help: str) -> tuple[str, str | None]:  # noqa: A002
-    """(choice, text after it) that the person types, with the choice whole or as its first letter; ("", None) at the
-    end of input. Anything else is answered with `help`.
+    """(choice, text after it) that the person types, with the choice whole or as its first letter;
+    ("", None) at the end of input. Anything else is answered with `help`.
     """
     await let_read()
     while True:
@@ -180,7 +197,9 @@ async def _choose(prompt: str, choices: tuple[str, ...], help: str) -> tuple[str
 
 
 async def _ask_form(question: JSONObject, call: JSON) -> Decision:
-    """Ask the person a module's question, `{"module", "message", "schema"}`, which came from `call`."""
+    """Ask the person a module's question, `{"module", "message", "schema"}`, which
+    came from `call`.
+    """
     from ideabridge.bridge.runs.people import Decision
 
     say(f"? module {question.get('module')} asks, in its own words:", "bold yellow")
@@ -207,7 +226,8 @@ async def _ask_form(question: JSONObject, call: JSON) -> Decision:
 
 
 async def ask_input(schema: JSONObject, known: JSONObject) -> JSONObject | None:
-    """Ask the person for the members of an input with this schema that are not `known`, the required ones first.
+    """Ask the person for the members of an input with this schema that are not `known`, the
+    required ones first.
 
     Returns:
         The whole input, or None if the person stopped.
@@ -240,13 +260,15 @@ def _members(schema: JSONObject) -> list[tuple[str, JSONObject, bool]]:
 
 
 async def _read_member(mark: str, name: str, member: JSONObject, required: bool) -> str | None:
-    text = await read_line(_marked(f"{_described(name, member)}{'' if required else ' (may be left out)'}: ", mark))
+    text = await read_line(
+        _marked(f"{_described(name, member)}{'' if required else ' (may be left out)'}: ", mark)
+    )
     return None if text is None else text.strip()
 
 
 def _marked(text: str, mark: str) -> str:
-    """A text from outside with a mark before each line. A terminal that breaks a line continues at the left edge,
-    where the rest could pass for a line of ideabridge.
+    """A text from outside with a mark before each line. A terminal that breaks a line continues at
+    the left edge, where the rest could pass for a line of ideabridge.
     """
     if not sys.stderr.isatty():
         return f"{mark}{text}"
@@ -256,7 +278,9 @@ def _marked(text: str, mark: str) -> str:
 def _is(value: JSON, kind: JSON) -> bool:
     """True if the value has this JSON type, or if `kind` is not a JSON type."""
     expected = _TYPES.get(kind) if isinstance(kind, str) else None
-    return expected is None or (isinstance(value, expected) and (kind == "boolean" or not isinstance(value, bool)))
+    return expected is None or (
+        isinstance(value, expected) and (kind == "boolean" or not isinstance(value, bool))
+    )
 
 
 async def _fields(schema: JSONObject) -> JSONObject | None:
@@ -280,7 +304,10 @@ def _described(name: str, field: JSONObject) -> str:
     items = field.get("items")
     choices = _choices(items if isinstance(items, dict) else field)
     if choices:
-        parts.append(f"[{' | '.join(choices)}]" + (", several with commas" if isinstance(items, dict) else ""))
+        parts.append(
+            f"[{' | '.join(choices)}]"
+            + (", several with commas" if isinstance(items, dict) else "")
+        )
     elif field.get("type") not in (None, "string"):
         parts.append(f"({field['type']})")
     if "default" in field:
@@ -304,15 +331,17 @@ def _value(text: str, field: JSONObject) -> JSON:
     if kind == "array":
         return [one.strip() for one in text.split(",") if one.strip()]
     if kind == "boolean":
-        return {"y": True, "yes": True, "true": True, "n": False, "no": False, "false": False}.get(text.lower(), text)
+        return {"y": True, "yes": True, "true": True, "n": False, "no": False, "false": False}.get(
+            text.lower(), text
+        )
     if kind in ("number", "integer"):
         return value_of(text)
     return text
 
 
 async def ask_all(run: Run) -> None:
-    """Ask the person about every pending approval of a run, and submit the decisions. A question that is settled
-    without an answer, for example because its time is up, is withdrawn.
+    """Ask the person about every pending approval of a run, and submit the decisions. A question
+    that is settled without an answer, for example because its time is up, is withdrawn.
     """
     for entry in run.approvals():
         if isinstance(entry, dict):
@@ -320,17 +349,21 @@ async def ask_all(run: Run) -> None:
 
 
 async def decline_all(run: Run) -> bool:
-    """Decline the questions of modules if nobody is at a terminal, because their calls end with this process; true if
-    there was a question.
+    """Decline the questions of modules if nobody is at a terminal, because their calls end with
+    this process; true if there was a question.
     """
     from ideabridge.bridge.loop.event import NOBODY_THERE
 
     entries = [one for one in run.approvals() if isinstance(one, dict) and "question" in one]
     for entry in entries:
         module = as_object(entry["question"]).get("module")
-        report(f"module {module!r} asks something, and is declined: nobody is at a terminal to answer")
+        report(
+            f"module {module!r} asks something, and is declined: nobody is at a terminal to answer"
+        )
         reason = "nobody is at a terminal to answer"
-        await run.patiently(partial(run.decide, str(entry["approval"]), "deny", by=NOBODY_THERE, reason=reason))
+        await run.patiently(
+            partial(run.decide, str(entry["approval"]), "deny", by=NOBODY_THERE, reason=reason)
+        )
     return bool(entries)
 
 
@@ -391,11 +424,17 @@ async def _ask(entry: JSONObject) -> Decision:
     if sums:
         say(f"  {sums}", "bold")
     say(whole(call_without_ids(as_object(entry.get("call"))), width))
-    return await (_ask_outcome() if entry.get("choices") else _ask_whether(entry.get("call"), "call", _others(entry)))
+    return await (
+        _ask_outcome()
+        if entry.get("choices")
+        else _ask_whether(entry.get("call"), "call", _others(entry))
+    )
 
 
 def _others(entry: JSONObject) -> list[tuple[str, Candidate]]:
-    """The values that a person can choose instead of those that a call assumes, each with the place of its literal."""
+    """The values that a person can choose instead of those that a call assumes, each with the place
+    of its literal.
+    """
     from ideabridge.bridge.context.assumption import read_assumption
 
     listed = entry.get("assumed")
@@ -406,7 +445,8 @@ def _others(entry: JSONObject) -> list[tuple[str, Candidate]]:
 def whole(value: JSON, width: int | None) -> str:
     """A value as indented JSON in which every character is visible.
 
-    A line of more than `width` columns continues in lines that begin with a mark; None: there is no limit.
+    A line of more than `width` columns continues in lines that begin with a mark; None:
+    there is no limit.
     """
     lines: list[str] = []
     for text in readable_json(value, 2).split("\n"):
@@ -431,8 +471,8 @@ async def _ask_whether(
     if always:
         words = (*words, "always")
         hint += (
-            ", a runs it, and further calls of its tool in this run without asking: at most N, and only those whose"
-            " parameters match the JSON schema"
+            ", a runs it, and further calls of its tool in this run without asking: at most N, "
+            "and only those whose parameters match the JSON schema"
         )
     if others:
         say("what it assumes could also be:")
@@ -452,7 +492,10 @@ async def _ask_whether(
             case "take", text:
                 chosen = _numbered(others or [], text or "")
                 if chosen is None:
-                    say(f"  t: expected numbers from 1 to {len(others or [])}, at most one for each value")
+                    say(
+                        f"  t: expected numbers from 1 to {len(others or [])}, "
+                        "at most one for each value"
+                    )
                 else:
                     return Decision("edit", call=with_choices(as_object(shown), chosen))
             case "no", reason:
@@ -460,7 +503,11 @@ async def _ask_whether(
             case "edit", _:
                 edited = await _edit(shown, what)
                 if edited is not None:
-                    return Decision("edit", plan=edited) if what == "plan" else Decision("edit", call=edited)
+                    return (
+                        Decision("edit", plan=edited)
+                        if what == "plan"
+                        else Decision("edit", call=edited)
+                    )
             case _:
                 return Decision("deny", reason=_NOBODY)
 
@@ -479,7 +526,8 @@ def _grant(text: str) -> JSONObject:
 
 
 def _numbered(others: list[tuple[str, Candidate]], text: str) -> JSONObject | None:
-    """The chosen values by the places of their literals; None: these are not numbers of values, one for each literal.
+    """The chosen values by the places of their literals; None: these are not numbers of values, one
+    for each literal.
 
     `text` has numbers from 1, with spaces or commas between them.
     """
@@ -487,7 +535,11 @@ def _numbered(others: list[tuple[str, Candidate]], text: str) -> JSONObject | No
 
     chosen: JSONObject = {}
     for word in text.replace(",", " ").split():
-        at, candidate = others[int(word) - 1] if word.isdecimal() and 0 < int(word) <= len(others) else ("", None)
+        at, candidate = (
+            others[int(word) - 1]
+            if word.isdecimal() and 0 < int(word) <= len(others)
+            else ("", None)
+        )
         if candidate is None or isinstance(candidate.value, Missing) or at in chosen:
             return None
         chosen[at] = candidate.value
@@ -497,10 +549,15 @@ def _numbered(others: list[tuple[str, Candidate]], text: str) -> JSONObject | No
 async def _ask_outcome() -> Decision:
     from ideabridge.bridge.runs.people import Decision
 
-    hint = "r runs the call again, s (and a reason) lets it fail as unknown, v and JSON sets its result"
+    hint = (
+        "r runs the call again, s (and a reason) lets it fail as unknown, v "
+        "and JSON sets its result"
+    )
     while True:
         match await _choose(
-            "what is its outcome? r(etry), s(kip) [reason], v(alue) JSON", ("retry", "skip", "value"), hint
+            "what is its outcome? r(etry), s(kip) [reason], v(alue) JSON",
+            ("retry", "skip", "value"),
+            hint,
         ):
             case "retry", _:
                 return Decision("retry")
@@ -515,7 +572,9 @@ async def _ask_outcome() -> Decision:
 
 
 async def _edit(call: JSON, what: str) -> JSONObject | None:
-    """Return the call or plan that the person edited in $VISUAL or $EDITOR, or typed in one line; None: unchanged."""
+    """Return the call or plan that the person edited in $VISUAL or $EDITOR, or typed in one line;
+    None: unchanged.
+    """
     text = readable_json(call, 2) + "\n"
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
     if editor:
@@ -527,7 +586,9 @@ async def _edit(call: JSON, what: str) -> JSONObject | None:
             os.close(descriptor)
             await path.write_text(text, encoding="utf-8")
             words = [*shlex.split(editor), name]
-            result = await anyio.run_process(words, stdin=None, stdout=None, stderr=None, check=False)
+            result = await anyio.run_process(
+                words, stdin=None, stdout=None, stderr=None, check=False
+            )
             if result.returncode:
                 report(f"the editor ended with {result.returncode}; nothing is changed")
                 return None

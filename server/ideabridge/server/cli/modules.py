@@ -1,4 +1,6 @@
-"""`ideabridge modules`, the MCP servers behind ideabridge, and `ideabridge tools`, the tools that plans can call."""
+"""`ideabridge modules`, the MCP servers behind ideabridge, and `ideabridge tools`, the tools that
+plans can call.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,10 @@ if TYPE_CHECKING:
 _CONNECT_SECONDS: Final = 60.0
 """Seconds for signing in that the person does not use."""
 
-app = typer.Typer(help="List, test, sign in to and import the MCP servers behind ideabridge.", no_args_is_help=True)
+app = typer.Typer(
+    help="List, test, sign in to and import the MCP servers behind ideabridge.",
+    no_args_is_help=True,
+)
 
 
 @app.command("list")
@@ -85,7 +90,8 @@ async def list_modules(options: Options) -> int:
     if options.json:
         source = str(configuration.source) if configuration.source else None
         listed: list[JSON] = [
-            {**_status_json(status), "users": list[JSON](signed_in_users(status.name))} for status in statuses
+            {**_status_json(status), "users": list[JSON](signed_in_users(status.name))}
+            for status in statuses
         ]
         print_json({"configuration": source, "modules": listed, "names": list[JSON](notes)})
     elif statuses:
@@ -94,8 +100,14 @@ async def list_modules(options: Options) -> int:
     elif configuration.untrusted is not None:
         say("no modules are configured")
     else:
-        where = configuration.source or f"{configuration.project / 'ideabridge.json'}, which does not exist"
-        say(f"no modules are configured in {where}; `ideabridge modules import HOST` adds those of a host")
+        where = (
+            configuration.source
+            or f"{configuration.project / 'ideabridge.json'}, which does not exist"
+        )
+        say(
+            f"no modules are configured in {where}; `ideabridge modules import "
+            "HOST` adds those of a host"
+        )
     return ExitCode.DONE if all(map(_is_well, statuses)) else ExitCode.FAILED
 
 
@@ -120,7 +132,15 @@ def _server(status: ModuleStatus) -> str:
 def _row(status: ModuleStatus) -> tuple[str, ...]:
     took = f"{status.seconds:.2f} s" if status.seconds is not None else ""
     protocol = status.protocol_version or status.era or ""
-    return (status.name, status.state, status.kind, protocol, str(status.tools), took, _server(status))
+    return (
+        status.name,
+        status.state,
+        status.kind,
+        protocol,
+        str(status.tools),
+        took,
+        _server(status),
+    )
 
 
 @app.command("test")
@@ -185,16 +205,26 @@ async def check_module(
             listed: list[JSON] = [one.to_json() for one in tools]
             print_json({"module": _status_json(status), "tools": listed})
             return ExitCode.DONE
-        print_table(("tool", "parameters"), [(shown_name(one.origin[1]), signature(one.parameters)) for one in tools])
+        print_table(
+            ("tool", "parameters"),
+            [(shown_name(one.origin[1]), signature(one.parameters)) for one in tools],
+        )
         server = _server(status) or "unnamed server"
         _say_notes(status)
-        say(f"{name}: {status.state}, {server}, MCP {status.protocol_version}, {len(tools)} tools", "green")
+        say(
+            f"{name}: {status.state}, {server}, MCP {status.protocol_version}, {len(tools)} tools",
+            "green",
+        )
         return ExitCode.DONE
 
 
 UserOption = Annotated[
     str | None,
-    typer.Option("--user", metavar="USER", help="A user of the servers on this store. Default: whoever starts them."),
+    typer.Option(
+        "--user",
+        metavar="USER",
+        help="A user of the servers on this store. Default: whoever starts them.",
+    ),
 ]
 
 
@@ -206,17 +236,24 @@ async def log_in(
     user: UserOption = None,
     no_browser: Annotated[
         bool,
-        typer.Option("--no-browser", help="Print the address, and take the one where the browser ends from stdin."),
+        typer.Option(
+            "--no-browser",
+            help="Print the address, and take the one where the browser ends from stdin.",
+        ),
     ] = False,
     device: Annotated[
         bool,
-        typer.Option("--device", help="Print an address and a code, to enter with a browser on any device."),
+        typer.Option(
+            "--device", help="Print an address and a code, to enter with a browser on any device."
+        ),
     ] = False,
 ) -> int:
-    """Sign in to a module over HTTP with a browser (OAuth), so that every server that starts it here can use it.
+    """Sign in to a module over HTTP with a browser (OAuth), so that every server that starts it
+    here can use it.
 
-    Over SSH and in containers, --device needs no browser on this machine. With --user, the calls of this user are made
-    with the sign-in, and no others. Exit code 1 if the module asks for no sign-in.
+    Over SSH and in containers, --device needs no browser on this machine. With --user, the
+    calls of this user are made with the sign-in, and no others. Exit code 1 if the module asks
+    for no sign-in.
     """
     from ideabridge.bridge.modules.modules import Modules
     from ideabridge.server.asking.signing_in import SECONDS
@@ -228,19 +265,29 @@ async def log_in(
     if entry.url is None:
         raise UsageError(f"{name} is a program: it signs in by itself")
     if any(header.lower() == "authorization" for header in entry.headers):
-        raise UsageError(f"mcpServers.{name}.headers has the token for {name}: nobody signs in to it")
+        raise UsageError(
+            f"mcpServers.{name}.headers has the token for {name}: nobody signs in to it"
+        )
     if entry.auth is not None and entry.auth.grant == "client_credentials":
-        raise UsageError(f"{name} needs no person: mcpServers.{name}.auth has the credentials of a client")
+        raise UsageError(
+            f"{name} needs no person: mcpServers.{name}.auth has the credentials of a client"
+        )
     if user is not None and not entry.has_sign_ins:
         raise UsageError(f'mcpServers.{name}.auth has "shared": all users act with one sign-in')
     whose = None if user is None else _module_user(options, user)
-    waiting = entry.model_copy(update={"connect_timeout": SECONDS + _CONNECT_SECONDS, "disabled": False})
+    waiting = entry.model_copy(
+        update={"connect_timeout": SECONDS + _CONNECT_SECONDS, "disabled": False}
+    )
     configuration = configuration.model_copy(update={"modules": {name: waiting}})
     async with AsyncExitStack() as stack:
-        person = await stack.enter_async_context(_person(entry.auth, no_browser=no_browser, device=device))
+        person = await stack.enter_async_context(
+            _person(entry.auth, no_browser=no_browser, device=device)
+        )
         kept: str | None = None
         for at_once in (False, True):
-            async with Modules(configuration, person=person, at_once=at_once, user=whose) as modules:
+            async with Modules(
+                configuration, person=person, at_once=at_once, user=whose
+            ) as modules:
                 await modules[name].ready(SECONDS + _CONNECT_SECONDS)
                 authorization = modules[name].authorization
                 kept = None if authorization is None else authorization.signed_in
@@ -282,7 +329,10 @@ async def _person(
         # One line for copying, however wide the terminal is.
         sys.stderr.write(f"  {printable(url)}\n")
         if no_browser:
-            say("After that the browser is sent to an address that it cannot open. Paste that address here:")
+            say(
+                "After that the browser is sent to an address that it cannot open. "
+                "Paste that address here:"
+            )
 
     if device:
         yield DevicePerson(_show_code)
@@ -302,8 +352,14 @@ def _show_code(code: DeviceCode) -> None:
         sys.stderr.write(f"  {printable(code.complete)}\n")
     if code.stranger is not None:
         say(f"the code comes from {printable(code.stranger)}, and the page is on another host:")
-        say("sign in only if the page names the module or that host, and asks for rights that you expect")
-    say(f"waiting until somebody has signed in there; the code is valid for {code.seconds:.0f} s", "dim")
+        say(
+            "sign in only if the page names the module or that host, and asks "
+            "for rights that you expect"
+        )
+    say(
+        f"waiting until somebody has signed in there; the code is valid for {code.seconds:.0f} s",
+        "dim",
+    )
 
 
 @app.command("logout")
@@ -313,19 +369,32 @@ def log_out(
     name: Annotated[str, typer.Argument(metavar="MODULE", help="The module.")],
     user: UserOption = None,
 ) -> int:
-    """Delete the tokens of one person for modules with this name. Exit code 1 if none are stored."""
+    """Delete the tokens of one person for modules with this name. Exit code 1 if
+    none are stored.
+    """
     from ideabridge.bridge.modules.sign_ins import forget, signed_in_users
 
     addresses = forget(name, user)
     others = signed_in_users(name)
     if options.json:
-        print_json({"module": name, "user": user, "signed_out": list[JSON](addresses), "users": list[JSON](others)})
+        print_json(
+            {
+                "module": name,
+                "user": user,
+                "signed_out": list[JSON](addresses),
+                "users": list[JSON](others),
+            }
+        )
         return ExitCode.DONE if addresses else ExitCode.FAILED
     who = "" if user is None else f"{user} is "
     for address in addresses:
         say(f"{who}signed out of {name} at {address}", "green")
     if not addresses:
-        say(f"nobody is signed in to {name}" if user is None else f"{user} is not signed in to {name}")
+        say(
+            f"nobody is signed in to {name}"
+            if user is None
+            else f"{user} is not signed in to {name}"
+        )
     if others:
         say(f"still signed in to {name}, which --user signs out: {', '.join(others)}", "dim")
     return ExitCode.DONE if addresses else ExitCode.FAILED
@@ -345,9 +414,13 @@ async def accept_module(
     options: Options,
     name: Annotated[
         str | None,
-        typer.Argument(metavar="[MODULE]", help="The module, or idea:NAME for the calls of an idea by an idea."),
+        typer.Argument(
+            metavar="[MODULE]", help="The module, or idea:NAME for the calls of an idea by an idea."
+        ),
     ] = None,
-    own: Annotated[bool, typer.Option("--own", help="The tools of the tool files instead of a module's.")] = False,
+    own: Annotated[
+        bool, typer.Option("--own", help="The tools of the tool files instead of a module's.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> int:
     """Let published ideas call changed tools of a module as they are now. Shows each difference.
@@ -366,7 +439,10 @@ async def accept_module(
         accepted = bool(changed) and yes
         if not options.json:
             for label, lines, ideas in _by_tool(changed):
-                show(f"{label}, which {', '.join(ideas)} {'calls' if len(ideas) == 1 else 'call'}:", "bold")
+                show(
+                    f"{label}, which {', '.join(ideas)} {'calls' if len(ideas) == 1 else 'call'}:",
+                    "bold",
+                )
                 for line in lines:
                     show(f"  {line}")
         if asks and changed:
@@ -374,7 +450,9 @@ async def accept_module(
         elif changed and not yes and not options.json:
             raise UsageError("nothing was accepted: look at the differences, then add --yes")
         if accepted:
-            bridge.accept(changed, by=Decider("person", "terminal" if asks else "command", LOCAL_USER))
+            bridge.accept(
+                changed, by=Decider("person", "terminal" if asks else "command", LOCAL_USER)
+            )
     if options.json:
         differences: list[JSON] = [
             {"tool": label, "differences": list[JSON](lines), "ideas": list[JSON](ideas)}
@@ -402,19 +480,29 @@ def _by_tool(changed: list[ChangedTool]) -> list[tuple[str, list[str], list[str]
 def import_modules(
     options: Options,
     host: HostArgument,
-    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Only these servers.")] = None,
-    write: Annotated[bool, typer.Option("--write", help="Copy them into ideabridge.json; a backup is kept.")] = False,
-    move: Annotated[
-        bool, typer.Option("--move", help="Copy them, then remove them from the host's file; a backup is kept.")
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Only these servers.")
+    ] = None,
+    write: Annotated[
+        bool, typer.Option("--write", help="Copy them into ideabridge.json; a backup is kept.")
     ] = False,
-    replace: Annotated[bool, typer.Option("--replace", help="Replace modules of the same name.")] = False,
+    move: Annotated[
+        bool,
+        typer.Option(
+            "--move", help="Copy them, then remove them from the host's file; a backup is kept."
+        ),
+    ] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace modules of the same name.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="With --move: do not ask.")] = False,
 ) -> int:
     """Show the MCP servers of a host, or copy or move them into ideabridge.json.
 
-    Your own servers go into your own configuration, and those of the project into the project's. A server with a secret
-    stays out of files that a repository may hold. Without --write or --move, nothing is changed. Without --replace,
-    modules of the same name stay. ideabridge itself is never imported.
+    Your own servers go into your own configuration, and those of the project into the project's. A
+    server with a secret stays out of files that a repository may hold. Without --write or --move,
+    nothing is changed. Without --replace, modules of the same name stay. ideabridge itself is
+    never imported.
     """
     from ideabridge.bridge.trust import may_be_trusted, trust_command, trust_file
     from ideabridge.server.hosts.adopt import find_servers, merge, movable, removals
@@ -424,15 +512,23 @@ def import_modules(
     targets = _targets(options)
     places = HostEnvironment(project=options.folder())
     listed, files = find_servers(chosen, places, targets, replaces=replace, only=names or ())
-    found = [_theirs(adoption) if adoption.name not in (names or ()) else adoption for adoption in listed]
-    receiving = [target for target in targets.all if any(one.adopted and one.target is target for one in found)]
+    found = [
+        _theirs(adoption) if adoption.name not in (names or ()) else adoption for adoption in listed
+    ]
+    receiving = [
+        target
+        for target in targets.all
+        if any(one.adopted and one.target is target for one in found)
+    ]
     # Copying does not make servers trusted that came with a cloned repository.
     trusted = [
         target.file
         for target in receiving
         if not target.is_own
         and may_be_trusted(target.file)
-        and not any(one.adopted and one.target is target and one.scope == "project" for one in found)
+        and not any(
+            one.adopted and one.target is target and one.scope == "project" for one in found
+        )
     ]
     moving, staying = movable(found, names or ()) if move else ([], [])
     # Errors in the files are found before anything is written.
@@ -446,7 +542,9 @@ def import_modules(
             document.check_place(places.project if document.path in of_project else None)
     if moving and not yes:
         if options.json or not at_terminal():
-            raise UsageError(f"--move changes {' and '.join(str(one.path) for one, _ in changes)}: add --yes")
+            raise UsageError(
+                f"--move changes {' and '.join(str(one.path) for one, _ in changes)}: add --yes"
+            )
         _print_found(found, reasons=False)
         if not _confirmed(moving, staying):
             say("nothing was changed", "yellow")
@@ -479,10 +577,17 @@ def import_modules(
         }
         if move:
             result["moved"] = [
-                {"name": one.name, "from": str(one.file), "scope": one.scope, "to": str(one.target.file)}
+                {
+                    "name": one.name,
+                    "from": str(one.file),
+                    "scope": one.scope,
+                    "to": str(one.target.file),
+                }
                 for one in moving
             ]
-            result["moved_backups"] = [{"file": str(path), "backup": str(copy)} for path, copy in removed]
+            result["moved_backups"] = [
+                {"file": str(path), "backup": str(copy)} for path, copy in removed
+            ]
             result["stays"] = list[JSON](staying)
         print_json(result)
         return code
@@ -493,7 +598,10 @@ def import_modules(
         say(f"{chosen.title} has no servers in {', '.join(map(str, files))}")
     elif not moving or yes:
         _print_found(found, reasons=not move)
-    counts = {target.file: sum(one.adopted and one.target is target for one in found) for target in receiving}
+    counts = {
+        target.file: sum(one.adopted and one.target is target for one in found)
+        for target in receiving
+    }
     if receiving and not backups:
         copied = " and ".join(f"{count} to {file}" for file, count in counts.items())
         say(f"Nothing is changed yet. --write copies {copied};")
@@ -502,9 +610,16 @@ def import_modules(
         count = counts[target.file]
         backup = backups[target.file]
         copied = f"; backup: {backup}" if backup else ""
-        say(f"{count} written to {target.file}{copied}. `ideabridge modules list` connects to them", "green")
+        say(
+            f"{count} written to {target.file}{copied}. `ideabridge modules list` connects to them",
+            "green",
+        )
         if not target.is_own and target.file not in trusted:
-            say(f"{target.file} is not trusted; to look at it and trust it: {trust_command(target.file)}", "yellow")
+            say(
+                f"{target.file} is not trusted; to look at it and trust it: "
+                f"{trust_command(target.file)}",
+                "yellow",
+            )
     if yes or not moving:
         for line in staying:
             say(line, "yellow")
@@ -523,12 +638,17 @@ def _confirmed(moving: list[Adoption], staying: list[str]) -> bool:
         say(line, "yellow")
     say("These are moved:")
     for adoption in moving:
-        say(f"  {adoption.shown_name}: from {adoption.file} ({adoption.scope}) to {adoption.target.file}")
+        say(
+            f"  {adoption.shown_name}: from {adoption.file} ({adoption.scope}) "
+            f"to {adoption.target.file}"
+        )
     return confirm(f"Move {'it' if len(moving) == 1 else f'these {len(moving)}'}?")
 
 
 def _targets(options: Options) -> Destinations:
-    """The configurations that receive servers: that of --config, or the user's and the project's."""
+    """The configurations that receive servers: that of --config, or the user's and the
+    project's.
+    """
     from ideabridge.bridge.configuration import is_user_file, user_file
     from ideabridge.bridge.trust import FILE_NAME, repository_of
     from ideabridge.server.hosts.adopt import Destination, Destinations
@@ -540,7 +660,9 @@ def _targets(options: Options) -> Destinations:
 
     if options.config is not None:
         file = options.config.expanduser().absolute()
-        named = target(file, is_own=is_user_file(file), is_shared=options.project_file() is not None)
+        named = target(
+            file, is_own=is_user_file(file), is_shared=options.project_file() is not None
+        )
         return Destinations(named, named)
     own = target(user_file(), is_own=True, is_shared=False)
     project = options.folder() / FILE_NAME
@@ -559,7 +681,12 @@ def _theirs(one: Adoption) -> Adoption:
 def _adoption_json(one: Adoption) -> JSONObject:
     from ideabridge.bridge.masking import shown_definition
 
-    entry: JSONObject = {"name": one.name, "verdict": one.verdict, "from": str(one.file), "scope": one.scope}
+    entry: JSONObject = {
+        "name": one.name,
+        "verdict": one.verdict,
+        "from": str(one.file),
+        "scope": one.scope,
+    }
     entry["to"] = str(one.target.file)
     if one.why:
         entry["why"] = one.why
@@ -582,7 +709,10 @@ def _print_found(found: list[Adoption], *, reasons: bool) -> None:
     for one in found:
         shown = shown_definition(one.entry)
         arguments = shown.get("args")
-        words = [shown.get("command") or shown.get("url") or "", *(arguments if isinstance(arguments, list) else [])]
+        words = [
+            shown.get("command") or shown.get("url") or "",
+            *(arguments if isinstance(arguments, list) else []),
+        ]
         to = _near(one.target.file) if one.adopted or one.verdict == "same" else ""
         started = " ".join(str(word) for word in words)
         rows.append((one.shown_name, one.verdict, f"{_near(one.file)} ({one.scope})", to, started))
@@ -602,9 +732,12 @@ tools_app = typer.Typer(help="List the tools that plans can call.", no_args_is_h
 async def list_tools(
     options: Options,
     words: Annotated[
-        list[str] | None, typer.Argument(metavar="[WORD]...", help="Only tools with all these words.")
+        list[str] | None,
+        typer.Argument(metavar="[WORD]...", help="Only tools with all these words."),
     ] = None,
-    schemas: Annotated[bool, typer.Option("--schemas", help="Print parameter schemas too.")] = False,
+    schemas: Annotated[
+        bool, typer.Option("--schemas", help="Print parameter schemas too.")
+    ] = False,
 ) -> int:
     """List the tools that plans can call: the Python tools, then those of the modules.
 
@@ -618,7 +751,10 @@ async def list_tools(
         found = [
             tool
             for tool in bridge.tools()
-            if all(word.lower() in f"{tool.module} {tool.name} {tool.description}".lower() for word in words)
+            if all(
+                word.lower() in f"{tool.module} {tool.name} {tool.description}".lower()
+                for word in words
+            )
         ]
         nothing = words and not found
         down = [status for status in bridge.modules.statuses() if not _is_well(status)]
@@ -629,7 +765,10 @@ async def list_tools(
             print_json({"tools": listed, "errors": errors})
             return code
         if nothing:
-            say(f"no tool has {'the word' if len(words) == 1 else 'all the words'} {' '.join(words)}")
+            say(
+                f"no tool has {'the word' if len(words) == 1 else 'all the words'} "
+                f"{' '.join(words)}"
+            )
         elif schemas:
             for tool in found:
                 show(f"{tool.name}  ({tool.module or 'here'})")
@@ -637,7 +776,12 @@ async def list_tools(
         else:
             effects = {True: "reads", False: "changes", None: "?"}
             rows = [
-                (tool.name, tool.module or "", effects[tool.annotations.read_only], first_line(tool.description))
+                (
+                    tool.name,
+                    tool.module or "",
+                    effects[tool.annotations.read_only],
+                    first_line(tool.description),
+                )
                 for tool in found
             ]
             print_table(("tool", "module", "does", "description"), rows)

@@ -1,4 +1,5 @@
-"""The shared options of the commands, and `command`, which adds them and turns errors into exit codes.
+"""The shared options of the commands, and `command`, which adds them and turns errors
+into exit codes.
 
 The module also has shell completion and the question whether to trust a project file.
 """
@@ -12,7 +13,9 @@ import json
 import os
 import re
 import shlex
-import sqlite3  # Python's own: it loads faster than the store's, and no store is open in this process
+
+# Python's own: it loads faster than the store's, and no store is open in this process
+import sqlite3
 import sys
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
@@ -53,9 +56,9 @@ if TYPE_CHECKING:
     from ideabridge.bridge.trust import ProjectTrust
 
 
-# Completion. The shell asks at each key press, so completion reads the configuration as plain JSON (the project's only
-# if it is trusted) and the store by read-only SQL. If anything goes wrong, it offers nothing: the shell would print an
-# error into the line that the person types.
+# Completion. The shell asks at each key press, so completion reads the configuration as plain JSON
+# (the project's only if it is trusted) and the store by read-only SQL. If anything goes wrong, it
+# offers nothing: the shell would print an error into the line that the person types.
 
 Offers = list[tuple[str, str]]
 """(completed word, its description)."""
@@ -67,7 +70,8 @@ _RUNS: Final = (
     "WHERE substr(id, 1, length(?1)) = ?1 AND parent IS NULL ORDER BY number DESC LIMIT ?2"
 )
 _NAMES: Final = (
-    "SELECT name, description FROM publication_list WHERE live AND substr(name, 1, length(?1)) = ?1 "
+    "SELECT name, description FROM publication_list WHERE live "
+    "AND substr(name, 1, length(?1)) = ?1 "
     "ORDER BY name LIMIT ?2"
 )
 _VERSIONS: Final = (
@@ -75,17 +79,24 @@ _VERSIONS: Final = (
     "WHERE substr(name || '@' || version, 1, length(?1)) = ?1 ORDER BY name, version DESC LIMIT ?2"
 )
 _IDEAS: Final = (
-    "SELECT substr(id, 1, 12), coalesce(title, '') FROM idea_list WHERE substr(id, 1, length(?1)) = ?1 "
+    "SELECT substr(id, 1, 12), coalesce(title, '') FROM idea_list "
+    "WHERE substr(id, 1, length(?1)) = ?1 "
     "ORDER BY number DESC LIMIT ?2"
 )
 _TOOLS: Final = (
-    "SELECT DISTINCT tool, module FROM call_list WHERE substr(tool, 1, length(?1)) = ?1 ORDER BY tool LIMIT ?2"
+    "SELECT DISTINCT tool, module FROM call_list WHERE substr(tool, 1, length(?1)) = ?1 "
+    "ORDER BY tool LIMIT ?2"
 )
-_TAGS: Final = "SELECT DISTINCT tag, '' FROM tag_list WHERE substr(tag, 1, length(?1)) = ?1 ORDER BY tag LIMIT ?2"
+_TAGS: Final = (
+    "SELECT DISTINCT tag, '' FROM tag_list WHERE substr(tag, 1, length(?1)) = ?1 "
+    "ORDER BY tag LIMIT ?2"
+)
 
 
 def _from_store(*queries: str) -> Callable[[typer.Context, str], Offers]:
-    """A completion that runs these queries, with the beginning of the word and the largest number of rows."""
+    """A completion that runs these queries, with the beginning of the word and the largest
+    number of rows.
+    """
 
     def complete(ctx: typer.Context, incomplete: str) -> Offers:
         found: dict[str, str] = {}
@@ -144,7 +155,9 @@ _BY_METAVAR: Final[dict[str, Callable[..., Offers]]] = {
 
 
 def _store(ctx: typer.Context) -> Path:
-    """The file of the store of the command line, else of the configuration, else the default one."""
+    """The file of the store of the command line, else of the configuration, else the default
+    one.
+    """
     chosen = _shared_option(ctx, "store")
     if chosen is not None:
         return Path(chosen).expanduser().absolute()
@@ -156,7 +169,8 @@ def _store(ctx: typer.Context) -> Path:
 
 
 def _configurations(ctx: typer.Context) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """(folder, unchecked content) of each configuration that would be used, the one that overrides the others first.
+    """(folder, unchecked content) of each configuration that would be used, the one that overrides
+    the others first.
 
     Raises:
         OSError, ValueError, TrustError: one cannot be read.
@@ -189,19 +203,26 @@ def _shared_option(ctx: Any, name: str) -> Path | None:
 
 
 ConfigOption = Annotated[
-    Path | None, typer.Option("--config", metavar="FILE", help="The configuration file. Default: ideabridge.json.")
+    Path | None,
+    typer.Option(
+        "--config", metavar="FILE", help="The configuration file. Default: ideabridge.json."
+    ),
 ]
 ProjectOption = Annotated[
-    Path | None, typer.Option("--project", metavar="DIR", help="The project folder. Default: the current one.")
+    Path | None,
+    typer.Option("--project", metavar="DIR", help="The project folder. Default: the current one."),
 ]
 StoreOption = Annotated[
     str | None,
     typer.Option(
-        "--store", metavar="FILE", help="The SQLite file of ideas and runs, or postgresql://USER@HOST/DATABASE."
+        "--store",
+        metavar="FILE",
+        help="The SQLite file of ideas and runs, or postgresql://USER@HOST/DATABASE.",
     ),
 ]
 ToolsOption = Annotated[
-    list[Path] | None, typer.Option("--tools", metavar="FILE.py", help="A Python file with tools; may be repeated.")
+    list[Path] | None,
+    typer.Option("--tools", metavar="FILE.py", help="A Python file with tools; may be repeated."),
 ]
 AllowAllOption = Annotated[bool, typer.Option("--allow-all", help="Run every call without asking.")]
 InputOption = Annotated[
@@ -213,8 +234,12 @@ InputOption = Annotated[
         help="The input (†input): a JSON object, @FILE with one, or key=value; may be repeated.",
     ),
 ]
-LimitOption = Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, max=500, help="How many at most.")]
-AfterOption = Annotated[str | None, typer.Option("--after", metavar="CURSOR", help="Continue after this cursor.")]
+LimitOption = Annotated[
+    int, typer.Option("--limit", "-n", metavar="N", min=1, max=500, help="How many at most.")
+]
+AfterOption = Annotated[
+    str | None, typer.Option("--after", metavar="CURSOR", help="Continue after this cursor.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object, for machines.")]
 
 _ADDED: Final[dict[str, tuple[Any, Any]]] = {
@@ -254,7 +279,9 @@ class Options:
     def again(self) -> str:
         """The same options, as words for another command line."""
         named = (("--config", self.config), ("--project", self.project), ("--store", self.store))
-        words = [word for option, value in named if value is not None for word in (option, str(value))]
+        words = [
+            word for option, value in named if value is not None for word in (option, str(value))
+        ]
         words += [word for file in self.tools for word in ("--tools", str(file))]
         words += ["--allow-all"] if self.allow_all else []
         return "".join(f" {shlex.quote(word)}" for word in words)
@@ -283,7 +310,9 @@ class Options:
         empty: str,
         more: str | None = None,
     ) -> None:
-        """Print `value` with `--json`; else a table, or `empty` without rows. `more` is the cursor of the next page."""
+        """Print `value` with `--json`; else a table, or `empty` without rows. `more` is the cursor
+        of the next page.
+        """
         if self.json:
             print_json(value)
         elif rows:
@@ -301,26 +330,33 @@ class Options:
         return folder
 
     def project_file(self) -> Path | None:
-        """The absolute path of the project's configuration file; None: `--config` is a file outside the project.
+        """The absolute path of the project's configuration file; None: `--config` is a file
+        outside the project.
 
-        A repository can contain an entry for a host that starts ideabridge with any options in any of its folders. So
-        `--config` is the project's file also if it is in the current folder while `--project` is another folder, and if
-        it is anywhere in the repository of either.
+        A repository can contain an entry for a host that starts ideabridge with any options in any
+        of its folders. So `--config` is the project's file also if it is in the current folder
+        while `--project` is another folder, and if it is anywhere in the repository of either.
         """
         from ideabridge.bridge.trust import FILE_NAME, is_project_file, repository_of
 
         if self.config is None:
             return self.folder() / FILE_NAME
         file = self.config.absolute()
-        folders = [one for folder in (self.folder(), Path.cwd()) for one in (folder, repository_of(folder))]
-        return file if any(is_project_file(file, folder) for folder in folders if folder is not None) else None
+        folders = [
+            one for folder in (self.folder(), Path.cwd()) for one in (folder, repository_of(folder))
+        ]
+        return (
+            file
+            if any(is_project_file(file, folder) for folder in folders if folder is not None)
+            else None
+        )
 
     def configuration(self, *, asking: bool = True) -> Configuration:
         """The configuration, overridden by these options. It always has a store.
 
         Args:
-            asking: ask the person at the terminal about a project file that is not trusted, and report which of its
-                settings are ignored.
+            asking: ask the person at the terminal about a project file that is not trusted, and
+                report which of its settings are ignored.
 
         Raises:
             ConfigurationError: see `load_configuration`.
@@ -349,7 +385,9 @@ class Options:
         untrusted = loaded.untrusted
         if untrusted is not None and self.place is not None:
             # The store is chosen here, whatever the file would say.
-            untrusted = replace(untrusted, keys=tuple(key for key in untrusted.keys if key != "store"))
+            untrusted = replace(
+                untrusted, keys=tuple(key for key in untrusted.keys if key != "store")
+            )
         complete = loaded.model_copy(
             update={
                 "untrusted": untrusted,
@@ -382,7 +420,8 @@ _Command = Callable[..., int | None] | Callable[..., Coroutine[Any, Any, int | N
 
 
 def command(*names: str) -> Callable[[_Command], Callable[..., None]]:
-    """Add the shared options in `names` to a command, as one argument `options`, and turn its errors into exit codes.
+    """Add the shared options in `names` to a command, as one argument `options`, and turn its
+    errors into exit codes.
 
     The command returns an exit code, or None for 0. It may be a coroutine function.
     """
@@ -396,7 +435,12 @@ def command(*names: str) -> Callable[[_Command], Callable[..., None]]:
             if parameter.name != "options"
         ]
         added = [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=_ADDED[name][1], annotation=_ADDED[name][0])
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=_ADDED[name][1],
+                annotation=_ADDED[name][0],
+            )
             for name in names
         ]
 
@@ -431,7 +475,11 @@ def command(*names: str) -> Callable[[_Command], Callable[..., None]]:
 def _complete(annotation: Any) -> None:
     """Set the shell completion of an argument or an option."""
     for info in getattr(annotation, "__metadata__", ()):
-        if isinstance(info, ArgumentInfo | OptionInfo) and info.autocompletion is None and info.metavar is not None:
+        if (
+            isinstance(info, ArgumentInfo | OptionInfo)
+            and info.autocompletion is None
+            and info.metavar is not None
+        ):
             info.autocompletion = _BY_METAVAR.get(info.metavar.strip("[].").removesuffix("]"))
 
 
@@ -444,7 +492,9 @@ def _drop_output() -> None:
 
 
 def guarded(work: Callable[[], int | None], *, json: bool = False) -> int:
-    """Run `work` and return its exit code. An error is reported on standard error; with `json` also as one object."""
+    """Run `work` and return its exit code. An error is reported on standard error; with `json`
+    also as one object.
+    """
     try:
         return int(work() or 0)
     except (typer.Exit, typer.Abort, SystemExit):
@@ -461,7 +511,11 @@ def guarded(work: Callable[[], int | None], *, json: bool = False) -> int:
         known = own_error(error)
         if isinstance(error, OSError) and error.filename is None and error.errno in _FULL:
             _drop_output()
-            code, message, kind = ExitCode.FAILED, f"the output cannot be written: {error.strerror}", "OutputError"
+            code, message, kind = (
+                ExitCode.FAILED,
+                f"the output cannot be written: {error.strerror}",
+                "OutputError",
+            )
         elif known is not None:
             code, message, kind = exit_code(known), str(known), type(known).__name__
         elif any(isinstance(one, KeyboardInterrupt) for one in leaves(error)):
@@ -483,9 +537,13 @@ _SHOWN_FILES: Final = 20
 
 
 def ask(
-    standing: ProjectTrust, parsed: Configuration, user: Configuration, confirmed: frozenset[str] = frozenset()
+    standing: ProjectTrust,
+    parsed: Configuration,
+    user: Configuration,
+    confirmed: frozenset[str] = frozenset(),
 ) -> bool:
-    """Ask the person at the terminal whether to trust a project file and which files are data, and store a yes.
+    """Ask the person at the terminal whether to trust a project file and which files are data,
+    and store a yes.
 
     Args:
         standing: whether the file is trusted.
@@ -510,7 +568,10 @@ def ask(
             case "" | "n" | "no":
                 return False
             case _:
-                say("y trusts exactly this content, n does not use it, s shows the file itself, without its secrets")
+                say(
+                    "y trusts exactly this content, n does not use it, s shows the file "
+                    "itself, without its secrets"
+                )
 
 
 def _is_only_data(standing: ProjectTrust, path: str) -> bool:
@@ -533,9 +594,16 @@ def _typed(question: str) -> str:
 
 
 def show_standing(
-    standing: ProjectTrust, parsed: Configuration, user: Configuration, confirmed: frozenset[str], *, as_json: bool
+    standing: ProjectTrust,
+    parsed: Configuration,
+    user: Configuration,
+    confirmed: frozenset[str],
+    *,
+    as_json: bool,
 ) -> None:
-    """Print the effects of a project file, and the hash of what would be trusted if `confirmed` is data."""
+    """Print the effects of a project file, and the hash of what would be trusted if
+    `confirmed` is data.
+    """
     from ideabridge.bridge.trust import trust_command
 
     if as_json:
@@ -558,7 +626,9 @@ def _print(
     put: Callable[[str], None],
     width: int | None,
 ) -> None:
-    """Print the effects of a project file, wrapped to `width` columns; None: each effect is one line."""
+    """Print the effects of a project file, wrapped to `width` columns; None: each
+    effect is one line.
+    """
     found = standing.found
     if standing.is_trusted and confirmed != standing.data:
         head = f"{found.file} is trusted, but not with these data files. It would do this:"
@@ -583,10 +653,16 @@ def _print(
         _put(text, put, width, first=what.ljust(indent), further=" " * indent)
 
 
-def _put(text: str, put: Callable[[str], None], width: int | None, *, first: str, further: str) -> None:
-    """Print a text that may contain words of the file; no line of it begins where the lines of ideabridge begin."""
+def _put(
+    text: str, put: Callable[[str], None], width: int | None, *, first: str, further: str
+) -> None:
+    """Print a text that may contain words of the file; no line of it begins where the lines of
+    ideabridge begin.
+    """
     plain = printable(text).replace("\n", "\\n").replace("\t", "\\t")
-    for line in [first + plain] if width is None else wrapped(plain, width, first=first, further=further):
+    for line in (
+        [first + plain] if width is None else wrapped(plain, width, first=first, further=further)
+    ):
         put(line)
 
 
@@ -597,13 +673,19 @@ def _data_lines(standing: ProjectTrust, confirmed: frozenset[str]) -> list[tuple
         absent = "" if data_file.path.exists() else " (does not exist yet)"
         places = ", ".join(data_file.named_by)
         if path in confirmed:
-            lines.append(("data", f"{path}{absent}: {places} names it. Trust does not cover its content."))
+            lines.append(
+                ("data", f"{path}{absent}: {places} names it. Trust does not cover its content.")
+            )
         else:
-            lines.append(("data?", f"{path}{absent}: {places} names it. Trust ends when it changes."))
+            lines.append(
+                ("data?", f"{path}{absent}: {places} names it. Trust ends when it changes.")
+            )
     return lines
 
 
-def _effects(standing: ProjectTrust, parsed: Configuration, user: Configuration) -> list[tuple[str, str]]:
+def _effects(
+    standing: ProjectTrust, parsed: Configuration, user: Configuration
+) -> list[tuple[str, str]]:
     """(verb, object) of each effect of a project file, in full."""
     from ideabridge.bridge.configuration import ConfigurationError, lay_over
     from ideabridge.bridge.masking import shown_json
@@ -620,9 +702,16 @@ def _effects(standing: ProjectTrust, parsed: Configuration, user: Configuration)
     for key in layer.keys:
         if key not in ("$schema", "mcpServers", "tools"):
             value = shown_json(parsed.store if key == "store" else raw.get(key))
-            lines.append(("set", f"{key}: {value if isinstance(value, str) else readable_json(value)}"))
+            lines.append(
+                ("set", f"{key}: {value if isinstance(value, str) else readable_json(value)}")
+            )
     if parsed.store is not None and Path(parsed.store).exists():
-        lines.append(("warning", f"{parsed.store} exists already: its runs and published ideas are used as they are"))
+        lines.append(
+            (
+                "warning",
+                f"{parsed.store} exists already: its runs and published ideas are used as they are",
+            )
+        )
     for name, places in variables_named(parsed).items():
         command = trust_command(standing.found.file, "--env", name)
         how = "allowed" if name in standing.variables else f"not allowed; to allow it: {command}"
@@ -631,24 +720,41 @@ def _effects(standing: ProjectTrust, parsed: Configuration, user: Configuration)
         top = lay_over(user, parsed, standing).layers[-1]
     except ConfigurationError as error:
         return [*lines, ("refused", str(error))]
-    return [*lines, *(("narrowed", line) for line in top.narrowed), *(("refused", line) for line in top.refused)]
+    return [
+        *lines,
+        *(("narrowed", line) for line in top.narrowed),
+        *(("refused", line) for line in top.refused),
+    ]
 
 
 def _module_lines(name: str, module: ModuleConfiguration) -> list[tuple[str, str]]:
     from ideabridge.bridge.masking import shown_definition
 
-    entry = cast("dict[str, Any]", shown_definition(module.model_dump(mode="json", exclude_defaults=True)))
+    entry = cast(
+        "dict[str, Any]", shown_definition(module.model_dump(mode="json", exclude_defaults=True))
+    )
     state = " (disabled)" if module.disabled else ""
     if module.command is not None:
         where = f", in {entry['cwd']}" if module.cwd is not None else ""
-        lines = [("start", f"{name}{state}: {shlex.join([entry['command'], *entry.get('args', ())])}{where}")]
+        lines = [
+            (
+                "start",
+                f"{name}{state}: {shlex.join([entry['command'], *entry.get('args', ())])}{where}",
+            )
+        ]
     else:
         lines = [("call", f"{name}{state}: {entry['url']}")]
-    lines += [("", f"with the variable {key}={value}") for key, value in entry.get("env", {}).items()]
-    lines += [("", f"with the header {key}: {value}") for key, value in entry.get("headers", {}).items()]
+    lines += [
+        ("", f"with the variable {key}={value}") for key, value in entry.get("env", {}).items()
+    ]
+    lines += [
+        ("", f"with the header {key}: {value}") for key, value in entry.get("headers", {}).items()
+    ]
     lines += [("", f"with auth.{key}: {value}") for key, value in entry.get("auth", {}).items()]
     if module.views:
-        lines.append(("", "with its views: hosts run the scripts of its pages, which may call its tools"))
+        lines.append(
+            ("", "with its views: hosts run the scripts of its pages, which may call its tools")
+        )
     return lines
 
 
@@ -678,14 +784,18 @@ def variables_named(parsed: Configuration) -> dict[str, list[str]]:
 def standing_json(
     standing: ProjectTrust, parsed: Configuration, user: Configuration, confirmed: frozenset[str]
 ) -> JSONObject:
-    """The effects of a project file as JSON, and the hash of what would be trusted if `confirmed` is data."""
+    """The effects of a project file as JSON, and the hash of what would be trusted if
+    `confirmed` is data.
+    """
     found = standing.found
     state = "untrusted"
     if standing.is_trusted and confirmed == standing.data:
         state = "trusted"
     elif standing.changed:
         state = "changed"
-    effects: list[JSON] = [{"what": what, "text": text} for what, text in _effects(standing, parsed, user)]
+    effects: list[JSON] = [
+        {"what": what, "text": text} for what, text in _effects(standing, parsed, user)
+    ]
     changed: list[JSON] = [{"file": path, "what": what} for path, what in standing.changed]
     return {
         "file": str(found.file),
@@ -693,7 +803,11 @@ def standing_json(
         "hash": found.hash(confirmed),
         "files": dict(found.covered(confirmed)),
         "data_files": [
-            {"file": path, "named_by": list[JSON](data_file.named_by), "confirmed": path in confirmed}
+            {
+                "file": path,
+                "named_by": list[JSON](data_file.named_by),
+                "confirmed": path in confirmed,
+            }
             for path, data_file in found.data_files.items()
         ],
         "changed": changed,

@@ -1,4 +1,6 @@
-"""`ideabridge ideas`: lift, publish, share, call and verify ideas, and choose the version that a name means."""
+"""`ideabridge ideas`: lift, publish, share, call and verify ideas, and choose the version
+that a name means.
+"""
 
 from __future__ import annotations
 
@@ -44,18 +46,29 @@ if TYPE_CHECKING:
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.bridge.store.idea import Answer, Publication
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", autocompletion=complete_names, help="The published name.")]
-VersionArgument = Annotated[str, typer.Argument(metavar="NAME@VERSION", help="One version of a published name.")]
+NameArgument = Annotated[
+    str, typer.Argument(metavar="NAME", autocompletion=complete_names, help="The published name.")
+]
+VersionArgument = Annotated[
+    str, typer.Argument(metavar="NAME@VERSION", help="One version of a published name.")
+]
 ToOption = Annotated[
     str | None,
-    typer.Option("--to", metavar="me|all|USER,...", help="Who gets it. Default: as before; for a new name, everybody."),
+    typer.Option(
+        "--to",
+        metavar="me|all|USER,...",
+        help="Who gets it. Default: as before; for a new name, everybody.",
+    ),
 ]
 TakeOption = Annotated[
     list[str] | None,
     typer.Option(
         "--take",
         metavar="PATH=REFERENCE",
-        help="Where a copied value comes from, such as calls.0.repo=†input.repo; PATH=keep: it stays as it is.",
+        help=(
+            "Where a copied value comes from, such as calls.0.repo=†input.repo; "
+            "PATH=keep: it stays as it is."
+        ),
     ),
 ]
 RenameOption = Annotated[
@@ -63,34 +76,52 @@ RenameOption = Annotated[
     typer.Option("--rename", metavar="NAME=NEW", help="Rename a parameter."),
 ]
 MergeOption = Annotated[
-    list[str] | None, typer.Option("--merge", metavar="NAME=OTHER", help="Fill what NAME fills with OTHER.")
+    list[str] | None,
+    typer.Option("--merge", metavar="NAME=OTHER", help="Fill what NAME fills with OTHER."),
 ]
 FixOption = Annotated[
-    list[str] | None, typer.Option("--fix", metavar="NAME", help="No parameter: the recorded value stays.")
+    list[str] | None,
+    typer.Option("--fix", metavar="NAME", help="No parameter: the recorded value stays."),
 ]
 DescribeOption = Annotated[
     list[str] | None, typer.Option("--describe", metavar="NAME=TEXT", help="Describe a parameter.")
 ]
 RequireOption = Annotated[
-    list[str] | None, typer.Option("--require", metavar="NAME", help="Callers must pass this parameter.")
+    list[str] | None,
+    typer.Option("--require", metavar="NAME", help="Callers must pass this parameter."),
 ]
 ParameterOption = Annotated[
     list[str] | None,
-    typer.Option("--parameter", metavar="NAME=PATH", help="Make the value at PATH a parameter; may be repeated."),
+    typer.Option(
+        "--parameter",
+        metavar="NAME=PATH",
+        help="Make the value at PATH a parameter; may be repeated.",
+    ),
 ]
-OrSolveOption = Annotated[bool, typer.Option("--or-solve", help="Where the plan cannot go on, a mind does.")]
+OrSolveOption = Annotated[
+    bool, typer.Option("--or-solve", help="Where the plan cannot go on, a mind does.")
+]
 StrictOption = Annotated[
-    bool, typer.Option("--strict", help="Ask before any assumed value is used, also in calls that only read.")
+    bool,
+    typer.Option(
+        "--strict", help="Ask before any assumed value is used, also in calls that only read."
+    ),
 ]
 WithOption = Annotated[
     list[str] | None,
-    typer.Option("--with", metavar="RUN", help="Another run of the same task, or session; may be repeated."),
+    typer.Option(
+        "--with", metavar="RUN", help="Another run of the same task, or session; may be repeated."
+    ),
 ]
 
 
 CallsOption = Annotated[
     str | None,
-    typer.Option("--calls", metavar="FIRST-LAST", help="Only these calls of a run or session, counted from 0: 2-5."),
+    typer.Option(
+        "--calls",
+        metavar="FIRST-LAST",
+        help="Only these calls of a run or session, counted from 0: 2-5.",
+    ),
 ]
 
 
@@ -99,8 +130,9 @@ ProgramOption = Annotated[
     typer.Option(
         "--program",
         metavar="FILE|ask|show",
-        help="A program that does what the run did, also for other input. ask: the configured model writes it, in at"
-        " most three tries. show: print what it must do, and publish nothing.",
+        help="A program that does what the run did, also for other input. ask: the "
+        "configured model writes it, in at most three tries. show: print what it must "
+        "do, and publish nothing.",
     ),
 ]
 InputsOption = Annotated[
@@ -108,7 +140,10 @@ InputsOption = Annotated[
     typer.Option(
         "--inputs",
         metavar="JSON",
-        help="With a program in a FILE: an array with the input of each run, beyond what the run was given.",
+        help=(
+            "With a program in a FILE: an array with the input of each run, "
+            "beyond what the run was given."
+        ),
     ),
 ]
 
@@ -121,14 +156,18 @@ _OPEN: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class _ProgramChoice:
-    """The options about a program: `ask`, `show`, or the text of a file with the inputs of the runs."""
+    """The options about a program: `ask`, `show`, or the text of a file with the
+    inputs of the runs.
+    """
 
     program: str
     is_text: bool
     inputs: list[JSON] | None
 
 
-def _read_program(program: str | None, inputs: str | None, *, no_program: bool) -> _ProgramChoice | None:
+def _read_program(
+    program: str | None, inputs: str | None, *, no_program: bool
+) -> _ProgramChoice | None:
     """The options about a program; None: there is none.
 
     Raises:
@@ -142,7 +181,9 @@ def _read_program(program: str | None, inputs: str | None, *, no_program: bool) 
         raise UsageError("--no-program: it does not go with --program")
     listed = decode(inputs, what="--inputs") if inputs is not None else None
     if listed is not None and (not isinstance(listed, list) or program in (_ASK, _SHOW)):
-        raise UsageError("--inputs: expected an array with an object for each run, with --program FILE")
+        raise UsageError(
+            "--inputs: expected an array with an object for each run, with --program FILE"
+        )
     if program in (_ASK, _SHOW):
         return _ProgramChoice(program, False, None)
     try:
@@ -224,7 +265,9 @@ def _pairs(option: str, form: str, given: list[str] | None) -> Iterator[tuple[st
 
 
 async def _called_run(bridge: Bridge, ref: str, part: list[int] | None) -> str:
-    """The run of a session of direct calls, or of some calls of a session or run; otherwise `ref`."""
+    """The run of a session of direct calls, or of some calls of a session or run;
+    otherwise `ref`.
+    """
     from ideabridge.bridge.runs.direct import SESSION
     from ideabridge.bridge.store.users import LOCAL
 
@@ -234,7 +277,9 @@ async def _called_run(bridge: Bridge, ref: str, part: list[int] | None) -> str:
 
 
 async def _with_called_runs(bridge: Bridge, choices: JSONObject) -> JSONObject:
-    """The choices, in whose `runs` the run of each session of direct calls stands for the session."""
+    """The choices, in whose `runs` the run of each session of direct calls stands
+    for the session.
+    """
     runs = choices.get("runs")
     if not isinstance(runs, list):
         return choices
@@ -245,7 +290,9 @@ async def _with_called_runs(bridge: Bridge, choices: JSONObject) -> JSONObject:
 @command("config", "project", "store", "tools", "allow_all", "json")
 async def lift_run(
     options: Options,
-    ref: Annotated[str, typer.Argument(metavar="RUN", help="A run (`last`: the newest), or an idea.")],
+    ref: Annotated[
+        str, typer.Argument(metavar="RUN", help="A run (`last`: the newest), or an idea.")
+    ],
     take: TakeOption = None,
     runs: WithOption = None,
     rename: RenameOption = None,
@@ -255,10 +302,12 @@ async def lift_run(
     require: RequireOption = None,
     parameter: ParameterOption = None,
     live: Annotated[
-        bool, typer.Option("--live", help="Also run the plan, if it only reads (or with --allow-all).")
+        bool,
+        typer.Option("--live", help="Also run the plan, if it only reads (or with --allow-all)."),
     ] = False,
 ) -> int:
-    """Show the tool that a run would become: its parameters, and what each copied value may be for other data.
+    """Show the tool that a run would become: its parameters, and what each copied value may be
+    for other data.
 
     Exit code 1 if the plan does not do what the run did.
     """
@@ -277,10 +326,21 @@ async def lift_run(
         if live:
             function = draft.lifted.function
             plan = draft.with_input(draft.arguments(draft.lifted.aligned))
-            why, different = await bridge.drift(plan, function.run.result, effects=options.allow_all)
+            why, different = await bridge.drift(
+                plan, function.run.result, effects=options.allow_all
+            )
             report["live"] = {"not_run": why, "difference": different}
-            result = f"not run: {why}" if why is not None else different or "run again, it gives the same"
-            lines.append((f"live: {result}", "yellow" if why is not None or different is not None else "green"))
+            result = (
+                f"not run: {why}"
+                if why is not None
+                else different or "run again, it gives the same"
+            )
+            lines.append(
+                (
+                    f"live: {result}",
+                    "yellow" if why is not None or different is not None else "green",
+                )
+            )
     options.print_lines(report, ((fit(text, 4), style) for text, style in lines))
     drifted = as_object(report.get("live")).get("difference") is not None
     return 1 if drifted or not report["consistent"] else 0
@@ -292,11 +352,18 @@ async def verify_ideas(
     options: Options,
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME]...", autocompletion=complete_names, help="Published names. Default: all."),
+        typer.Argument(
+            metavar="[NAME]...",
+            autocompletion=complete_names,
+            help="Published names. Default: all.",
+        ),
     ] = None,
-    live: Annotated[bool, typer.Option(help="Run plans that only read (with --allow-all: every plan).")] = True,
+    live: Annotated[
+        bool, typer.Option(help="Run plans that only read (with --allow-all: every plan).")
+    ] = True,
 ) -> int:
-    """Check that published ideas still work: their tools are unchanged, and their plans give the same results.
+    """Check that published ideas still work: their tools are unchanged, and their plans give
+    the same results.
 
     Exit code 1 if one does not.
     """
@@ -332,7 +399,8 @@ async def publish(
     to: str | None = None,
     program: Literal[False] | None = None,
 ) -> Publication:
-    """Publish an idea or a run, and at a terminal show what it became; `program` False: none is wanted.
+    """Publish an idea or a run, and at a terminal show what it became; `program` False:
+    none is wanted.
 
     Raises:
         PublicationError: it cannot be published so.
@@ -365,17 +433,21 @@ async def publish(
 async def publish_idea(
     options: Options,
     ref: RefArgument,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the tool: a-z, 0-9 and _.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The name of the tool: a-z, 0-9 and _.")
+    ],
     description: Annotated[
-        str | None, typer.Option("--description", "-d", metavar="TEXT", help="What it does, for assistants.")
+        str | None,
+        typer.Option("--description", "-d", metavar="TEXT", help="What it does, for assistants."),
     ] = None,
     answer: Annotated[
         Literal["auto", "recorded", "plan", "program", "solve"],
         typer.Option(
             "--answer",
             metavar="auto|recorded|plan|program|solve",
-            help="recorded: the stored answer, for the recorded input. plan, program: run it with new input. solve: ask"
-            " a mind again, guided by the plan. auto: the program or plan if there is one, else solve.",
+            help="recorded: the stored answer, for the recorded input. plan, program: run it with "
+            "new input. solve: ask a mind again, guided by the plan. auto: the program or "
+            "plan if there is one, else solve.",
         ),
     ] = "auto",
     take: TakeOption = None,
@@ -394,11 +466,12 @@ async def publish_idea(
     inputs: InputsOption = None,
     no_program: Annotated[bool, typer.Option("--no-program", help="No program is wanted.")] = False,
 ) -> int:
-    """Publish an idea, or the last idea of a run, as a tool of every assistant connected to this store.
+    """Publish an idea, or the last idea of a run, as a tool of every assistant
+    connected to this store.
 
-    Its constants become parameters with the recorded values as defaults. Copied values follow where they came from.
-    Where they do not settle what the tool does for other input, it says so, and a program settles it (--program).
-    `ideas lift` shows the tool before it is published.
+    Its constants become parameters with the recorded values as defaults. Copied values follow where
+    they came from. Where they do not settle what the tool does for other input, it says so, and a
+    program settles it (--program). `ideas lift` shows the tool before it is published.
 
     `session` stands for what an assistant called last, tool by tool.
     """
@@ -416,12 +489,17 @@ async def publish_idea(
         others = choices.get("runs")
         refs = [ref, *map(str, others if isinstance(others, list) else [])]
         if chosen is not None and not chosen.is_text and chosen.program == _SHOW:
-            request = await bridge.program_request(*refs, name=name, description=description, caller=LOCAL)
+            request = await bridge.program_request(
+                *refs, name=name, description=description, caller=LOCAL
+            )
             options.print_or_say(request.to_json(), request.text)
             return 0
-        # The modules are connected because the tools' definitions say what is read-only and what is required.
+        # The modules are connected because the tools' definitions say what is read-only and
+        # what is required.
         if chosen is not None:
-            publication = await _publish_program(bridge, refs, name, options, chosen, description, to)
+            publication = await _publish_program(
+                bridge, refs, name, options, chosen, description, to
+            )
         else:
             publication = await publish(
                 bridge,
@@ -442,14 +520,20 @@ async def publish_idea(
     if options.json:
         print_json({**publication_json(publication), "breaking": list[JSON](change.breaking)})
     else:
-        say(f"{publication.name}, version {publication.version}, answers by {publication.answer}", "green")
+        say(
+            f"{publication.name}, version {publication.version}, answers by {publication.answer}",
+            "green",
+        )
         say(publication.description, "dim")
         if to is not None:
             say(_audience_text(name, shares))
         for line in change.breaking:
             say(f"breaking, against the version before: {line}", "yellow")
         if not publication.live:
-            say(f"{name} is pinned to another version and still means that one (`ideas unpin`)", "yellow")
+            say(
+                f"{name} is pinned to another version and still means that one (`ideas unpin`)",
+                "yellow",
+            )
     return 0
 
 
@@ -462,14 +546,17 @@ async def _publish_program(
     description: str | None,
     to: str | None,
 ) -> Publication:
-    """Publish the program of a file, or one that the configured model writes, and at a terminal show it.
+    """Publish the program of a file, or one that the configured model writes, and at a
+    terminal show it.
 
     Raises:
         PublicationError: it does not do what the runs did, or there is no model.
     """
     if not choice.is_text:
         with working("the model writes a program", quiet=options.json):
-            publication, refused = await bridge.publisher.distill(refs, name, description=description, to=to)
+            publication, refused = await bridge.publisher.distill(
+                refs, name, description=description, to=to
+            )
         for number, attempt in enumerate(refused):
             say(f"program {number + 1} was refused: {attempt.why}", "yellow")
     else:
@@ -512,9 +599,15 @@ def _say_open(publication: Publication, ref: str) -> None:
         say(f"  {point.line}", "yellow")
     if len(points) > _OPEN:
         say(f"  and {counted(len(points) - _OPEN, 'more point')}", "yellow")
-    say("a program settles it, and is checked against the recorded run. Let the configured model write it:")
+    say(
+        "a program settles it, and is checked against the recorded run. Let the "
+        "configured model write it:"
+    )
     say(f"  ideabridge ideas publish {ref} {publication.name} --program ask")
-    say("or write it yourself (--program show says what it must do, --program FILE hands it in). --no-program: none.")
+    say(
+        "or write it yourself (--program show says what it must do, --program FILE hands it "
+        "in). --no-program: none."
+    )
 
 
 def _audience_text(name: str, shares: tuple[str, ...]) -> str:
@@ -523,7 +616,10 @@ def _audience_text(name: str, shares: tuple[str, ...]) -> str:
 
     if not shares:
         return f"{name} is its owner's alone"
-    return f"{name} is given to {'everybody' if EVERYBODY in shares else ', '.join(map(person_of, shares))}"
+    return (
+        f"{name} is given to "
+        f"{'everybody' if EVERYBODY in shares else ', '.join(map(person_of, shares))}"
+    )
 
 
 @app.command("share")
@@ -532,7 +628,12 @@ def share_idea(
     options: Options,
     name: NameArgument,
     to: Annotated[
-        str, typer.Option("--to", metavar="me|all|USER,...", help="Who gets it: only its owner, everybody, or users.")
+        str,
+        typer.Option(
+            "--to",
+            metavar="me|all|USER,...",
+            help="Who gets it: only its owner, everybody, or users.",
+        ),
     ],
 ) -> None:
     """Change the users of a published tool. Its owner stays the same."""
@@ -560,7 +661,12 @@ def unpublish_idea(options: Options, name: NameArgument) -> None:
 async def call_idea(
     options: Options,
     name: Annotated[
-        str, typer.Argument(metavar="NAME", autocompletion=complete_names, help="The published name, or NAME@VERSION.")
+        str,
+        typer.Argument(
+            metavar="NAME",
+            autocompletion=complete_names,
+            help="The published name, or NAME@VERSION.",
+        ),
     ],
     input: InputOption = None,  # noqa: A002
 ) -> int:
@@ -585,7 +691,9 @@ async def call_idea(
     try:
         check_arguments(publication, arguments)
     except ValueMismatchError as error:
-        raise ValueMismatchError("\n".join([str(error), *_input_lines(name, publication)])) from None
+        raise ValueMismatchError(
+            "\n".join([str(error), *_input_lines(name, publication)])
+        ) from None
     async with open_bridge(options) as bridge:
         async with show_connecting(bridge, quiet=options.json):
             replay = await bridge.start_idea(name, arguments)
@@ -612,7 +720,9 @@ def _input_lines(name: str, publication: Publication) -> Iterator[str]:
         member = as_object(schema)
         kind = member.get("type", "any")
         kinds = " or ".join(map(str, kind)) if isinstance(kind, list) else str(kind)
-        description = f": {first_line(str(member['description']))}" if member.get("description") else ""
+        description = (
+            f": {first_line(str(member['description']))}" if member.get("description") else ""
+        )
         default = f": {shortened(member['default'])}" if "default" in member else ""
         optional = "" if key in _required(publication) else f", may be left out{default}"
         yield f"  {key} ({kinds}{optional}){description}"
@@ -644,7 +754,9 @@ def show_history(options: Options, name: NameArgument) -> int:
             change = (
                 None
                 if before is None
-                else store.change(f"{name}@{before.version}", f"{name}@{one.version}", caller=SEES_ALL)
+                else store.change(
+                    f"{name}@{before.version}", f"{name}@{one.version}", caller=SEES_ALL
+                )
             )
             breaking = [] if change is None else change.breaking
             version: JSONObject = {
@@ -666,7 +778,9 @@ def show_history(options: Options, name: NameArgument) -> int:
             fork = f", forked from {forked_from}" if forked_from else ""
             made = f"idea {one.idea_id[:12]}{run}{fork}"
             when = one.time[:19].replace("T", " ")
-            lines.append((f"{name}@{one.version}  {when}  {one.answer}  {made}{live}{pinned}", "bold"))
+            lines.append(
+                (f"{name}@{one.version}  {when}  {one.answer}  {made}{live}{pinned}", "bold")
+            )
             lines += [(f"  breaking: {text}", "red") for text in breaking]
     options.print_lines({"name": name, "versions": listed}, lines)
     return 0
@@ -679,13 +793,17 @@ def diff_ideas(
     old: RefArgument,
     new: Annotated[str, typer.Argument(metavar="REF", help="What to compare it with.")],
 ) -> int:
-    """Compare two ideas or versions: schemas, plan, constants, explanations, context. Exit code 1 if they differ."""
+    """Compare two ideas or versions: schemas, plan, constants, explanations, context. Exit code 1
+    if they differ.
+    """
     with open_store(options) as store:
         change = store.change(resolve_idea(store, old), resolve_idea(store, new), caller=SEES_ALL)
     styles = {"+": "green", "-": "red", "~": "yellow"}
     lines: list[Line] = [(line, styles.get(line[0])) for line in change.lines]
     lines += [(f"breaking: {line}", "bold red") for line in change.breaking]
-    options.print_lines({"changes": list[JSON](change.lines), "breaking": list[JSON](change.breaking)}, lines)
+    options.print_lines(
+        {"changes": list[JSON](change.lines), "breaking": list[JSON](change.breaking)}, lines
+    )
     if not (change.lines or options.json):
         say("they are equal")
     return 1 if change.lines else 0
@@ -717,7 +835,9 @@ def roll_back(options: Options, ref: VersionArgument) -> None:
 def _choose_version(options: Options, ref: str, *, pinned: bool) -> None:
     name, _, version = ref.partition("@")
     if not (version.isascii() and version.isdigit()):
-        raise UsageError(f"NAME@VERSION: expected a name and a version, as weekly_report@2, found {ref[:80]!r}")
+        raise UsageError(
+            f"NAME@VERSION: expected a name and a version, as weekly_report@2, found {ref[:80]!r}"
+        )
     with open_store(options) as store:
         publication = store.publications.stand_for(name, int(version), pinned=pinned)
     _print_choice(options, publication)
@@ -725,4 +845,6 @@ def _choose_version(options: Options, ref: str, *, pinned: bool) -> None:
 
 def _print_choice(options: Options, one: Publication) -> None:
     value: JSONObject = {"name": one.name, "version": one.version, "pinned": one.pinned}
-    options.print_or_say(value, f"{one.name} means version {one.version}{', pinned' if one.pinned else ''}")
+    options.print_or_say(
+        value, f"{one.name} means version {one.version}{', pinned' if one.pinned else ''}"
+    )

@@ -1,4 +1,6 @@
-"""`ideabridge run`, which runs a plan, and `ideabridge solve`, which runs the agent loop on a task."""
+"""`ideabridge run`, which runs a plan, and `ideabridge solve`, which runs the agent
+loop on a task.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,16 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
-from ideabridge.server.cli.console import ExitCode, UsageError, fit, print_json, print_value, report, say, show
+from ideabridge.server.cli.console import (
+    ExitCode,
+    UsageError,
+    fit,
+    print_json,
+    print_value,
+    report,
+    say,
+    show,
+)
 from ideabridge.server.cli.inputs import read_document, read_input, read_solution
 from ideabridge.server.cli.options import InputOption, Line, Options, command
 from ideabridge.server.cli.serve import read_option
@@ -30,22 +41,36 @@ if TYPE_CHECKING:
 async def run(
     options: Options,
     plan: Annotated[
-        str, typer.Argument(metavar="PLAN", help="plan.json or program.py; - reads a plan from standard input.")
+        str,
+        typer.Argument(
+            metavar="PLAN", help="plan.json or program.py; - reads a plan from standard input."
+        ),
     ],
     input: InputOption = None,  # noqa: A002
     save_as: Annotated[
         str | None,
-        typer.Option("--save-as", metavar="NAME", help="Publish the run as a tool; with --dry-run the plan."),
+        typer.Option(
+            "--save-as", metavar="NAME", help="Publish the run as a tool; with --dry-run the plan."
+        ),
     ] = None,
-    lazy: Annotated[bool, typer.Option("--lazy", help="Show the plan, and run it only after you accept it.")] = False,
+    lazy: Annotated[
+        bool, typer.Option("--lazy", help="Show the plan, and run it only after you accept it.")
+    ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Run nothing: show order, reads, writes, approvals and missing input.")
+        bool,
+        typer.Option(
+            "--dry-run", help="Run nothing: show order, reads, writes, approvals and missing input."
+        ),
     ] = False,
     draw: Annotated[
-        str | None, typer.Option("--draw", metavar="mermaid|text", help="Run nothing: print a drawing of the plan.")
+        str | None,
+        typer.Option(
+            "--draw", metavar="mermaid|text", help="Run nothing: print a drawing of the plan."
+        ),
     ] = None,
 ) -> int:
-    """Run a plan: calls connected by references, or a program. Each call starts as soon as its inputs exist.
+    """Run a plan: calls connected by references, or a program. Each call starts as soon as
+    its inputs exist.
 
     The result goes to standard output, everything else to standard error.
     """
@@ -61,15 +86,22 @@ async def run(
     if arguments is not None:
         parsed = dataclasses.replace(parsed, input={**(parsed.input or {}), **arguments})
     if save_as is not None:
-        # Checked before anything runs: afterwards the calls would have had their effects, without a tool.
+        # Checked before anything runs: afterwards the calls would have had their effects,
+        # without a tool.
         check_name(save_as)
     async with Bridge(options.configuration()) as bridge:
         if dry_run or draw is not None:
             async with show_connecting(bridge, quiet=options.json):
                 rehearsal = await _rehearse(bridge, parsed) if dry_run else {}
-                drawing = None if draw is None else await bridge.draw(parsed, cast("Literal['mermaid', 'text']", draw))
+                drawing = (
+                    None
+                    if draw is None
+                    else await bridge.draw(parsed, cast("Literal['mermaid', 'text']", draw))
+                )
             if save_as is not None:
-                rehearsal["published"] = await _publish_unrun(bridge, parsed, save_as, rehearsal, options)
+                rehearsal["published"] = await _publish_unrun(
+                    bridge, parsed, save_as, rehearsal, options
+                )
             _print_rehearsal(rehearsal, drawing, options)
             return ExitCode.DONE
         async with show_connecting(bridge, quiet=options.json):
@@ -90,15 +122,24 @@ async def run(
             report(problem)
             return ExitCode.FAILED
         if "published" in extra:
-            say(f"published as {save_as}; every assistant connected to this store has it as a tool now", "green")
+            say(
+                f"published as {save_as}; every assistant connected to this "
+                "store has it as a tool now",
+                "green",
+            )
         elif save_as is not None and code == ExitCode.WAITING:
-            report(f"not published as {save_as!r} yet: after its end, `ideabridge ideas publish {run.id} {save_as}`")
+            report(
+                f"not published as {save_as!r} yet: after its end, `ideabridge ideas "
+                f"publish {run.id} {save_as}`"
+            )
         elif save_as is not None:
             report(f"not published as {save_as!r}: the run did not end without errors")
         return code
 
 
-async def _publish(bridge: Bridge, run: str, name: str, options: Options, extra: JSONObject) -> str | None:
+async def _publish(
+    bridge: Bridge, run: str, name: str, options: Options, extra: JSONObject
+) -> str | None:
     """Publish the run, and add the result to `extra`.
 
     The result is the reason why the run is not published; None: it is published.
@@ -117,7 +158,8 @@ async def _publish(bridge: Bridge, run: str, name: str, options: Options, extra:
 async def _publish_unrun(
     bridge: Bridge, plan: Plan, name: str, rehearsal: JSONObject, options: Options
 ) -> JSONObject | None:
-    """Publish a plan that was only looked at, with its literals as constants; None if exactly it is published already.
+    """Publish a plan that was only looked at, with its literals as constants; None if exactly it is
+    published already.
 
     Raises:
         IdeabridgeError: it cannot be published; see `Bridge.save_idea`.
@@ -131,12 +173,18 @@ async def _publish_unrun(
     if publication is None or saved.is_unchanged:
         return None
     if not options.json:
-        say(f"nothing ran; published as {name}, version {publication.version}, with its literals as constants", "green")
+        say(
+            f"nothing ran; published as {name}, version {publication.version}, with "
+            "its literals as constants",
+            "green",
+        )
     return {"name": publication.name, "version": publication.version}
 
 
 def _print_rehearsal(rehearsal: JSONObject, drawing: str | None, options: Options) -> None:
-    """Print a dry run, a drawing, or both: text at a terminal, else JSON. A drawing alone is always text."""
+    """Print a dry run, a drawing, or both: text at a terminal, else JSON. A drawing alone
+    is always text.
+    """
     both = rehearsal if drawing is None else {**rehearsal, "drawing": drawing}
     if options.json:
         print_json(both)
@@ -150,7 +198,9 @@ def _print_rehearsal(rehearsal: JSONObject, drawing: str | None, options: Option
 
 
 async def _rehearse(bridge: Bridge, plan: Plan) -> JSONObject:
-    """`Bridge.dry_run`, with the reason why a call would wait for approval (`asks`) or not run (`denied`)."""
+    """`Bridge.dry_run`, with the reason why a call would wait for approval (`asks`) or not
+    run (`denied`).
+    """
     from ideabridge.bridge.loop.policy import policy_named
     from ideabridge.bridge.store.users import LOCAL
 
@@ -174,7 +224,10 @@ def _lines(rehearsal: JSONObject, options: Options) -> Iterator[Line]:
         return
     calls = {_named(entry): entry for entry in _objects(rehearsal.get("calls"))}
     layers = [[str(name) for name in _list(layer)] for layer in _list(rehearsal.get("layers"))]
-    yield f"{counted(len(calls), 'call')} in {counted(len(layers), 'step')}; nothing was run", "bold"
+    yield (
+        f"{counted(len(calls), 'call')} in {counted(len(layers), 'step')}; nothing was run",
+        "bold",
+    )
     width = max((len(name) for name in calls), default=1)
     for number, layer in enumerate(layers, 1):
         together = f": {len(layer)} calls at the same time" if len(layer) > 1 else ""
@@ -194,10 +247,22 @@ def _lines(rehearsal: JSONObject, options: Options) -> Iterator[Line]:
     missing = [str(one) for one in _list(rehearsal.get("missing_inputs"))]
     if missing:
         keys = dict.fromkeys(one.removeprefix("†input.").split(".")[0] for one in missing)
-        yield f"missing input: {', '.join(missing)}; give it with {' '.join(f'-i {key}=...' for key in keys)}", "red"
+        yield (
+            (
+                f"missing input: {', '.join(missing)}; give it with "
+                f"{' '.join(f'-i {key}=...' for key in keys)}"
+            ),
+            "red",
+        )
     asking = [f"{name} ({entry.get('tool')})" for name, entry in calls.items() if "asks" in entry]
     if asking:
-        yield f"needs approval: {', '.join(asking)}; you are asked at a terminal; --allow-all runs them", "yellow"
+        yield (
+            (
+                f"needs approval: {', '.join(asking)}; you are asked at a "
+                "terminal; --allow-all runs them"
+            ),
+            "yellow",
+        )
     elif not options.allow_all:
         yield "nothing needs approval", "green"
     for note in _list(rehearsal.get("notes")):
@@ -209,7 +274,10 @@ def _program_lines(rehearsal: JSONObject, options: Options) -> Iterator[Line]:
     yield f"the program may call {counted(len(tools), 'tool')}; nothing was run", "bold"
     for entry in tools:
         yield f"  {entry['signature']}", None
-        for key, label, style in (("asks", "asks for approval", "yellow"), ("denied", "would be denied", "red")):
+        for key, label, style in (
+            ("asks", "asks for approval", "yellow"),
+            ("denied", "would be denied", "red"),
+        ):
             if key in entry:
                 yield f"      {label}: {entry[key]}", style
     for pair in _list(rehearsal.get("renamed")):
@@ -228,7 +296,11 @@ def _needs(entry: JSONObject) -> Iterator[tuple[str, list[JSON]]]:
 
 
 def _named(entry: JSONObject) -> str:
-    return f"{entry.get('place')} ({entry['instance']})" if entry.get("instance") else str(entry.get("place"))
+    return (
+        f"{entry.get('place')} ({entry['instance']})"
+        if entry.get("instance")
+        else str(entry.get("place"))
+    )
 
 
 def _list(value: JSON) -> list[JSON]:
@@ -253,44 +325,73 @@ def _read_context(place: str) -> list[JSON]:
 async def solve(
     options: Options,
     task: Annotated[
-        str | None, typer.Argument(metavar="TASK", help="What to do, in words. Not needed with --context.")
+        str | None,
+        typer.Argument(metavar="TASK", help="What to do, in words. Not needed with --context."),
     ] = None,
     input: InputOption = None,  # noqa: A002
     context: Annotated[
         str | None,
         typer.Option(
-            "--context", metavar="FILE", help="Messages that precede the task: JSON or YAML; - is standard input."
+            "--context",
+            metavar="FILE",
+            help="Messages that precede the task: JSON or YAML; - is standard input.",
         ),
     ] = None,
     output_schema: Annotated[
         list[str] | None,
-        typer.Option("--output-schema", metavar="JSON|@FILE", help="JSON Schema of the output. Default: text."),
+        typer.Option(
+            "--output-schema",
+            metavar="JSON|@FILE",
+            help="JSON Schema of the output. Default: text.",
+        ),
     ] = None,
     tool: Annotated[
         list[str] | None,
-        typer.Option("--tool", "-t", metavar="TOOL", help="A tool or idea to offer, or a pattern; may be repeated."),
+        typer.Option(
+            "--tool",
+            "-t",
+            metavar="TOOL",
+            help="A tool or idea to offer, or a pattern; may be repeated.",
+        ),
     ] = None,
     limit: Annotated[
         list[str] | None,
-        typer.Option("--limit", metavar="NAME=NUMBER", help="A lower limit: requests=10, calls=50; may be repeated."),
+        typer.Option(
+            "--limit",
+            metavar="NAME=NUMBER",
+            help="A lower limit: requests=10, calls=50; may be repeated.",
+        ),
     ] = None,
     mind: Annotated[
         Literal["auto", "turns", "model"],
         typer.Option(
             "--mind",
             metavar="auto|model|turns",
-            help="Who answers: the configured model, or you on standard input (turns). auto: the model, if any.",
+            help=(
+                "Who answers: the configured model, or you on standard input (turns). "
+                "auto: the model, if any."
+            ),
         ),
     ] = "auto",
     model: Annotated[
-        str | None, typer.Option("--model", metavar="PROVIDER:MODEL", help="The model that answers: openai:gpt-5-mini.")
+        str | None,
+        typer.Option(
+            "--model", metavar="PROVIDER:MODEL", help="The model that answers: openai:gpt-5-mini."
+        ),
     ] = None,
     replay: Annotated[
         Path | None,
-        typer.Option("--replay", metavar="STORE|FILE", help="Answer from a recording: a store, or a file of --record."),
+        typer.Option(
+            "--replay",
+            metavar="STORE|FILE",
+            help="Answer from a recording: a store, or a file of --record.",
+        ),
     ] = None,
     record: Annotated[
-        Path | None, typer.Option("--record", metavar="FILE", help="Write every request and its solution to a file.")
+        Path | None,
+        typer.Option(
+            "--record", metavar="FILE", help="Write every request and its solution to a file."
+        ),
     ] = None,
     thought_process: Annotated[
         bool | None,
@@ -304,14 +405,17 @@ async def solve(
         typer.Option(
             "--shown",
             metavar="NAME=BYTES",
-            help="How much of results the mind is shown: value=8192 of one, request=65536 of all; may be repeated.",
+            help=(
+                "How much of results the mind is shown: value=8192 of one, request=65536 "
+                "of all; may be repeated."
+            ),
         ),
     ] = None,
 ) -> int:
     """Solve a task: a mind is asked for calls and sees their results, until it gives the output.
 
-    With `--mind turns`, each solution is read from standard input as one JSON object. The result goes to standard
-    output, everything else to standard error.
+    With `--mind turns`, each solution is read from standard input as one JSON object. The result
+    goes to standard output, everything else to standard error.
     """
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.bridge.context.shown import read_shown
@@ -358,7 +462,9 @@ async def solve(
         problem: str | None = None
         if record is not None:
             try:
-                documents: list[JSON] = [*recording_of(bridge.store, run.id, partial(bridge.export_idea, results=True))]
+                documents: list[JSON] = [
+                    *recording_of(bridge.store, run.id, partial(bridge.export_idea, results=True))
+                ]
                 write_file(record.expanduser(), readable_json(documents, 1) + "\n")
                 extra["recorded"] = str(record)
             except IdeabridgeError as error:

@@ -23,8 +23,20 @@ from ideabridge.server.cli.console import (
 )
 from ideabridge.server.cli.inputs import read_input, read_solution
 from ideabridge.server.cli.options import AfterOption, InputOption, LimitOption, Options, command
-from ideabridge.server.cli.stores import RunArgument, lookup_run, open_bridge, open_store, resolve_run
-from ideabridge.server.views.records import ListedStatus, errors_of, input_of, lineage_of, run_status
+from ideabridge.server.cli.stores import (
+    RunArgument,
+    lookup_run,
+    open_bridge,
+    open_store,
+    resolve_run,
+)
+from ideabridge.server.views.records import (
+    ListedStatus,
+    errors_of,
+    input_of,
+    lineage_of,
+    run_status,
+)
 from ideabridge.server.views.text import error_line, skipped_line
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
@@ -47,12 +59,17 @@ _ENDED: Final = ("done", "stalled", "limit", "cancelled", "failed")
 def list_runs(
     options: Options,
     status: Annotated[
-        ListedStatus | None, typer.Option("--status", "-s", metavar="STATUS", help="Only runs with this status.")
+        ListedStatus | None,
+        typer.Option("--status", "-s", metavar="STATUS", help="Only runs with this status."),
     ] = None,
     limit: LimitOption = 20,
-    after: Annotated[str | None, typer.Option("--after", metavar="RUN", help="Continue after this run.")] = None,
+    after: Annotated[
+        str | None, typer.Option("--after", metavar="RUN", help="Continue after this run.")
+    ] = None,
 ) -> None:
-    """List the runs of every caller, newest first. A run is interrupted if its process ended before the run did."""
+    """List the runs of every caller, newest first. A run is interrupted if its process ended
+    before the run did.
+    """
     with open_store(options) as store:
         listed = _listed(store, status, None if after is None else resolve_run(store, after).id)
         records = list(itertools.islice(listed, limit))
@@ -78,9 +95,17 @@ def list_runs(
 def _listed(store: Store, status: ListedStatus | None, after: str | None) -> Iterator[RunRecord]:
     """The runs with this status, newest first."""
     # Only its process shows whether a run stored as running is interrupted.
-    stored = [] if status is None else ["running", "interrupted"] if status == "interrupted" else [status]
+    stored = (
+        []
+        if status is None
+        else ["running", "interrupted"]
+        if status == "interrupted"
+        else [status]
+    )
     while True:
-        page = store.runs.newest(status=stored, limit=_PAGE, after=after, rooms=False, caller=SEES_ALL)
+        page = store.runs.newest(
+            status=stored, limit=_PAGE, after=after, rooms=False, caller=SEES_ALL
+        )
         yield from (record for record in page if status is None or run_status(record)[0] == status)
         if len(page) < _PAGE:
             return
@@ -95,7 +120,9 @@ def status_text(record: RunRecord) -> str:
 @app.command("direct")
 @command("config", "project", "store", "json")
 def list_direct_calls(options: Options, limit: LimitOption = 20, after: AfterOption = None) -> None:
-    """List every caller's direct calls of exposed tools, newest first. Parameters and results are not stored."""
+    """List every caller's direct calls of exposed tools, newest first. Parameters and results
+    are not stored.
+    """
     with open_store(options) as store:
         page = store.direct_calls.page(limit, after, caller=SEES_ALL)
     calls: list[JSON] = [cast("JSONObject", one._asdict()) for one in page.items]
@@ -103,7 +130,9 @@ def list_direct_calls(options: Options, limit: LimitOption = 20, after: AfterOpt
         {"calls": calls, "next": page.next},
         ("time (UTC)", "outcome", "took", "tool", "by"),
         [_direct(one) for one in page.items],
-        empty="no direct calls are recorded" if after is None else "no direct call comes after this cursor",
+        empty="no direct calls are recorded"
+        if after is None
+        else "no direct call comes after this cursor",
         more=page.next,
     )
 
@@ -111,7 +140,12 @@ def list_direct_calls(options: Options, limit: LimitOption = 20, after: AfterOpt
 def _direct(one: DirectCall) -> list[str]:
     at = datetime.fromtimestamp(one.at, UTC).strftime("%Y-%m-%d %H:%M:%S")
     tool = f"{one.module}/{one.tool}" if one.module else one.tool
-    by = [one.run or "", one.caller, one.client, f"{one.bytes_in:,} bytes in, {one.bytes_out:,} out"]
+    by = [
+        one.run or "",
+        one.caller,
+        one.client,
+        f"{one.bytes_in:,} bytes in, {one.bytes_out:,} out",
+    ]
     return [at, one.outcome, f"{one.seconds:.3f} s", tool, ", ".join(part for part in by if part)]
 
 
@@ -134,20 +168,36 @@ def _row(record: RunRecord, with_caller: bool) -> list[str]:
     reason = run_status(record)[1]
     title = f"{record.title} ({reason})" if reason else record.title
     caller = [record.caller] if with_caller else []
-    return [record.id, status_text(record), record.kind, *caller, record.created[:16].replace("T", " "), title]
+    return [
+        record.id,
+        status_text(record),
+        record.kind,
+        *caller,
+        record.created[:16].replace("T", " "),
+        title,
+    ]
 
 
 def next_step(run: str, status: str) -> str | None:
     """Return what a person can do about a run with this status; None if nothing."""
     match status:
         case "queued":
-            return "queued: `ideabridge worker` continues it, under the configuration of the server that left it"
+            return (
+                "queued: `ideabridge worker` continues it, under the configuration "
+                "of the server that left it"
+            )
         case "interrupted":
             return f"interrupted: `ideabridge resume {run}` continues it"
         case "needs_approval":
-            return f"needs_approval: `ideabridge approvals list {run}` shows the open decisions and their answers"
+            return (
+                f"needs_approval: `ideabridge approvals list {run}` shows the open "
+                "decisions and their answers"
+            )
         case "needs_solution":
-            return f"needs_solution: `ideabridge resume {run}` takes it from you, or from the configured model"
+            return (
+                f"needs_solution: `ideabridge resume {run}` takes it from you, or "
+                "from the configured model"
+            )
         case _:
             return None
 
@@ -156,9 +206,9 @@ def next_step(run: str, status: str) -> str | None:
 async def resume(options: Options, run: RunArgument) -> int:
     """Continue a run that waits or whose process died, and follow it as `run` does.
 
-    Finished calls do not run again. A call that was in flight runs again if its tool may run twice; otherwise you are
-    asked for its outcome, or, in a `solve`, the mind is told that it is unknown. The command needs the modules and
-    tools of the run, including those of --tools.
+    Finished calls do not run again. A call that was in flight runs again if its tool may run twice;
+    otherwise you are asked for its outcome, or, in a `solve`, the mind is told that it is unknown.
+    The command needs the modules and tools of the run, including those of --tools.
     """
     from ideabridge.server.cli.follow import follow, print_result
 
@@ -174,13 +224,16 @@ async def resume(options: Options, run: RunArgument) -> int:
 async def cancel(
     options: Options,
     runs: Annotated[
-        list[str], typer.Argument(metavar="RUN...", help="Runs: ids, beginnings of ids, or `last` (the newest).")
+        list[str],
+        typer.Argument(
+            metavar="RUN...", help="Runs: ids, beginnings of ids, or `last` (the newest)."
+        ),
     ],
 ) -> int:
     """End runs, and their calls. Completed work stays.
 
-    A run without a process is ended immediately, without continuing it. A process that executes the run is asked to end
-    it, and has 5 seconds.
+    A run without a process is ended immediately, without continuing it. A process that executes the
+    run is asked to end it, and has 5 seconds.
     """
     from ideabridge.bridge.errors import FinishedRunError
 
@@ -194,7 +247,9 @@ async def cancel(
             try:
                 before = bridge.store.runs.get(root)
                 if before is not None and before.status in _ENDED:
-                    raise FinishedRunError(f"run {root} has ended ({before.status}); there is nothing to cancel")
+                    raise FinishedRunError(
+                        f"run {root} has ended ({before.status}); there is nothing to cancel"
+                    )
                 run = await bridge.cancel(root, "cancelled at the command line", caller=SEES_ALL)
             except IdeabridgeError as error:
                 errors.append(error)
@@ -218,10 +273,15 @@ def show_run(
     options: Options,
     run: RunArgument,
     at: Annotated[
-        int | None, typer.Option("--at", metavar="N", help="The state after event N, and the context of the mind.")
+        int | None,
+        typer.Option(
+            "--at", metavar="N", help="The state after event N, and the context of the mind."
+        ),
     ] = None,
 ) -> int:
-    """Show the history of a run: every event, with calls, errors, approvals and tokens. Nothing is started."""
+    """Show the history of a run: every event, with calls, errors, approvals and tokens.
+    Nothing is started.
+    """
     from ideabridge.server.views.history import read_history
 
     with open_store(options) as store:
@@ -234,7 +294,9 @@ def show_run(
     if at is not None:
         return _show_at(options, record, history)
     if options.json:
-        print_json({**_history_json(record, history), **lineage, "events": _events(journal, history)})
+        print_json(
+            {**_history_json(record, history), **lineage, "events": _events(journal, history)}
+        )
         return 0
     _print_history(record, history, lineage)
     return 0
@@ -267,7 +329,11 @@ def _history_json(record: RunRecord, history: RunHistory) -> JSONObject:
 def _events(journal: list[tuple[int, JSONObject]], history: RunHistory) -> list[JSON]:
     events: list[JSON] = []
     for (number, raw), entry in zip(journal, history.entries, strict=False):
-        when = None if entry.at is None else datetime.fromtimestamp(entry.at, UTC).isoformat(timespec="milliseconds")
+        when = (
+            None
+            if entry.at is None
+            else datetime.fromtimestamp(entry.at, UTC).isoformat(timespec="milliseconds")
+        )
         events.append({"number": number, "time": when, "text": entry.text, "event": raw})
     return events
 
@@ -278,9 +344,19 @@ def _origin_lines(record: RunRecord) -> list[str]:
     if not isinstance(origin, dict):
         return []
     incomplete = origin.get("incomplete")
-    marked = [one for one in incomplete if isinstance(one, dict)] if isinstance(incomplete, list) else []
-    lines = [f"imported from {origin.get('host')}, conversation {origin.get('conversation')}, {origin.get('time')}"]
-    return [*lines, *(f"call {one.get('call')}: the result is incomplete: {one.get('why')}" for one in marked)]
+    marked = (
+        [one for one in incomplete if isinstance(one, dict)] if isinstance(incomplete, list) else []
+    )
+    lines = [
+        (
+            f"imported from {origin.get('host')}, conversation "
+            f"{origin.get('conversation')}, {origin.get('time')}"
+        )
+    ]
+    return [
+        *lines,
+        *(f"call {one.get('call')}: the result is incomplete: {one.get('why')}" for one in marked),
+    ]
 
 
 def _print_history(record: RunRecord, history: RunHistory, lineage: JSONObject) -> None:
@@ -292,8 +368,18 @@ def _print_history(record: RunRecord, history: RunHistory, lineage: JSONObject) 
     machine = history.machine
     status, why = run_status(record)
     reason = machine.reason or why
-    show(f"run {record.id}: {status}{errors_text(len(machine.errors))}{f' ({reason})' if reason else ''}", "bold")
-    show(fit(f"  {record.kind} of {record.caller}, {record.created[:19].replace('T', ' ')} UTC: {record.title}", 4))
+    show(
+        f"run {record.id}: "
+        f"{status}{errors_text(len(machine.errors))}{f' ({reason})' if reason else ''}",
+        "bold",
+    )
+    show(
+        fit(
+            f"  {record.kind} of {record.caller}, "
+            f"{record.created[:19].replace('T', ' ')} UTC: {record.title}",
+            4,
+        )
+    )
     for line in [*_lineage_lines(lineage), *_origin_lines(record)]:
         show(fit(f"  {line}", 4))
     show("events (number, seconds, what)", "bold")
@@ -330,7 +416,9 @@ def _related(value: JSON) -> str:
         text = str(value)
         return text if text.startswith("run_") else text[:12]
     at, status = value.get("at"), value.get("status")
-    return f"{value.get('run')}{f' after event {at}' if at else ''}{f' ({status})' if status else ''}"
+    return (
+        f"{value.get('run')}{f' after event {at}' if at else ''}{f' ({status})' if status else ''}"
+    )
 
 
 def _show_at(options: Options, record: RunRecord, history: RunHistory) -> int:
@@ -341,9 +429,12 @@ def _show_at(options: Options, record: RunRecord, history: RunHistory) -> int:
     from ideabridge.bridge.loop.request import Composer, SchemaCache
     from ideabridge.bridge.programs.names import program_schema
 
-    requests = [number for number, one in enumerate(history.entries) if isinstance(one.event, RequestMade)]
+    requests = [
+        number for number, one in enumerate(history.entries) if isinstance(one.event, RequestMade)
+    ]
     machine = Machine()
-    # The machine has the contents of a Request only until the answer, so they are composed as of the Request.
+    # The machine has the contents of a Request only until the answer, so they are composed as
+    # of the Request.
     for entry in history.entries[: requests[-1]] if requests else history.entries[:1]:
         machine.receive(entry.event)
     made = history.entries[requests[-1]].event if requests else None
@@ -373,7 +464,9 @@ def _show_at(options: Options, record: RunRecord, history: RunHistory) -> int:
         )
         return 0
     show(f"run {record.id} after event {last.number}: {last.text}", "bold")
-    title = f"request {machine.step}, as the mind saw it" if requests else "context (no mind was asked)"
+    title = (
+        f"request {machine.step}, as the mind saw it" if requests else "context (no mind was asked)"
+    )
     show(title if same else f"{title}, except for changes by the program's own handlers", "bold")
     for message in request.texts:
         show(f"  [{message.get('role')}]", "cyan")
@@ -392,20 +485,27 @@ def _show_at(options: Options, record: RunRecord, history: RunHistory) -> int:
 async def fork_run(
     options: Options,
     run: RunArgument,
-    at: Annotated[int, typer.Option("--at", metavar="N", help="The number of the event, as in `runs show`.")],
+    at: Annotated[
+        int, typer.Option("--at", metavar="N", help="The number of the event, as in `runs show`.")
+    ],
     solution: Annotated[
         str | None,
         typer.Option(
             "--solution",
             metavar="FILE",
-            help="Another solution for that step: solution.json or program.py; - reads JSON from standard input.",
+            help=(
+                "Another solution for that step: solution.json or program.py; - reads "
+                "JSON from standard input."
+            ),
         ),
     ] = None,
     input: InputOption = None,  # noqa: A002
 ) -> int:
-    """Start a new run that continues from a point of this one, with other input or another solution.
+    """Start a new run that continues from a point of this one, with other input or
+    another solution.
 
-    Calls that started before that point do not run again. The members of --input override those of the run's input.
+    Calls that started before that point do not run again. The members of --input override those of
+    the run's input.
     """
     from ideabridge.server.cli.follow import follow, print_result
 
@@ -414,7 +514,9 @@ async def fork_run(
     record = lookup_run(options, run)
     async with open_bridge(options) as bridge:
         complete = None if changes is None else {**input_of(bridge.store, record.id), **changes}
-        fork = await bridge.fork(record.id, at, solution=other, input=complete, caller=record.caller)
+        fork = await bridge.fork(
+            record.id, at, solution=other, input=complete, caller=record.caller
+        )
         say(f"run {fork.id} continues {record.id} after event {at}", "dim")
         return print_result(await follow(fork, quiet=options.json), options)
 

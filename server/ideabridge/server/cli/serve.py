@@ -1,4 +1,6 @@
-"""`ideabridge serve`, the MCP server, and `ideabridge install`, which configures a host to start it."""
+"""`ideabridge serve`, the MCP server, and `ideabridge install`, which configures a
+host to start it.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,15 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
-from ideabridge.server.cli.console import ExitCode, UsageError, at_terminal, print_json, report, say, show
+from ideabridge.server.cli.console import (
+    ExitCode,
+    UsageError,
+    at_terminal,
+    print_json,
+    report,
+    say,
+    show,
+)
 from ideabridge.server.cli.options import Options, command
 from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.names import readable_json
@@ -33,41 +43,61 @@ UI_ADDRESS = "127.0.0.1:8788"
 async def serve(
     options: Options,
     http: Annotated[
-        bool, typer.Option("--http", help=f"Serve over streamable HTTP at HOST:PORT. Default: {DEFAULT_ADDRESS}.")
+        bool,
+        typer.Option(
+            "--http", help=f"Serve over streamable HTTP at HOST:PORT. Default: {DEFAULT_ADDRESS}."
+        ),
     ] = False,
     address: Annotated[
-        str | None, typer.Argument(metavar="[HOST:PORT]", help="Only with --http. Port 0: any free port.")
+        str | None,
+        typer.Argument(metavar="[HOST:PORT]", help="Only with --http. Port 0: any free port."),
     ] = None,
     allow_host: Annotated[
         list[str] | None,
         typer.Option(
-            "--allow-host", metavar="NAME", help="A host name that clients may use for this server; may be repeated."
+            "--allow-host",
+            metavar="NAME",
+            help="A host name that clients may use for this server; may be repeated.",
         ),
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option("--model", metavar="PROVIDER:MODEL", help="The model that answers solve: openai:gpt-5-mini."),
+        typer.Option(
+            "--model",
+            metavar="PROVIDER:MODEL",
+            help="The model that answers solve: openai:gpt-5-mini.",
+        ),
     ] = None,
-    ui: Annotated[bool, typer.Option("--ui", help="With --http: also the page for people, at /ui.")] = False,
+    ui: Annotated[
+        bool, typer.Option("--ui", help="With --http: also the page for people, at /ui.")
+    ] = False,
     metrics: Annotated[
-        bool, typer.Option("--metrics", help="With --http: also metrics for Prometheus, at /metrics.")
+        bool,
+        typer.Option("--metrics", help="With --http: also metrics for Prometheus, at /metrics."),
     ] = False,
     workers: Annotated[
-        bool, typer.Option("--workers", help="With --http: leave the calls of runs to `ideabridge worker`.")
+        bool,
+        typer.Option(
+            "--workers", help="With --http: leave the calls of runs to `ideabridge worker`."
+        ),
     ] = False,
     log_level: Annotated[
         Literal["error", "warning", "info", "debug"],
         typer.Option(
             "--log-level",
             metavar="LEVEL",
-            help="error, warning, info (also a line for each request), or debug (also for each request for health).",
+            help=(
+                "error, warning, info (also a line for each request), or debug (also for "
+                "each request for health)."
+            ),
         ),
     ] = "warning",
 ) -> None:
     """Serve MCP over stdio, or with --http over streamable HTTP.
 
-    Hosts start this command; `ideabridge install` adds it to a host's configuration. An address other than loopback
-    requires users (`ideabridge users add`), or a bearer token in the environment variable IDEABRIDGE_TOKEN.
+    Hosts start this command; `ideabridge install` adds it to a host's configuration. An address
+    other than loopback requires users (`ideabridge users add`), or a bearer token in the
+    environment variable IDEABRIDGE_TOKEN.
     """
     if not http and (address is not None or allow_host or ui or metrics or workers):
         given = {"--ui": ui, "--metrics": metrics, "--workers": workers, "--allow-host": allow_host}
@@ -83,7 +113,9 @@ async def serve(
     from ideabridge.server.serve import serve_http, serve_stdio
 
     if place is None:
-        await serve_stdio(configuration, on_status=told, commands=_commands(options), log_level=log_level)
+        await serve_stdio(
+            configuration, on_status=told, commands=_commands(options), log_level=log_level
+        )
     else:
         hosts = tuple(allow_host or ())
         ready = partial(_welcome, configuration, hosts)
@@ -107,27 +139,46 @@ async def work(
     options: Options,
     modules: Annotated[
         list[str] | None,
-        typer.Option("--module", metavar="NAME", help="Run only this module here; may be repeated. Default: all."),
+        typer.Option(
+            "--module",
+            metavar="NAME",
+            help="Run only this module here; may be repeated. Default: all.",
+        ),
     ] = None,
-    most: Annotated[int, typer.Option("--runs", min=1, max=1000, help="The most runs at once.")] = 32,
+    most: Annotated[
+        int, typer.Option("--runs", min=1, max=1000, help="The most runs at once.")
+    ] = 32,
     drain: Annotated[
-        float, typer.Option("--drain", metavar="SECONDS", min=0, help="How long to wait for running calls at the end.")
+        float,
+        typer.Option(
+            "--drain",
+            metavar="SECONDS",
+            min=0,
+            help="How long to wait for running calls at the end.",
+        ),
     ] = 30.0,
     model: Annotated[
         str | None,
-        typer.Option("--model", metavar="PROVIDER:MODEL", help="The model that answers solve: openai:gpt-5-mini."),
+        typer.Option(
+            "--model",
+            metavar="PROVIDER:MODEL",
+            help="The model that answers solve: openai:gpt-5-mini.",
+        ),
     ] = None,
 ) -> None:
     """Run the runs of servers that were started with `serve --http --workers` on the same store.
 
-    A worker takes a run from the queue if the modules that the run may call run here. SIGTERM or Ctrl-C lets it begin
-    no more calls; it ends when its running calls have ended, and other workers continue its runs.
+    A worker takes a run from the queue if the modules that the run may call run here. SIGTERM or
+    Ctrl-C lets it begin no more calls; it ends when its running calls have ended, and other workers
+    continue its runs.
     """
     configuration = options.configuration()
     if model is not None:
         configuration = configuration.model_copy(update={"model": read_option(model)})
     if configuration.store == ":memory:":
-        raise UsageError("a worker needs the store of the servers; this configuration keeps it in memory")
+        raise UsageError(
+            "a worker needs the store of the servers; this configuration keeps it in memory"
+        )
     from ideabridge.server.serve import work
 
     told = _print_status if at_terminal() else _print_unusable
@@ -138,22 +189,27 @@ async def work(
 async def show_ui(
     options: Options,
     address: Annotated[
-        str | None, typer.Argument(metavar="[HOST:PORT]", help=f"Default: {UI_ADDRESS}. Port 0: any free port.")
+        str | None,
+        typer.Argument(
+            metavar="[HOST:PORT]", help=f"Default: {UI_ADDRESS}. Port 0: any free port."
+        ),
     ] = None,
-    no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address, and open no browser.")] = False,
+    no_browser: Annotated[
+        bool, typer.Option("--no-browser", help="Print the address, and open no browser.")
+    ] = False,
     link: Annotated[
         bool,
         typer.Option(
             "--link",
-            help="Start nothing: print a link that signs you in, as the owner, to the page of the server that runs at"
-            f" HOST:PORT on the same store. Default: {DEFAULT_ADDRESS}.",
+            help="Start nothing: print a link that signs you in, as the owner, to the page of the "
+            f"server that runs at HOST:PORT on the same store. Default: {DEFAULT_ADDRESS}.",
         ),
     ] = False,
 ) -> None:
     """Open the page: runs as they happen, approvals, ideas, modules, and a playground.
 
-    It shows the runs of every assistant that uses this store, also those of other processes. Ctrl-C ends it. It is a
-    server over HTTP, too: `serve --http --ui` has the same page.
+    It shows the runs of every assistant that uses this store, also those of other processes. Ctrl-C
+    ends it. It is a server over HTTP, too: `serve --http --ui` has the same page.
     """
     if link:
         _print_link(options, *read_address(address or DEFAULT_ADDRESS))
@@ -176,8 +232,8 @@ async def show_ui(
 
 
 def _print_link(options: Options, host: str, port: int) -> None:
-    """Print a link to the page of another server. Whoever types the command asks for it, so it goes to standard output
-    wherever that leads.
+    """Print a link to the page of another server. Whoever types the command asks for it, so it goes
+    to standard output wherever that leads.
     """
     from ideabridge.server.cli.stores import open_store
     from ideabridge.server.serve import link_to
@@ -189,8 +245,9 @@ def _print_link(options: Options, host: str, port: int) -> None:
 
 
 def _open_page(ready: Ready, *, opens: bool) -> None:
-    """Open the page in a browser, signed in as the owner, and print the owner's link at a terminal. Elsewhere standard
-    output may be a log, so it gets the address alone, and standard error the command that makes a link.
+    """Open the page in a browser, signed in as the owner, and print the owner's link at a terminal.
+    Elsewhere standard output may be a log, so it gets the address alone, and standard error the
+    command that makes a link.
     """
     assert ready.page is not None
     assert ready.owner_link is not None
@@ -201,7 +258,10 @@ def _open_page(ready: Ready, *, opens: bool) -> None:
         say(f"{_OWNER_LINK}:")
         shown = address
     else:
-        say("The page is at the address on standard output. This command prints a link that signs you in to it:")
+        say(
+            "The page is at the address on standard output. This command prints a link "
+            "that signs you in to it:"
+        )
         sys.stderr.write(f"  {ready.owner_link.command}\n")
         shown = ready.page
     # One line for copying, however wide the terminal is.
@@ -240,7 +300,9 @@ def _absolute(options: Options) -> Options:
 
 
 def _introduce(configuration: Configuration, *, stdio: bool) -> None:
-    """Explain the server to a person at the terminal on standard error; standard output belongs to the protocol."""
+    """Explain the server to a person at the terminal on standard error; standard output belongs
+    to the protocol.
+    """
     if stdio:
         say("ideabridge waits for an MCP host on standard input and output. Ctrl-C ends it.")
         say("To let a host start it: `ideabridge install claude-code --write`.")
@@ -250,7 +312,10 @@ def _introduce(configuration: Configuration, *, stdio: bool) -> None:
     say(f"configuration: {files or 'none, so the defaults apply'}", "dim")
     say(f"store: {configuration.store}", "dim")
     names = [name for name, entry in configuration.modules.items() if not entry.disabled]
-    say(f"connecting to modules: {', '.join(names)}" if names else "no modules are configured", "dim")
+    say(
+        f"connecting to modules: {', '.join(names)}" if names else "no modules are configured",
+        "dim",
+    )
 
 
 _OWNER_LINK: Final = "To sign in to the page as the owner, open this link, once, within 10 minutes"
@@ -268,7 +333,11 @@ def _welcome(configuration: Configuration, hosts: tuple[str, ...], ready: Ready)
         say("  Authorization: Bearer TOKEN")
         kinds = ["a user's (`ideabridge users add NAME` makes one)"]
         kinds += [f"the value of {TOKEN_VARIABLE}"] if os.environ.get(TOKEN_VARIABLE) else []
-        kinds += [] if configuration.auth is None else [f"an access token of {configuration.auth.issuer}"]
+        kinds += (
+            []
+            if configuration.auth is None
+            else [f"an access token of {configuration.auth.issuer}"]
+        )
         for number, kind in enumerate(kinds):
             say(f"{'or' if number else 'where TOKEN is'} {kind}")
         words += ["--header", "Authorization: Bearer TOKEN"]
@@ -290,7 +359,9 @@ def _welcome(configuration: Configuration, hosts: tuple[str, ...], ready: Ready)
 
 
 def _tell_owner(link: OwnerLink, *, kept: bool) -> None:
-    """Tell the owner how to sign in. The link is a secret: elsewhere than at a terminal it would end in a log."""
+    """Tell the owner how to sign in. The link is a secret: elsewhere than at a terminal it
+    would end in a log.
+    """
     if at_terminal():
         say(f"{_OWNER_LINK}:")
         sys.stderr.write(f"  {link.make()}\n")
@@ -321,7 +392,9 @@ def read_option(model: str) -> ModelConfiguration:
     try:
         return read_model(model)
     except ValidationError:
-        raise UsageError(f"--model: expected PROVIDER:MODEL, such as openai:gpt-5-mini; found {model[:80]!r}") from None
+        raise UsageError(
+            f"--model: expected PROVIDER:MODEL, such as openai:gpt-5-mini; found {model[:80]!r}"
+        ) from None
 
 
 def read_address(text: str) -> tuple[str, int]:
@@ -338,7 +411,9 @@ def read_address(text: str) -> tuple[str, int]:
     elif ":" in host:
         raise UsageError(f"--http: an IPv6 address goes into brackets: [{host}]:{port}")
     if not (port.isascii() and port.isdigit()) or int(port) > 65535:
-        raise UsageError(f"--http: expected HOST:PORT with a port from 0 to 65535, found {text[:80]!r}")
+        raise UsageError(
+            f"--http: expected HOST:PORT with a port from 0 to 65535, found {text[:80]!r}"
+        )
     return host or "127.0.0.1", int(port)
 
 
@@ -349,11 +424,15 @@ HostArgument = Annotated[str, typer.Argument(metavar="HOST", help="claude-code, 
 def install(
     options: Options,
     host: HostArgument,
-    write: Annotated[bool, typer.Option("--write", help="Write it to the host's file; a backup is kept.")] = False,
+    write: Annotated[
+        bool, typer.Option("--write", help="Write it to the host's file; a backup is kept.")
+    ] = False,
     scope: Annotated[
         Literal["project", "user"],
         typer.Option(
-            "--scope", metavar="project|user", help="project: this project's file. user: everywhere you work."
+            "--scope",
+            metavar="project|user",
+            help="project: this project's file. user: everywhere you work.",
         ),
     ] = "project",
 ) -> int:
@@ -376,12 +455,20 @@ def install(
     document = read_document(file.path)
     before = file.servers(document.content).get(SERVER_NAME)
     content = file.with_server(document.content, SERVER_NAME, entry)
-    result: JSONObject = {"host": chosen.name, "file": str(file.path), "scope": scope, "entry": entry, "written": False}
+    result: JSONObject = {
+        "host": chosen.name,
+        "file": str(file.path),
+        "scope": scope,
+        "entry": entry,
+        "written": False,
+    }
     refused: str | None = None
     if write and before != entry:
         try:
             backup = document.write(
-                content, shared=scope == "project", project=places.project if scope == "project" else None
+                content,
+                shared=scope == "project",
+                project=places.project if scope == "project" else None,
             )
             result["written"] = True
             result["backup"] = str(backup) if backup else None
@@ -397,7 +484,10 @@ def install(
         if isinstance(before, dict):
             say(f"  it replaces another entry {SERVER_NAME!r}; backup: {result['backup']}")
         move = f"`ideabridge modules import {chosen.name} --move`"
-        say(f"Restart {chosen.title} or reload its MCP servers. {move} moves its other servers behind ideabridge.")
+        say(
+            f"Restart {chosen.title} or reload its MCP servers. {move} moves its other "
+            "servers behind ideabridge."
+        )
     else:
         if refused:
             say(f"ideabridge: {refused}; add this by hand:", "yellow")

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ideabridge.bridge.store.users import SEES_ALL
-from ideabridge.server.cli.console import UsageError, at_terminal, confirm, err, print_json, report, say
+from ideabridge.server.cli.console import (
+    UsageError,
+    at_terminal,
+    confirm,
+    err,
+    print_json,
+    report,
+    say,
+)
 from ideabridge.server.cli.ideas import app, document_lines
 from ideabridge.server.cli.inputs import read_json
 from ideabridge.server.cli.options import Options, command
@@ -38,26 +46,35 @@ def export_ideas(
         typer.Argument(metavar="[REF]...", help=f"{REF_HELP} May be repeated."),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Default: standard output.")
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Default: standard output."),
     ] = None,
     folder: Annotated[
         Path | None,
         typer.Option(
-            "--folder", metavar="DIR", help="Write a file for each idea to this folder: NAME.json or ID.json."
+            "--folder",
+            metavar="DIR",
+            help="Write a file for each idea to this folder: NAME.json or ID.json.",
         ),
     ] = None,
-    published: Annotated[bool, typer.Option("--published", help="Export every published idea.")] = False,
+    published: Annotated[
+        bool, typer.Option("--published", help="Export every published idea.")
+    ] = False,
     results: Annotated[
-        bool, typer.Option("--results", help="Also what ideas have from results of calls, which may be private.")
+        bool,
+        typer.Option(
+            "--results", help="Also what ideas have from results of calls, which may be private."
+        ),
     ] = False,
 ) -> int:
     """Write ideas as portable JSON documents, with the publication if REF is a name.
 
-    With --folder, a tool that was written by hand becomes the document that it was written as (`ideas add`).
+    With --folder, a tool that was written by hand becomes the document that it was written
+    as (`ideas add`).
 
-    Results of calls that a later Request contains are left out without --results: the document lists what is missing,
-    and has an id of its own. An idea that contains a secret is refused: a configured secret, or one of a well-known
-    form.
+    Results of calls that a later Request contains are left out without --results: the document
+    lists what is missing, and has an id of its own. An idea that contains a secret is refused: a
+    configured secret, or one of a well-known form.
     """
     from ideabridge.bridge.bridge import Bridge
 
@@ -73,7 +90,9 @@ def export_ideas(
             wanted += [name for name in _published(store) if name not in wanted]
         if folder is not None:
             return _export_all(bridge, wanted, folder.expanduser(), results=results)
-        document = bridge.export_idea(resolve_idea(store, wanted[0]), caller=SEES_ALL, results=results)
+        document = bridge.export_idea(
+            resolve_idea(store, wanted[0]), caller=SEES_ALL, results=results
+        )
     _say_what_is_left_out(wanted[0], document)
     text = _text(document)
     if output is None:
@@ -103,20 +122,26 @@ def _say_what_is_left_out(ref: str, document: JSONObject) -> None:
         return
     size = sum(int(str(entry["bytes"])) for entry in left_out if isinstance(entry, dict))
     report(
-        f"{ref}: {len(left_out)} values of {size:,} bytes, which are or contain results of calls, are left out; the "
-        "document lists them. `ideas export --results` carries them, if the idea is still whole here"
+        f"{ref}: {len(left_out)} values of {size:,} bytes, which are or contain results of calls, "
+        "are left out; the document lists them. `ideas export --results` carries them, if the "
+        "idea is still whole here"
     )
 
 
 def _export_all(bridge: Bridge, refs: list[str], folder: Path, *, results: bool) -> int:
-    """Export each idea to a file. An idea that cannot be exported is reported, and the others are exported."""
+    """Export each idea to a file. An idea that cannot be exported is reported, and the
+    others are exported.
+    """
     if not refs:
         raise UsageError("REF: nothing to export: name ideas, or publish some")
     from ideabridge.bridge.trust import link_out
 
     link = link_out(folder, Path.cwd())
     if link is not None:
-        raise UsageError(f"--folder: {folder} is not written to, because the link {link} leads out of this folder")
+        raise UsageError(
+            f"--folder: {folder} is not written to, because the link {link} "
+            "leads out of this folder"
+        )
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -136,18 +161,26 @@ def _export_all(bridge: Bridge, refs: list[str], folder: Path, *, results: bool)
         _say_what_is_left_out(ref, document)
         name = _file_name(document, ref)
         write_file(folder / f"{name}.json", _text(document), "--folder", named=False)
-    say(f"{len(refs) - refused} ideas written to {folder}{f', {refused} refused' if refused else ''}", "green")
+    say(
+        f"{len(refs) - refused} ideas written to "
+        f"{folder}{f', {refused} refused' if refused else ''}",
+        "green",
+    )
     return 1 if refused else 0
 
 
 def _file_name(document: JSONObject, ref: str) -> str:
-    """The name of the file of an exported idea, or of one that was written by hand, without its suffix."""
+    """The name of the file of an exported idea, or of one that was written by hand,
+    without its suffix.
+    """
     if "ideabridge" not in document:
         return str(document["name"])
     publication = document.get("publication")
     # The file of `NAME@2` contains the version; no other part of REF becomes part of a path.
     if isinstance(publication, dict) and is_safe_name(str(publication["name"])):
-        return str(publication["name"]) + (f"@{int(str(publication['version']))}" if "@" in ref else "")
+        return str(publication["name"]) + (
+            f"@{int(str(publication['version']))}" if "@" in ref else ""
+        )
     return str(document["id"])[:12]
 
 
@@ -157,8 +190,8 @@ def _text(document: JSONObject) -> str:
 
 
 def write_file(path: Path, text: str, option: str = "", *, named: bool = True) -> None:
-    """Write a file whole or not at all, readable only for its owner. A link is never followed: otherwise the owner of
-    the folder could choose another file of this machine to overwrite.
+    """Write a file whole or not at all, readable only for its owner. A link is never followed:
+    otherwise the owner of the folder could choose another file of this machine to overwrite.
 
     `named`: a person gave this path, so it may be a device or a pipe. Errors begin with `option`.
 
@@ -172,7 +205,9 @@ def write_file(path: Path, text: str, option: str = "", *, named: bool = True) -
         kind = _kind(path)
         link = link_out(path.parent, Path.cwd())
         if link is not None:
-            raise UsageError(f"{where} is not written, because the link {link} leads out of this folder")
+            raise UsageError(
+                f"{where} is not written, because the link {link} leads out of this folder"
+            )
         if kind == "device" and named:
             # /dev/stdout, or a pipe with a reader.
             path.write_text(text, encoding="utf-8")
@@ -189,14 +224,22 @@ def write_file(path: Path, text: str, option: str = "", *, named: bool = True) -
 def _kind(path: Path) -> str:
     try:
         mode = path.lstat().st_mode
-        if stat.S_ISLNK(mode) and not (stat.S_ISCHR(path.stat().st_mode) or stat.S_ISFIFO(path.stat().st_mode)):
+        if stat.S_ISLNK(mode) and not (
+            stat.S_ISCHR(path.stat().st_mode) or stat.S_ISFIFO(path.stat().st_mode)
+        ):
             return "link"
         mode = path.stat().st_mode
     except FileNotFoundError:
         return "link" if path.is_symlink() else "absent"
     if stat.S_ISREG(mode):
         return "file"
-    return "folder" if stat.S_ISDIR(mode) else "device" if stat.S_ISCHR(mode) or stat.S_ISFIFO(mode) else "socket"
+    return (
+        "folder"
+        if stat.S_ISDIR(mode)
+        else "device"
+        if stat.S_ISCHR(mode) or stat.S_ISFIFO(mode)
+        else "socket"
+    )
 
 
 @app.command("import")
@@ -205,35 +248,48 @@ async def import_ideas(
     options: Options,
     paths: Annotated[
         list[str],
-        typer.Argument(metavar="FILE|DIR...", help="Exported files, folders of them, or - for standard input."),
+        typer.Argument(
+            metavar="FILE|DIR...", help="Exported files, folders of them, or - for standard input."
+        ),
     ],
-    publish: Annotated[bool, typer.Option("--publish", help="Also publish it, with the name in the document.")] = False,
+    publish: Annotated[
+        bool, typer.Option("--publish", help="Also publish it, with the name in the document.")
+    ] = False,
     replace: Annotated[
         list[str] | None,
         typer.Option(
             "--replace",
             metavar="NAME[@VERSION]",
-            help="A published name that a document may replace; may be repeated. At a terminal you are asked.",
+            help=(
+                "A published name that a document may replace; may be repeated. At "
+                "a terminal you are asked."
+            ),
         ),
     ] = None,
     edited: Annotated[
         bool,
         typer.Option(
             "--edited",
-            help="Accept documents that were changed after export, or have no digest: you see each, and are asked.",
+            help=(
+                "Accept documents that were changed after export, or have no digest: you "
+                "see each, and are asked."
+            ),
         ),
     ] = False,
 ) -> int:
     """Save exported ideas in this store. The content of each is checked against its digest.
 
-    Servers and tools that it needs and that are missing here are reported. Exit code 1 if one of several was refused.
+    Servers and tools that it needs and that are missing here are reported. Exit code 1 if one of
+    several was refused.
     """
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.bridge.publishing.importing import missing
     from ideabridge.server.cli.connecting import connected
 
     if edited and (options.json or not at_terminal()):
-        raise UsageError("--edited: a person looks at the documents, which takes a terminal, and not --json")
+        raise UsageError(
+            "--edited: a person looks at the documents, which takes a terminal, and not --json"
+        )
     if replace and not publish:
         raise UsageError("--replace goes with --publish")
     files, names = list_files(paths), tuple(replace or ())
@@ -249,7 +305,9 @@ async def import_ideas(
         for file, named in files:
             try:
                 document = read_json(file, "FILE", follow=named)
-                imported, needs = await _import_document(bridge, document, options, publish, edited, names)
+                imported, needs = await _import_document(
+                    bridge, document, options, publish, edited, names
+                )
                 saved.append((file, imported))
                 needed += needs
             except IdeabridgeError as error:
@@ -261,12 +319,22 @@ async def import_ideas(
         if needed:
             # The modules that the ideas name are asked for their tools, so they are started.
             if not publish:
-                bridge = await stack.enter_async_context(connected(Bridge(options.configuration(), store=store)))
+                bridge = await stack.enter_async_context(
+                    connected(Bridge(options.configuration(), store=store))
+                )
             lacking = missing(needed, store, bridge.modules, bridge.tools())
     if options.json:
         ideas: list[JSON] = [{"file": file, **saved_json(one)} for file, one in saved]
         one: JSONObject = {"idea": saved[0][1].idea_id} if len(saved) == 1 else {}
-        print_json({**one, "ideas": ideas, "published": publish, "refused": refused, "missing": list[JSON](lacking)})
+        print_json(
+            {
+                **one,
+                "ideas": ideas,
+                "published": publish,
+                "refused": refused,
+                "missing": list[JSON](lacking),
+            }
+        )
     else:
         for file, imported in saved:
             say_saved(f"{visible(file)}: " if len(files) > 1 else "", imported)
@@ -280,12 +348,19 @@ def say_saved(where: str, saved: SavedIdea) -> None:
     new, before = saved.publication, saved.before
     idea = f"{where}idea {saved.idea_id[:12]}"
     if new is not None and saved.is_unchanged:
-        say(f"{idea} is published as {new.name} already, version {new.version}; nothing changed", "dim")
+        say(
+            f"{idea} is published as {new.name} already, version {new.version}; nothing changed",
+            "dim",
+        )
         return
     published = f" and published as {new.name}, version {new.version}" if new is not None else ""
     say(f"{idea} is saved{published}", "green")
     if saved.left_out:
-        say(f"{where}{len(saved.left_out)} values that came from results of its run are not in the document", "yellow")
+        say(
+            f"{where}{len(saved.left_out)} values that came from results of its "
+            "run are not in the document",
+            "yellow",
+        )
     if new is not None and before is not None:
         stays = "which the name is pinned to" if not new.live else f"idea {before.idea_id[:12]}"
         diff = f"`ideas diff {new.name}@{before.version} {new.name}@{new.version}`"
@@ -294,7 +369,9 @@ def say_saved(where: str, saved: SavedIdea) -> None:
 
 
 def list_files(words: list[str], suffixes: tuple[str, ...] = (".json",)) -> list[tuple[str, bool]]:
-    """Return (file, whether a person gave this exact path) for files and for the files in folders."""
+    """Return (file, whether a person gave this exact path) for files and for the
+    files in folders.
+    """
     files: list[tuple[str, bool]] = []
     for word in words:
         path = Path(word).expanduser()
@@ -304,7 +381,9 @@ def list_files(words: list[str], suffixes: tuple[str, ...] = (".json",)) -> list
             for file in inside:
                 if file.is_symlink():
                     say(f"{visible(str(file))} is a link, and is not followed", "yellow")
-            plain = [(str(file), False) for file in inside if file.is_file() and not file.is_symlink()]
+            plain = [
+                (str(file), False) for file in inside if file.is_file() and not file.is_symlink()
+            ]
             if not plain:
                 raise UsageError(f"FILE: {word} contains no {' or '.join(suffixes)} files")
             files += plain
@@ -314,7 +393,12 @@ def list_files(words: list[str], suffixes: tuple[str, ...] = (".json",)) -> list
 
 
 async def _import_document(
-    bridge: Bridge, document: JSON, options: Options, publish: bool, edited: bool, replace: tuple[str, ...]
+    bridge: Bridge,
+    document: JSON,
+    options: Options,
+    publish: bool,
+    edited: bool,
+    replace: tuple[str, ...],
 ) -> tuple[SavedIdea, list[Need]]:
     """Import one document; before a changed one or a replacement, show it to the person and ask."""
     from ideabridge.bridge.errors import NameInUseError
@@ -327,14 +411,17 @@ async def _import_document(
     except IdeabridgeError as error:
         changed = True
         for text, style in document_lines(read):
-            # The terminal would go on at its left edge, where the rest could pass for a line of its own.
+            # The terminal would go on at its left edge, where the rest could pass for a
+            # line of its own.
             for line in wrap_visible(printable(text), err().width, further="        | "):
                 say(line, style)
         say(f"{error}", "yellow")
         if not confirm("Take it as it is shown?"):
             raise
     try:
-        imported = await bridge.import_idea(document, publish=publish, edited=changed, replace=replace)
+        imported = await bridge.import_idea(
+            document, publish=publish, edited=changed, replace=replace
+        )
     except NameInUseError as error:
         if options.json or not at_terminal():
             raise
@@ -343,7 +430,9 @@ async def _import_document(
             say(f"  {line}", {"+": "green", "-": "red", "~": "yellow"}.get(line[0]))
         if not confirm(f"Replace {error.ref}?"):
             raise
-        imported = await bridge.import_idea(document, publish=publish, edited=changed, replace=(*replace, error.ref))
+        imported = await bridge.import_idea(
+            document, publish=publish, edited=changed, replace=(*replace, error.ref)
+        )
     return imported, read.needs
 
 
@@ -355,4 +444,9 @@ def saved_json(one: SavedIdea) -> JSONObject:
     if one.publication is None:
         return told
     before = None if one.before is None else one.before.version
-    return {**told, "name": one.publication.name, "version": one.publication.version, "before": before}
+    return {
+        **told,
+        "name": one.publication.name,
+        "version": one.publication.version,
+        "before": before,
+    }

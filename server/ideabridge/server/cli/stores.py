@@ -1,4 +1,6 @@
-"""`ideabridge store`, and functions that open the store of the command line and find runs and ideas in it."""
+"""`ideabridge store`, and functions that open the store of the command line and find runs
+and ideas in it.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from ideabridge.bridge.store.users import SEES_ALL
-from ideabridge.server.cli.console import UsageError, print_json, print_rows, print_value, say, working
+from ideabridge.server.cli.console import (
+    UsageError,
+    print_json,
+    print_rows,
+    print_value,
+    say,
+    working,
+)
 from ideabridge.server.cli.options import Options, command
 from ideabridge.server.views.text import counted
 from ideabridge.tools.encoding import JSON
@@ -26,19 +35,25 @@ if TYPE_CHECKING:
 
 
 RunArgument = Annotated[
-    str, typer.Argument(metavar="RUN", help="A run: its id, the beginning of its id, or `last` (the newest).")
+    str,
+    typer.Argument(
+        metavar="RUN", help="A run: its id, the beginning of its id, or `last` (the newest)."
+    ),
 ]
 
 
 def with_existing_store(options: Options) -> Configuration:
-    """The configuration, for a command that needs an existing store; `StoreAccessError` if it does not exist."""
+    """The configuration, for a command that needs an existing store; `StoreAccessError` if it
+    does not exist.
+    """
     from ideabridge.bridge.store.database import is_address
     from ideabridge.bridge.store.errors import StoreAccessError
 
     configuration = options.configuration()
     if not is_address(str(configuration.store)) and not Path(str(configuration.store)).exists():
         raise StoreAccessError(
-            f"{configuration.store}: there is no store here yet; the first run creates it, and --store names another"
+            f"{configuration.store}: there is no store here yet; the first run creates it, "
+            "and --store names another"
         )
     return configuration
 
@@ -51,8 +66,8 @@ def open_bridge(options: Options) -> Bridge:
 
 
 def open_store(options: Options, *, create: bool = False) -> Store:
-    """Open the store of the configuration, without starting modules. `StoreError` if it cannot be opened, or does not
-    exist and `create` is false.
+    """Open the store of the configuration, without starting modules. `StoreError` if it cannot be
+    opened, or does not exist and `create` is false.
     """
     from ideabridge.bridge.store.store import Store
 
@@ -61,7 +76,10 @@ def open_store(options: Options, *, create: bool = False) -> Store:
     return Store.open(configuration.store, durability=configuration.durability)
 
 
-REF_HELP: Final = "A published name, NAME@VERSION, an idea's id or its first 6 digits, or a run (`last`: the newest)."
+REF_HELP: Final = (
+    "A published name, NAME@VERSION, an idea's id or its first 6 digits, or a "
+    "run (`last`: the newest)."
+)
 
 _PART: Final = re.compile(r"([^:]+):(\d{1,6})(?:-(\d{1,6}))?")
 """Some calls of a run: `RUN:FIRST-LAST`, or `RUN:CALL`, counted from 0."""
@@ -71,8 +89,8 @@ _NAMED: Final = 5
 
 
 def resolve_run(store: Store, text: str) -> RunRecord:
-    """Return the run with this id or beginning of an id; with `last`, the newest run that is not of kind `session`;
-    with `RUN:FIRST-LAST`, some calls of a run as a run of their own.
+    """Return the run with this id or beginning of an id; with `last`, the newest run that is not of
+    kind `session`; with `RUN:FIRST-LAST`, some calls of a run as a run of their own.
 
     Raises:
         UnknownRunError: no run matches.
@@ -86,21 +104,27 @@ def resolve_run(store: Store, text: str) -> RunRecord:
         text = _cut(store, *part.groups())
     record = store.runs.get(text)
     if record is None and text == "last":
-        record = next(iter(store.runs.newest(limit=1, rooms=False, sessions=False, caller=SEES_ALL)), None)
+        record = next(
+            iter(store.runs.newest(limit=1, rooms=False, sessions=False, caller=SEES_ALL)), None
+        )
         if record is None:
             raise UnknownRunError("there is no last run: the store has no runs yet")
     if record is not None:
         return record
     # The id of a room begins with the id of its run.
     found = [
-        one for one in store.runs.ids(text, 100) or store.runs.ids(f"run_{text}", 100) if "." in text or "." not in one
+        one
+        for one in store.runs.ids(text, 100) or store.runs.ids(f"run_{text}", 100)
+        if "." in text or "." not in one
     ]
     if not found or not text:
         known = [one.id for one in store.runs.newest(limit=200, caller=SEES_ALL)]
         raise UnknownRunError(f"unknown run {text[:80]!r}.{did_you_mean(text, known)}")
     if len(found) > 1:
         more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
-        raise UsageError(f"several runs begin with {text[:80]!r}: {', '.join(found[:_NAMED])}{more}")
+        raise UsageError(
+            f"several runs begin with {text[:80]!r}: {', '.join(found[:_NAMED])}{more}"
+        )
     record = store.runs.get(found[0])
     assert record is not None
     return record
@@ -145,25 +169,33 @@ def lookup_idea(options: Options, ref: str) -> str:
 
 
 def lookup_called(options: Options, ref: str) -> str:
-    """`lookup_idea`, which also takes `session` and the id of a session of direct calls that is in progress."""
+    """`lookup_idea`, which also takes `session` and the id of a session of direct calls that
+    is in progress.
+    """
     with open_store(options) as store:
         if ref == "session" or store.sessions.get(ref) is not None:
             return ref
         return resolve_idea(store, ref)
 
 
-app = typer.Typer(help="Back up, copy, query or shrink the store of ideas and runs.", no_args_is_help=True)
+app = typer.Typer(
+    help="Back up, copy, query or shrink the store of ideas and runs.", no_args_is_help=True
+)
 
 
 @app.command("backup")
 @command("config", "project", "store", "json")
 def back_up(
     options: Options,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; it must not exist.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="The file to write; it must not exist.")
+    ],
 ) -> None:
-    """Copy the store to a new file, also while the store is in use. An existing file is never overwritten.
+    """Copy the store to a new file, also while the store is in use. An existing file is
+    never overwritten.
 
-    The copy of a file is a store. The copy of a store in PostgreSQL is an archive for pg_restore, made by pg_dump.
+    The copy of a file is a store. The copy of a store in PostgreSQL is an archive for pg_restore,
+    made by pg_dump.
     """
     target = file.expanduser()
     with open_store(options) as store, working("copying the store", quiet=options.json):
@@ -175,12 +207,17 @@ def back_up(
 @command("json")
 def copy_store(
     options: Options,
-    source: Annotated[str, typer.Argument(metavar="FROM", help="The store to copy: a file, or postgresql://...")],
-    target: Annotated[str, typer.Argument(metavar="TO", help="An empty or new store, or an unfinished copy.")],
+    source: Annotated[
+        str, typer.Argument(metavar="FROM", help="The store to copy: a file, or postgresql://...")
+    ],
+    target: Annotated[
+        str, typer.Argument(metavar="TO", help="An empty or new store, or an unfinished copy.")
+    ],
 ) -> None:
     """Copy a store from a file into PostgreSQL, or back. The store may be in use; the copy may not.
 
-    If the command is interrupted, call it again: it goes on. Every idea of the copy is checked by its id.
+    If the command is interrupted, call it again: it goes on. Every idea of the copy is
+    checked by its id.
     """
     from ideabridge.bridge.configuration import place_of
     from ideabridge.bridge.store.database import is_address
@@ -196,9 +233,14 @@ def copy_store(
     ):
         copied = old.copy_to(new)
     options.print_or_say(
-        {"runs": copied.runs, "events": copied.events, "ideas": copied.ideas, "names": copied.names},
-        f"{copied.runs:,} runs with {copied.events:,} events, {copied.ideas:,} ideas and {copied.names:,} published "
-        f"names copied to {places[1]} and checked",
+        {
+            "runs": copied.runs,
+            "events": copied.events,
+            "ideas": copied.ideas,
+            "names": copied.names,
+        },
+        f"{copied.runs:,} runs with {copied.events:,} events, {copied.ideas:,} ideas and "
+        f"{copied.names:,} published names copied to {places[1]} and checked",
     )
 
 
@@ -210,18 +252,31 @@ _WIDEST: Final = 100
 @command("config", "project", "store", "json")
 def query_store(
     options: Options,
-    sql: Annotated[str, typer.Argument(metavar="SQL", help="One statement that reads, such as SELECT.")],
+    sql: Annotated[
+        str, typer.Argument(metavar="SQL", help="One statement that reads, such as SELECT.")
+    ],
     parameters: Annotated[
         list[str] | None,
-        typer.Option("--param", "-p", metavar="NAME=VALUE", help="The value of :NAME in the SQL; may be repeated."),
+        typer.Option(
+            "--param",
+            "-p",
+            metavar="NAME=VALUE",
+            help="The value of :NAME in the SQL; may be repeated.",
+        ),
     ] = None,
-    csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated values with a line of names.")] = False,
-    table: Annotated[bool, typer.Option("--table", help="Print a table, which is the default.")] = False,
+    csv: Annotated[
+        bool, typer.Option("--csv", help="Print comma-separated values with a line of names.")
+    ] = False,
+    table: Annotated[
+        bool, typer.Option("--table", help="Print a table, which is the default.")
+    ] = False,
 ) -> None:
-    """Read the store by SQL: its views and tables (docs/store.md), of all users. Nothing is changed.
+    """Read the store by SQL: its views and tables (docs/store.md), of all users.
+    Nothing is changed.
 
-    At most 10,000 rows are read, in at most 30 seconds. Bytes are printed as hex digits. A table shortens long values,
-    and where the terminal is too narrow for it, each row is printed as lines of names and values.
+    At most 10,000 rows are read, in at most 30 seconds. Bytes are printed as hex digits. A table
+    shortens long values, and where the terminal is too narrow for it, each row is printed as lines
+    of names and values.
     A store in PostgreSQL is read with psql.
     """
     from ideabridge.bridge.store.database import is_address
@@ -231,7 +286,9 @@ def query_store(
         raise UsageError("--csv, --json and --table: expected one of them")
     place = str(with_existing_store(options).store)
     if is_address(place):
-        raise UsageError("`store query` reads stores that are SQLite files; read one in PostgreSQL with psql")
+        raise UsageError(
+            "`store query` reads stores that are SQLite files; read one in PostgreSQL with psql"
+        )
     result = query(Path(place), sql, _read_parameters(parameters or []))
     rows = [[_readable(value) for value in row] for row in result.rows]
     if options.json:
@@ -279,13 +336,17 @@ def _print_csv(columns: Sequence[str], rows: Sequence[Sequence[JSON]]) -> None:
 
 
 def _print_cut(columns: Sequence[str], rows: Sequence[Sequence[JSON]]) -> None:
-    """Print a table whose values have at most `_WIDEST` characters, and say how many were longer."""
+    """Print a table whose values have at most `_WIDEST` characters, and say how many were
+    longer.
+    """
     count = 0
     lines: list[list[str]] = []
     for row in rows:
         cells = ["" if value is None else str(value) for value in row]
         count += sum(len(cell) > _WIDEST for cell in cells)
-        lines.append([cell if len(cell) <= _WIDEST else f"{cell[: _WIDEST - 1]}…" for cell in cells])
+        lines.append(
+            [cell if len(cell) <= _WIDEST else f"{cell[: _WIDEST - 1]}…" for cell in cells]
+        )
     print_rows(columns, lines)
     if count:
         say(f"{counted(count, 'value')} shortened: --csv and --json print them whole", "dim")
@@ -297,4 +358,6 @@ def vacuum(options: Options) -> None:
     """Return unused space in the store's file to the disk. Other processes wait meanwhile."""
     with open_store(options) as store, working("rewriting the store", quiet=options.json):
         before, after = store.vacuum()
-    options.print_or_say({"before": before, "after": after}, f"{before:,} bytes before, {after:,} after")
+    options.print_or_say(
+        {"before": before, "after": after}, f"{before:,} bytes before, {after:,} after"
+    )

@@ -1,4 +1,6 @@
-"""`ideabridge trust`: show the effects of a project file, trust exactly this file, or withdraw the trust."""
+"""`ideabridge trust`: show the effects of a project file, trust exactly this file, or
+withdraw the trust.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ideabridge.server.cli.console import ExitCode, UsageError, at_terminal, print_json, report, say
-from ideabridge.server.cli.options import Options, ask, command, show_standing, standing_json, variables_named
+from ideabridge.server.cli.options import (
+    Options,
+    ask,
+    command,
+    show_standing,
+    standing_json,
+    variables_named,
+)
 
 if TYPE_CHECKING:
     from ideabridge.bridge.trust import ProjectTrust
@@ -18,41 +27,67 @@ if TYPE_CHECKING:
 def trust(
     options: Options,
     folder: Annotated[
-        Path | None, typer.Argument(metavar="[DIR]", help="The folder with the ideabridge.json. Default: the project.")
+        Path | None,
+        typer.Argument(
+            metavar="[DIR]", help="The folder with the ideabridge.json. Default: the project."
+        ),
     ] = None,
     shows: Annotated[
-        bool, typer.Option("--show", help="Only show what it would do, and what changed. Exit code 0: it is trusted.")
+        bool,
+        typer.Option(
+            "--show",
+            help="Only show what it would do, and what changed. Exit code 0: it is trusted.",
+        ),
     ] = False,
     given: Annotated[
         str | None,
-        typer.Option("--hash", metavar="HASH", help="Trust it without a question if this is its hash (see --show)."),
+        typer.Option(
+            "--hash",
+            metavar="HASH",
+            help="Trust it without a question if this is its hash (see --show).",
+        ),
     ] = None,
     env: Annotated[
         list[str] | None,
-        typer.Option("--env", metavar="NAME", help="Let it use this environment variable; may be repeated."),
+        typer.Option(
+            "--env", metavar="NAME", help="Let it use this environment variable; may be repeated."
+        ),
     ] = None,
     data: Annotated[
         list[str] | None,
         typer.Option(
-            "--data", metavar="FILE", help="This file is only data, whose content may change; may be repeated."
+            "--data",
+            metavar="FILE",
+            help="This file is only data, whose content may change; may be repeated.",
         ),
     ] = None,
-    remove: Annotated[bool, typer.Option("--remove", help="Withdraw the trust and the variables.")] = False,
+    remove: Annotated[
+        bool, typer.Option("--remove", help="Withdraw the trust and the variables.")
+    ] = False,
 ) -> int:
     """Show what a project's ideabridge.json would do, ask, and trust exactly this content.
 
-    Trust covers the file and the files that it names as tools, commands and arguments, but not what those load. It ends
-    when one of them changes, unless you confirm that it is only data of a server.
+    Trust covers the file and the files that it names as tools, commands and arguments, but
+    not what those load. It ends when one of them changes, unless you confirm that it is only
+    data of a server.
     """
     from ideabridge.bridge.configuration import is_user_file, read_project_file, user_configuration
-    from ideabridge.bridge.trust import FILE_NAME, allow_variables, forget, keep_trusted, project_trust
+    from ideabridge.bridge.trust import (
+        FILE_NAME,
+        allow_variables,
+        forget,
+        keep_trusted,
+        project_trust,
+    )
 
     if folder is not None and options.config is not None:
         raise UsageError("give a folder or --config, not both")
     if sum((shows, remove, bool(env or given))) > 1:
         raise UsageError("--show, --remove, and --hash or --env exclude each other")
     if data and remove:
-        raise UsageError("--remove withdraws everything; --data goes with --show, --hash or a terminal")
+        raise UsageError(
+            "--remove withdraws everything; --data goes with --show, --hash or a terminal"
+        )
     place = folder.expanduser().absolute() if folder is not None else options.folder()
     file = options.config.absolute() if options.config is not None else place / FILE_NAME
     if remove:
@@ -76,15 +111,17 @@ def trust(
         return ExitCode.DONE if is_trusted else ExitCode.FAILED
     if not is_trusted:
         if given is None and not at_terminal():
-            # A script that trusts the present content would also trust the next change, which nobody has seen.
+            # A script that trusts the present content would also trust the next change, which
+            # nobody has seen.
             raise UsageError(
-                "nobody is at a terminal to look at it. `ideabridge trust --show` shows what it would do and its hash;"
-                " `ideabridge trust --hash HASH` trusts exactly that"
+                "nobody is at a terminal to look at it. `ideabridge trust --show` shows what it "
+                "would do and its hash; `ideabridge trust --hash HASH` trusts exactly that"
             )
         if given is not None:
             if given.strip().lower() != found.hash(confirmed):
                 raise UsageError(
-                    f"--hash: {file} is not what was shown; look at it again with --show, and the same --data"
+                    f"--hash: {file} is not what was shown; look at it again with "
+                    "--show, and the same --data"
                 )
             keep_trusted(found, confirmed)
         elif not ask(standing, parsed, user, confirmed):
@@ -108,7 +145,8 @@ def trust(
 
 
 def _confirmed(standing: ProjectTrust, named: list[str] | None) -> frozenset[str]:
-    """Return the paths of `--data`, as `--show` prints them; without the option, those that are trusted as data now.
+    """Return the paths of `--data`, as `--show` prints them; without the option, those that are
+    trusted as data now.
 
     Raises:
         UsageError: a file cannot be data.
@@ -118,12 +156,17 @@ def _confirmed(standing: ProjectTrust, named: list[str] | None) -> frozenset[str
     possible = {data_file.path: path for path, data_file in standing.found.data_files.items()}
     confirmed: set[str] = set()
     for text in named:
-        path = text if text in standing.found.data_files else possible.get(Path(text).expanduser().absolute())
+        path = (
+            text
+            if text in standing.found.data_files
+            else possible.get(Path(text).expanduser().absolute())
+        )
         if path is None:
             names = ", ".join(standing.found.data_files) or "none"
             raise UsageError(
-                f"--data: {text} is not a file that can be data: no server names it in a place for data, or it may be"
-                f" code or a configuration. Files that can be data here: {names}"
+                f"--data: {text} is not a file that can be data: no server names it in "
+                "a place for data, or it may be code or a configuration. Files that "
+                f"can be data here: {names}"
             )
         confirmed.add(path)
     return frozenset(confirmed)

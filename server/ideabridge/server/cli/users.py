@@ -15,7 +15,9 @@ from ideabridge.tools.encoding import JSONObject
 if TYPE_CHECKING:
     from ideabridge.bridge.store.users import Role, State, Token, User
 
-app = typer.Typer(help="Add and remove the users of a server, and their tokens.", no_args_is_help=True)
+app = typer.Typer(
+    help="Add and remove the users of a server, and their tokens.", no_args_is_help=True
+)
 token = typer.Typer(help="Add, list and revoke tokens.", no_args_is_help=True)
 app.add_typer(token, name="token")
 
@@ -23,19 +25,29 @@ NameArgument = Annotated[str, typer.Argument(metavar="USER", help="The user's na
 RoleOption = Annotated[
     Literal["member", "admin"],
     typer.Option(
-        "--role", metavar="member|admin", help="admin: may also publish new versions of tools that others share."
+        "--role",
+        metavar="member|admin",
+        help="admin: may also publish new versions of tools that others share.",
     ),
 ]
 ExpiresOption = Annotated[
     str | None,
-    typer.Option("--expires", metavar="WHEN", help="When the token expires: 90d, 12h, or a date. Default: never."),
+    typer.Option(
+        "--expires",
+        metavar="WHEN",
+        help="When the token expires: 90d, 12h, or a date. Default: never.",
+    ),
 ]
-LabelOption = Annotated[str, typer.Option("--label", metavar="TEXT", help="A note on what the token is for.")]
+LabelOption = Annotated[
+    str, typer.Option("--label", metavar="TEXT", help="A note on what the token is for.")
+]
 
 
 @app.command("add")
 @command("config", "project", "store", "json")
-def add_user(options: Options, name: NameArgument, role: RoleOption = "member", expires: ExpiresOption = None) -> None:
+def add_user(
+    options: Options, name: NameArgument, role: RoleOption = "member", expires: ExpiresOption = None
+) -> None:
     """Add a user, and show their token once.
 
     As soon as there is a user, a server on this store refuses every HTTP request without a token.
@@ -69,7 +81,11 @@ def list_users(options: Options) -> None:
     rows: list[tuple[str, ...]] = []
     for one in users:
         own = [kept for kept in tokens if kept.user == one.name]
-        valid = str(sum(kept.state == "valid" for kept in own)) if one.issuer is None else f"of {one.issuer}"
+        valid = (
+            str(sum(kept.state == "valid" for kept in own))
+            if one.issuer is None
+            else f"of {one.issuer}"
+        )
         last = max((kept.used for kept in own if kept.used is not None), default="")
         rows.append((one.name, one.role, one.state, valid, _time(last) or "-", _time(one.created)))
     options.print_rows(
@@ -80,7 +96,9 @@ def list_users(options: Options) -> None:
     )
 
 
-def _change(options: Options, name: str, text: str, *, state: State | None = None, role: Role | None = None) -> None:
+def _change(
+    options: Options, name: str, text: str, *, state: State | None = None, role: Role | None = None
+) -> None:
     with open_store(options) as store:
         user = store.users.change(name, state=state, role=role)
     options.print_or_say(_user(user), text)
@@ -103,7 +121,9 @@ def enable_user(options: Options, name: NameArgument) -> None:
 @app.command("remove")
 @command("config", "project", "store", "json")
 def remove_user(options: Options, name: NameArgument) -> None:
-    """Remove a user permanently, and revoke their tokens. Their runs and ideas stay. The name is never used again."""
+    """Remove a user permanently, and revoke their tokens. Their runs and ideas stay. The name is
+    never used again.
+    """
     _change(options, name, f"{name} is removed, and all their tokens are revoked", state="removed")
 
 
@@ -112,7 +132,9 @@ def remove_user(options: Options, name: NameArgument) -> None:
 def change_role(
     options: Options,
     name: NameArgument,
-    role: Annotated[Literal["member", "admin"], typer.Argument(metavar="member|admin", help="The new role.")],
+    role: Annotated[
+        Literal["member", "admin"], typer.Argument(metavar="member|admin", help="The new role.")
+    ],
 ) -> None:
     """Change the role of a user."""
     _change(options, name, f"{name} is {role} now", role=role)
@@ -120,8 +142,12 @@ def change_role(
 
 @token.command("add")
 @command("config", "project", "store", "json")
-def add_token(options: Options, name: NameArgument, label: LabelOption = "", expires: ExpiresOption = None) -> None:
-    """Add a token for a user, and show it once. To rotate: add a token, give it to the user, revoke the old one."""
+def add_token(
+    options: Options, name: NameArgument, label: LabelOption = "", expires: ExpiresOption = None
+) -> None:
+    """Add a token for a user, and show it once. To rotate: add a token, give it to the user,
+    revoke the old one.
+    """
     from ideabridge.bridge.store.users import read_expiry
 
     until = None if expires is None else read_expiry(expires)
@@ -135,7 +161,9 @@ def add_token(options: Options, name: NameArgument, label: LabelOption = "", exp
 @command("config", "project", "store", "json")
 def list_tokens(
     options: Options,
-    name: Annotated[str | None, typer.Argument(metavar="[USER]", help="Only this user's tokens.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[USER]", help="Only this user's tokens.")
+    ] = None,
 ) -> None:
     """List tokens: user, label, state, expiry and last use. The text of a token is never shown."""
     with open_store(options) as store:
@@ -144,7 +172,14 @@ def list_tokens(
         {"tokens": [_token(one) for one in tokens]},
         ("token", "user", "label", "state", "expires (UTC)", "last used (UTC)"),
         [
-            (one.id, one.user, one.label or "-", one.state, _time(one.expires) or "never", _time(one.used) or "-")
+            (
+                one.id,
+                one.user,
+                one.label or "-",
+                one.state,
+                _time(one.expires) or "never",
+                _time(one.used) or "-",
+            )
             for one in tokens
         ],
         empty="there are no tokens",
@@ -155,7 +190,9 @@ def list_tokens(
 @command("config", "project", "store", "json")
 def revoke_token(
     options: Options,
-    ident: Annotated[str, typer.Argument(metavar="TOKEN", help="The token's id, as `users token list` shows it.")],
+    ident: Annotated[
+        str, typer.Argument(metavar="TOKEN", help="The token's id, as `users token list` shows it.")
+    ],
 ) -> None:
     """Revoke a token. Servers refuse it immediately, and its open streams end within a second."""
     with open_store(options) as store:

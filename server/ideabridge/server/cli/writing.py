@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ideabridge.server.cli.console import UsageError, at_terminal, confirm, err, print_json, report, say
+from ideabridge.server.cli.console import (
+    UsageError,
+    at_terminal,
+    confirm,
+    err,
+    print_json,
+    report,
+    say,
+)
 from ideabridge.server.cli.ideas import app, document_lines, written_lines
 from ideabridge.server.cli.inputs import read_bytes
 from ideabridge.server.cli.options import Line, Options, command
@@ -59,28 +67,41 @@ async def add_ideas(
         list[str],
         typer.Argument(
             metavar="FILE|DIR...",
-            help="Ideas written by hand, as JSON, JSON with comments or YAML; folders of them; - for standard input.",
+            help=(
+                "Ideas written by hand, as JSON, JSON with comments or YAML; folders of "
+                "them; - for standard input."
+            ),
         ),
     ],
     name: Annotated[
         str | None,
-        typer.Option("--name", metavar="NAME", help="The name of the tool. Default: as in the file, or as the file."),
+        typer.Option(
+            "--name",
+            metavar="NAME",
+            help="The name of the tool. Default: as in the file, or as the file.",
+        ),
     ] = None,
     replace: Annotated[
         list[str] | None,
         typer.Option(
             "--replace",
             metavar="NAME[@VERSION]",
-            help="A published name that a file may replace; may be repeated. At a terminal you are asked.",
+            help=(
+                "A published name that a file may replace; may be repeated. At "
+                "a terminal you are asked."
+            ),
         ),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; everything is still shown.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do not ask; everything is still shown.")
+    ] = False,
 ) -> int:
     """Save ideas that were written by hand, and publish each as a tool.
 
-    Everything that a call would run, or tell a model, is shown before it is saved, and you are asked. Nothing runs. A
-    tool answers by what its idea holds: a program, calls, an output, or else by asking a model. Files that `ideas
-    export` wrote are taken, too. Exit code 1 if one was refused.
+    Everything that a call would run, or tell a model, is shown before it is saved, and you
+    are asked. Nothing runs. A tool answers by what its idea holds: a program, calls, an
+    output, or else by asking a model. Files that `ideas export` wrote are taken, too. Exit
+    code 1 if one was refused.
     """
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.server.cli.connecting import connected
@@ -113,7 +134,11 @@ async def add_ideas(
     if not options.json:
         for one in read:
             _show(one, alone=len(files) == 1)
-    if not yes and read and not confirm(f"Save {'it' if len(read) == 1 else f'these {len(read)} ideas'}?"):
+    if (
+        not yes
+        and read
+        and not confirm(f"Save {'it' if len(read) == 1 else f'these {len(read)} ideas'}?")
+    ):
         say("nothing was saved", "yellow")
         return 1
     saved: list[tuple[str, SavedIdea]] = []
@@ -122,12 +147,16 @@ async def add_ideas(
         async with connected(Bridge(options.configuration(), store=store)) as bridge:
             for one in _in_order(read):
                 try:
-                    saved.append((one.file, await _save(bridge, one, options, tuple(replace or ()))))
+                    saved.append(
+                        (one.file, await _save(bridge, one, options, tuple(replace or ())))
+                    )
                 except IdeabridgeError as error:
                     refuse(one.file, error)
     missing = list(dict.fromkeys(line for _, one in saved for line in one.missing))
     if options.json:
-        ideas: list[JSON] = [{"file": file, **saved_json(one), "unchanged": one.is_unchanged} for file, one in saved]
+        ideas: list[JSON] = [
+            {"file": file, **saved_json(one), "unchanged": one.is_unchanged} for file, one in saved
+        ]
         print_json({"ideas": ideas, "refused": refused, "missing": list[JSON](missing)})
     else:
         for file, one in saved:
@@ -138,8 +167,8 @@ async def add_ideas(
 
 
 def _in_order(read: list[_Read]) -> list[_Read]:
-    """The ideas, each after those of them that it calls, so that each finds what it needs. Of a circle, which is
-    refused when it is saved, the order is that of the files.
+    """The ideas, each after those of them that it calls, so that each finds what it needs. Of a
+    circle, which is refused when it is saved, the order is that of the files.
     """
     by_name = {one.name: one for one in read if one.name}
     begun: set[str] = set()
@@ -169,33 +198,49 @@ def _read(file: str, name: str | None, *, follow: bool) -> _Read:
     from ideabridge.bridge.publishing.written import read_idea
     from ideabridge.bridge.store.portable import read_document
 
-    document = read_written(read_bytes(file, "FILE", follow=follow), what=visible(file), name=Path(file).name)
+    document = read_written(
+        read_bytes(file, "FILE", follow=follow), what=visible(file), name=Path(file).name
+    )
     if isinstance(document, dict) and "ideabridge" in document:
         exported = read_document(document)
         told = exported.publication or {}
         if name is not None and name != told.get("name"):
             raise UsageError("--name: an exported idea keeps its name")
         called = frozenset(need.module.removeprefix(IDEA) for need in exported.needs)
-        return _Read(file, document, str(told.get("name", "")), True, document_lines(exported), called)
+        return _Read(
+            file, document, str(told.get("name", "")), True, document_lines(exported), called
+        )
     if not isinstance(document, dict):
         raise UsageError(f'{visible(file)}: expected an object, {{"context": [...], ...}}')
     if name is not None:
         document = {**document, "name": name}
     stem = safe_name(Path(file).stem) if file != "-" else None
     written = read_idea(document, name=stem)
-    return _Read(file, document, written.name or "", False, written_lines(written), _mentions(written))
+    return _Read(
+        file, document, written.name or "", False, written_lines(written), _mentions(written)
+    )
 
 
 def _expect_own_name(one: _Read, by_name: dict[str, _Read]) -> None:
-    """Refuse a file with the name of another one that says something else, and note its name otherwise."""
+    """Refuse a file with the name of another one that says something else, and note its
+    name otherwise.
+    """
     other = by_name.setdefault(one.name, one) if one.name else one
     if other.lines != one.lines:
-        raise UsageError(f"name: {one.name!r} is the name of {visible(other.file)}, too; give one of them another name")
+        raise UsageError(
+            f"name: {one.name!r} is the name of {visible(other.file)}, too; give "
+            "one of them another name"
+        )
 
 
 def _mentions(written: WrittenIdea) -> frozenset[str]:
     words = set(re.findall(r"\w+", written.program or ""))
-    named = [call.get(key) for call in written.calls if isinstance(call, dict) for key in ("_tool", "_module")]
+    named = [
+        call.get(key)
+        for call in written.calls
+        if isinstance(call, dict)
+        for key in ("_tool", "_module")
+    ]
     words.update(str(one).removeprefix(IDEA) for one in (*named, *(written.tools or ())))
     return frozenset(words)
 
@@ -204,18 +249,23 @@ def _show(one: _Read, *, alone: bool) -> None:
     if not alone:
         say(visible(one.file), "bold cyan")
     for text, style in one.lines:
-        # The terminal would go on at its left edge, where the rest could pass for a line of its own.
+        # The terminal would go on at its left edge, where the rest could pass for a
+        # line of its own.
         for line in wrap_visible(printable(text), err().width, further="        | "):
             say(line, style)
 
 
-async def _save(bridge: Bridge, one: _Read, options: Options, replace: tuple[str, ...]) -> SavedIdea:
+async def _save(
+    bridge: Bridge, one: _Read, options: Options, replace: tuple[str, ...]
+) -> SavedIdea:
     """Save one idea; before it replaces another, show the differences to the person and ask."""
     from ideabridge.bridge.errors import NameInUseError
 
     async def save(replaced: tuple[str, ...]) -> SavedIdea:
         if one.is_export:
-            return await bridge.import_idea(one.document, publish="publication" in one.document, replace=replaced)
+            return await bridge.import_idea(
+                one.document, publish="publication" in one.document, replace=replaced
+            )
         return await bridge.save_idea(one.document, name=one.name or None, replace=replaced)
 
     try:

@@ -1,1 +1,3 @@
-"""The demo: two assistants, two MCP servers of others, and one plan that becomes a tool (`docs/cli.md`)."""
+"""The demo: two assistants, two MCP servers of others, and one plan that becomes a tool
+(`docs/cli.md`).
+"""

@@ -1,6 +1,8 @@
-"""The assistants of the demo: MCP clients that know only the protocol, and timelines of what they see.
+"""The assistants of the demo: MCP clients that know only the protocol, and timelines
+of what they see.
 
-`python -m ideabridge.server.demo.assistant ADDRESS TOOL INPUT` is assistant B, a separate process that uses HTTP.
+`python -m ideabridge.server.demo.assistant ADDRESS TOOL INPUT` is assistant B, a separate process
+that uses HTTP.
 """
 
 from __future__ import annotations
@@ -38,8 +40,8 @@ class Bar:
 
 @dataclass(slots=True)
 class ToolReply:
-    """The structured content of a result, the size of the whole result as JSON, which a model has to read, and the
-    calls that progress notifications reported.
+    """The structured content of a result, the size of the whole result as JSON, which a model has
+    to read, and the calls that progress notifications reported.
     """
 
     content: Members
@@ -65,7 +67,9 @@ async def call(client: Client, tool: str, arguments: Members) -> ToolReply:
     seconds = time.monotonic() - began
     wire = result.model_dump(mode="json", by_alias=True, exclude_none=True)
     if result.is_error:
-        raise CheckFailedError(f"{tool}: {' '.join(block.get('text', '') for block in wire.get('content', []))}")
+        raise CheckFailedError(
+            f"{tool}: {' '.join(block.get('text', '') for block in wire.get('content', []))}"
+        )
     return ToolReply(wire["structuredContent"], len(encode(wire)), seconds, list(bars.values()))
 
 
@@ -75,7 +79,9 @@ def at_once(bars: list[Bar]) -> list[list[str]]:
 
 
 def draw(bars: list[Bar], width: int = 40) -> list[str]:
-    """One line for each call, in the order in which they started. The longest bar has `width` characters."""
+    """One line for each call, in the order in which they started. The longest bar has
+    `width` characters.
+    """
     ordered = sorted(bars, key=lambda bar: (bar.started, bar.finished))
     first = min((bar.started for bar in bars), default=0.0)
     whole = max([bar.finished - first for bar in bars] + [1e-6])
@@ -86,7 +92,10 @@ def draw(bars: list[Bar], width: int = 40) -> list[str]:
         length = max(1, round((bar.finished - bar.started) / whole * width))
         line = " " * begin + "█" * min(length, width - begin)
         took = (bar.finished - bar.started) * 1000
-        lines.append(f"{bar.call:<{label}} │{line:<{width}}│ {took:6.0f} ms{' (failed, caught)' if bar.failed else ''}")
+        lines.append(
+            f"{bar.call:<{label}} │{line:<{width}}│ {took:6.0f} "
+            f"ms{' (failed, caught)' if bar.failed else ''}"
+        )
     return lines
 
 
@@ -95,9 +104,15 @@ async def visit(address: str, tool: str, arguments: Members) -> Members:
     async with Client(address) as client:
         tools = {tool.name: tool.description for tool in (await client.list_tools()).tools}
         if tool not in tools:
-            raise CheckFailedError(f"assistant B does not see the tool {tool}; it sees {', '.join(tools)}")
+            raise CheckFailedError(
+                f"assistant B does not see the tool {tool}; it sees {', '.join(tools)}"
+            )
         reply = await call(client, tool, arguments)
-        about = {"protocol": client.protocol_version, "tools": len(tools), "description": tools[tool]}
+        about = {
+            "protocol": client.protocol_version,
+            "tools": len(tools),
+            "description": tools[tool],
+        }
         return {**about, **asdict(reply)}
 
 

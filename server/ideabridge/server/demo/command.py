@@ -16,7 +16,11 @@ def demo(
     options: Options,
     repo: Annotated[
         Path | None,
-        typer.Option("--repo", metavar="DIR", help="The git repository to read. Default: that of this project."),
+        typer.Option(
+            "--repo",
+            metavar="DIR",
+            help="The git repository to read. Default: that of this project.",
+        ),
     ] = None,
 ) -> int:
     """Show how it works: two assistants, two MCP servers by others, one plan that becomes a tool.
@@ -32,7 +36,8 @@ def demo(
 
     def say(text: str, style: str | None) -> None:
         if not options.json:
-            # A timeline fits 80 columns. `fit` would break its lines: some terminals draw a block two columns wide.
+            # A timeline fits 80 columns. `fit` would break its lines: some terminals draw a block
+            # two columns wide.
             show(text if "█" in text else fit(text), style)
 
     began = time.monotonic()
@@ -40,7 +45,14 @@ def demo(
     found = anyio.run(demo.run)
     seconds, checks = time.monotonic() - began, demo.checks
     if options.json:
-        print_json({**found, "seconds": round(seconds, 3), "checks": list(checks.found), "ok": not checks.wrong})
+        print_json(
+            {
+                **found,
+                "seconds": round(seconds, 3),
+                "checks": list(checks.found),
+                "ok": not checks.wrong,
+            }
+        )
     demo.end(seconds)
     for line in checks.wrong:
         report(line)

@@ -1,8 +1,9 @@
 """The demo: two assistants, two existing MCP servers, and one plan that becomes a tool.
 
-Assistant A sends a plan to a server on stdio and publishes the run as a tool. Assistant B, another process, calls the
-tool through a second server over HTTP on the same store. Then A publishes the run again, as a recorded answer. Every
-answer is compared with what git and the time zone database report.
+Assistant A sends a plan to a server on stdio and publishes the run as a tool. Assistant B,
+another process, calls the tool through a second server over HTTP on the same store. Then A
+publishes the run again, as a recorded answer. Every answer is compared with what git and the time
+zone database report.
 """
 
 from __future__ import annotations
@@ -43,14 +44,17 @@ MOST: Final = 500
 
 NAME: Final = "git_activity"
 RECORDED_NAME: Final = "git_activity_recorded"
-DESCRIPTION: Final = "Who committed to a git repository and when, told for a time zone, with the newest change."
+DESCRIPTION: Final = (
+    "Who committed to a git repository and when, told for a time zone, with the newest change."
+)
 _ADDRESS: Final = re.compile(r"serving on (http://\S+)\n")
 _GIT_SECONDS: Final = 30
 _LARGE: Final = 4_000_000
 """Bytes of a patch that the server may refuse: a result has at most 8 MiB of JSON."""
 
 _OUTSIDE: Final = Path(sys.executable).absolute().parents[-1]
-"""The root folder. It is not a project, so the server treats the configuration as given by the user."""
+"""The root folder. It is not a project, so the server treats the configuration as
+given by the user."""
 
 
 class DemoSetupError(IdeabridgeError):
@@ -65,20 +69,28 @@ def example(name: str) -> Path:
 
 
 PLAN: Final[Members] = json.loads(example("git_history.json").read_text(encoding="utf-8"))
-"""Nine calls to two MCP servers and a file of Python tools. In a shallow clone git cannot make a patch: then `no_patch`
-is the reason, and the plan goes on."""
+"""Nine calls to two MCP servers and a file of Python tools. In a shallow clone git cannot make a
+patch: then `no_patch` is the reason, and the plan goes on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """A git repository with a working tree. `commits` is the number of commits up to HEAD, at most `MOST`."""
+    """A git repository with a working tree. `commits` is the number of commits up to HEAD,
+    at most `MOST`.
+    """
 
     root: Path
     commits: int
 
     def newest(self, count: int) -> list[tuple[str, str, datetime]]:
         """The hash, author and author date of the newest `count` commits, the newest first."""
-        words = ("log", f"--max-count={count}", "--no-show-signature", "--format=%H%x00%an%x00%aI", "HEAD")
+        words = (
+            "log",
+            f"--max-count={count}",
+            "--no-show-signature",
+            "--format=%H%x00%an%x00%aI",
+            "HEAD",
+        )
         commits = [line.split("\0") for line in _git(self.root, *words).split("\n") if line]
         return [(sha, author, datetime.fromisoformat(date)) for sha, author, date in commits]
 
@@ -87,26 +99,42 @@ class Repository:
 
         None if git cannot compare: a shallow clone does not have the parent.
         """
-        has_parent = "\nparent " in _git(self.root, "cat-file", "commit", "HEAD").split("\n\n", 1)[0]
-        words = ["diff-tree", "-r", "-M", "--no-commit-id", *(["HEAD^1"] if has_parent else ["--root"]), "HEAD"]
+        has_parent = (
+            "\nparent " in _git(self.root, "cat-file", "commit", "HEAD").split("\n\n", 1)[0]
+        )
+        words = [
+            "diff-tree",
+            "-r",
+            "-M",
+            "--no-commit-id",
+            *(["HEAD^1"] if has_parent else ["--root"]),
+            "HEAD",
+        ]
         try:
             numbers, _, patch = _git(self.root, *words, "--numstat", "--patch").partition("\n\n")
         except DemoSetupError:
             return None
-        counted = [line.split("\t")[:2] for line in numbers.split("\n") if line and not line.startswith("-")]
+        counted = [
+            line.split("\t")[:2]
+            for line in numbers.split("\n")
+            if line and not line.startswith("-")
+        ]
         added, removed = (sum(int(pair[side]) for pair in counted) for side in (0, 1))
         return {"added": added, "removed": removed}, len(patch)
 
 
 def find_repository(given: Path | None) -> Repository:
-    """The given repository, or else this project's own checkout, or else that of the current folder.
+    """The given repository, or else this project's own checkout, or else that of the
+    current folder.
 
     Raises:
         DemoSetupError: there is none, it has no commits, or git is not installed.
     """
     own = Path(__file__).absolute().parents[4]
     if given is None:
-        given = own if (own / ".git").exists() and (own / "pyproject.toml").is_file() else Path.cwd()
+        given = (
+            own if (own / ".git").exists() and (own / "pyproject.toml").is_file() else Path.cwd()
+        )
     folder = given.expanduser().absolute()
     named = f"{folder} (choose a repository with --repo)"
     if not folder.is_dir():
@@ -114,22 +142,32 @@ def find_repository(given: Path | None) -> Repository:
     try:
         root = Path(_git(folder, "rev-parse", "--show-toplevel").rstrip("\n"))
     except DemoSetupError as error:
-        raise DemoSetupError(f"{named}: is not a git repository with a working tree: {error}") from None
+        raise DemoSetupError(
+            f"{named}: is not a git repository with a working tree: {error}"
+        ) from None
     try:
-        return Repository(root, int(_git(root, "rev-list", "--count", f"--max-count={MOST}", "HEAD", "--")))
+        return Repository(
+            root, int(_git(root, "rev-list", "--count", f"--max-count={MOST}", "HEAD", "--"))
+        )
     except DemoSetupError:
         raise DemoSetupError(f"{named}: has no commits yet") from None
 
 
 def _git(folder: Path, *words: str) -> str:
-    # git sets these three while it runs a hook. They name another repository than the one in `folder`.
+    # git sets these three while it runs a hook. They name another repository than the
+    # one in `folder`.
     hooks = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
     environment = {name: value for name, value in os.environ.items() if name not in hooks}
     environment |= {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}
     command = ["git", "-c", "log.mailmap=false", "-c", "core.quotePath=true", *words]
     try:
         done = subprocess.run(
-            command, cwd=folder, env=environment, capture_output=True, timeout=_GIT_SECONDS, check=False
+            command,
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            timeout=_GIT_SECONDS,
+            check=False,
         )
     except FileNotFoundError:
         raise DemoSetupError("git is not installed; the demo reads a git repository") from None
@@ -142,14 +180,20 @@ def _git(folder: Path, *words: str) -> str:
 
 
 class Checks:
-    """The results of the comparisons, as `--json` prints them: `{"check", "holds"}`, with "why" if it does not hold."""
+    """The results of the comparisons, as `--json` prints them: `{"check", "holds"}`, with "why" if
+    it does not hold.
+    """
 
     def __init__(self) -> None:
         self.found: list[Members] = []
 
     def same(self, what: str, ours: JSON, theirs: JSON) -> None:
         """Check that two values are equal."""
-        self.holds(what, ours == theirs, f"got {encode_text(ours)[:200]}, expected {encode_text(theirs)[:200]}")
+        self.holds(
+            what,
+            ours == theirs,
+            f"got {encode_text(ours)[:200]}, expected {encode_text(theirs)[:200]}",
+        )
 
     def holds(self, what: str, truth: bool, otherwise: str) -> None:
         """Record whether something holds; `otherwise` says why it does not."""
@@ -161,11 +205,17 @@ class Checks:
         return [f"{one['check']}: {one['why']}" for one in self.found if not one["holds"]]
 
 
-def check_answer(checks: Checks, who: str, answer: Members, repository: Repository, count: int, zone: str) -> None:
-    """Compare the output of the plan for the newest `count` commits with git and the time zone database."""
+def check_answer(
+    checks: Checks, who: str, answer: Members, repository: Repository, count: int, zone: str
+) -> None:
+    """Compare the output of the plan for the newest `count` commits with git and the
+    time zone database.
+    """
     commits = repository.newest(count)
     authors = dict[str, JSON](Counter(author.strip() for _, author, _ in commits))
-    weekdays = dict[str, JSON](Counter(f"{date.astimezone(ZoneInfo(zone)):%A}" for _, _, date in commits))
+    weekdays = dict[str, JSON](
+        Counter(f"{date.astimezone(ZoneInfo(zone)):%A}" for _, _, date in commits)
+    )
     newest, _, date = commits[0]
     reported = {one["name"]: one["commits"] for one in answer["authors"]}
     checks.same(f"{who}: number of commits as git counts them", answer["commits"], len(commits))
@@ -176,7 +226,10 @@ def check_answer(checks: Checks, who: str, answer: Members, repository: Reposito
     right = there.astimezone(ZoneInfo(zone)).utcoffset() == there.utcoffset()
     # The server that converts times knows only the time of day, so the date is today's.
     time, expected = (f"{moment.astimezone(UTC):%H:%M}" for moment in (there, date))
-    what, why = f"{who}: the newest commit's time of day in {zone}", f"got {there}, expected {expected} UTC"
+    what, why = (
+        f"{who}: the newest commit's time of day in {zone}",
+        f"got {there}, expected {expected} UTC",
+    )
     checks.holds(what, right and time == expected, why)
     change, expected_change = answer["change"], repository.newest_change()
     if expected_change is None or ("message" in change and expected_change[1] > _LARGE):
@@ -184,12 +237,16 @@ def check_answer(checks: Checks, who: str, answer: Members, repository: Reposito
         checks.holds(what, "message" in change, encode_text(change)[:200])
     else:
         what = f"{who}: lines the newest commit changes, as git counts them"
-        checks.same(what, {key: change.get(key) for key in ("added", "removed")}, expected_change[0])
+        checks.same(
+            what, {key: change.get(key) for key in ("added", "removed")}, expected_change[0]
+        )
 
 
 @dataclass
 class Demo:
-    """One run of the demo. `executable` are the words that start ideabridge; `say` prints a line in a style."""
+    """One run of the demo. `executable` are the words that start ideabridge; `say` prints a
+    line in a style.
+    """
 
     repository: Repository
     executable: list[str]
@@ -206,7 +263,9 @@ class Demo:
         """
         # With the user's own token the server would refuse the assistants of the demo.
         os.environ.pop(TOKEN_VARIABLE, None)
-        with tempfile.TemporaryDirectory(prefix="ideabridge-demo-", ignore_cleanup_errors=True) as name:
+        with tempfile.TemporaryDirectory(
+            prefix="ideabridge-demo-", ignore_cleanup_errors=True
+        ) as name:
             folder = Path(name)
             serve = [*self.executable, "serve", "--config", str(self._write_configuration(folder))]
             log = folder / "serve.log"
@@ -221,11 +280,19 @@ class Demo:
                 raise CheckFailedError(why) from error
 
     def _write_configuration(self, folder: Path) -> Path:
-        """Write `ideabridge.json` into `folder` and return its path. The store is `ideas.sqlite` in the same folder."""
-        missing = [name for name in ("mcp_server_git", "mcp_server_time") if importlib.util.find_spec(name) is None]
+        """Write `ideabridge.json` into `folder` and return its path. The store is `ideas.sqlite` in
+        the same folder.
+        """
+        missing = [
+            name
+            for name in ("mcp_server_git", "mcp_server_time")
+            if importlib.util.find_spec(name) is None
+        ]
         if missing:
             names = " and ".join(missing).replace("_", "-")
-            raise DemoSetupError(f"{names} are missing; install them with: pip install 'ideabridge[demo]'")
+            raise DemoSetupError(
+                f"{names} are missing; install them with: pip install 'ideabridge[demo]'"
+            )
         git = ["-m", "mcp_server_git", "--repository", str(self.repository.root)]
         clock = ["-m", "mcp_server_time", "--local-timezone", "UTC"]
         servers = {
@@ -233,7 +300,11 @@ class Demo:
             "time": {"command": sys.executable, "args": clock},
         }
         path = folder / "ideabridge.json"
-        content = {"mcpServers": servers, "tools": [str(example("git_history.py"))], "store": "ideas.sqlite"}
+        content = {
+            "mcpServers": servers,
+            "tools": [str(example("git_history.py"))],
+            "store": "ideas.sqlite",
+        }
         path.write_text(json.dumps(content), encoding="utf-8")
         return path
 
@@ -241,28 +312,48 @@ class Demo:
         root, count = str(self.repository.root), self.repository.commits
         for_a = {"repo": root, "count": count, "timezone": "Europe/Berlin"}
         for_b = {"repo": root, "count": max(1, count // 2), "timezone": "Asia/Tokyo"}
-        self.say(f"ideabridge demo: the newest {count} commits of {root}, which it only reads", "bold")
+        self.say(
+            f"ideabridge demo: the newest {count} commits of {root}, which it only reads", "bold"
+        )
         self.say("No model is asked, and nothing leaves this machine.", "dim")
-        command = StdioServerParameters(command=serve[0], args=serve[1:], env=dict(os.environ), cwd=_OUTSIDE)
+        command = StdioServerParameters(
+            command=serve[0], args=serve[1:], env=dict(os.environ), cwd=_OUTSIDE
+        )
         async with Client(stdio_client(command, errlog=log)) as client:
             tools = len((await client.list_tools()).tools)
-            self._head(f"Assistant A connects over stdio, MCP {client.protocol_version}, {tools} tools in its context")
+            self._head(
+                f"Assistant A connects over stdio, MCP {client.protocol_version}, "
+                f"{tools} tools in its context"
+            )
             first = await self._hand_over(client, for_a, folder / "ideas.sqlite")
             await self._publish(client, first["run"], NAME, "plan")
             # A is still connected: two servers in two processes use one store.
             second = await self._second_assistant([*serve, "--http", "127.0.0.1:0"], for_b)
             differs = second["content"]["report"] != first["output"]["report"]
-            self.checks.holds("assistant B: other input, other answer", differs, "the answer is the same")
+            self.checks.holds(
+                "assistant B: other input, other answer", differs, "the answer is the same"
+            )
             recorded = await self._recorded(client, first, for_a, for_b)
-        return {"repository": root, "a": first, "b": second, "recorded": recorded, "tokens": first["tokens"]}
+        return {
+            "repository": root,
+            "a": first,
+            "b": second,
+            "recorded": recorded,
+            "tokens": first["tokens"],
+        }
 
     async def _hand_over(self, client: Client, given: Members, store: Path) -> Members:
         """Assistant A sends the plan."""
         plan, calls = {**PLAN, "input": given}, PLAN["calls"]
-        self.say(f"It hands over one plan of {len(calls)} calls ({len(encode(plan)):,} bytes), once:", None)
+        self.say(
+            f"It hands over one plan of {len(calls)} calls ({len(encode(plan)):,} bytes), once:",
+            None,
+        )
         for one in calls:
             module = f"{one['_module']}." if "_module" in one else ""
-            parameters = ", ".join(f"{key}={value}" for key, value in one.items() if not key.startswith("_"))
+            parameters = ", ".join(
+                f"{key}={value}" for key, value in one.items() if not key.startswith("_")
+            )
             self.say(f"   {module}{one['_tool']}({parameters}) -> {one['_outputPath']}", None)
         reply = await call(client, "run_plan", plan)
         content, output = reply.content, reply.content.get("output")
@@ -277,14 +368,30 @@ class Demo:
         tokens = content.get("usage", {}).get("tokens", 0)
         self.checks.same("tokens used", tokens, 0)
         at_once = max(map(len, assistant.at_once(reply.bars)), default=0)
-        self.checks.holds("assistant A: calls ran in parallel", at_once > 1, "no two calls ran at once")
-        came = f"The {len(calls)} results had {sum(sizes):,} bytes. {reply.bytes:,} bytes came back to the assistant"
+        self.checks.holds(
+            "assistant A: calls ran in parallel", at_once > 1, "no two calls ran at once"
+        )
+        came = (
+            f"The {len(calls)} results had {sum(sizes):,} bytes. {reply.bytes:,} bytes "
+            "came back to the assistant"
+        )
         spared = "; the rest never had to pass through a model" if sum(sizes) > reply.bytes else ""
         self.say(f"{came}{spared}. One round trip instead of one for each call.", None)
         self.say(f"Tokens used by ideabridge: {tokens}", "bold")
-        sent = {"run": content["run"], "output": output, "seconds": reply.seconds, "bytes_of_answer": reply.bytes}
+        sent = {
+            "run": content["run"],
+            "output": output,
+            "seconds": reply.seconds,
+            "bytes_of_answer": reply.bytes,
+        }
         bars = [asdict(bar) for bar in reply.bars]
-        return {**sent, "calls": bars, "bytes_of_results": sum(sizes), "tokens": tokens, "at_once": at_once}
+        return {
+            **sent,
+            "calls": bars,
+            "bytes_of_results": sum(sizes),
+            "tokens": tokens,
+            "at_once": at_once,
+        }
 
     async def _publish(self, client: Client, run: str, name: str, how: str) -> None:
         arguments = {"idea": run, "name": name, "answer": how, "description": DESCRIPTION}
@@ -300,7 +407,15 @@ class Demo:
             try:
                 address = await _address_of(server)
                 self._head(f"Assistant B, another process, connects over HTTP to {address}")
-                words = [sys.executable, "-P", "-m", assistant.__name__, address, NAME, json.dumps(given)]
+                words = [
+                    sys.executable,
+                    "-P",
+                    "-m",
+                    assistant.__name__,
+                    address,
+                    NAME,
+                    json.dumps(given),
+                ]
                 # The address is local: a configured proxy must not get the requests.
                 environment = {**os.environ, "NO_PROXY": "*", "no_proxy": "*"}
                 done = await anyio.run_process(words, check=False, env=environment)
@@ -308,22 +423,35 @@ class Demo:
                 if server.returncode is None:
                     server.terminate()
         if done.returncode:
-            raise CheckFailedError(f"assistant B: {done.stderr.decode('utf-8', 'replace').strip()[-600:]}")
+            raise CheckFailedError(
+                f"assistant B: {done.stderr.decode('utf-8', 'replace').strip()[-600:]}"
+            )
         found = cast("Members", json.loads(done.stdout))
-        about = f"It speaks MCP {found['protocol']}, finds the tool among {found['tools']}, and calls it with other"
+        about = (
+            f"It speaks MCP {found['protocol']}, finds the tool among "
+            f"{found['tools']}, and calls it with other"
+        )
         self.say(f"{about} input: count={given['count']}, timezone={given['timezone']}", None)
         bars = [Bar(**one) for one in found["bars"]]
         reply = ToolReply(found["content"], found["bytes"], found["seconds"], bars)
         self._show("assistant B", given, reply.content, reply)
         return found
 
-    async def _recorded(self, client: Client, first: Members, same: Members, other: Members) -> Members:
-        """The recorded answer: the same input returns the stored output at once, and other input is refused."""
+    async def _recorded(
+        self, client: Client, first: Members, same: Members, other: Members
+    ) -> Members:
+        """The recorded answer: the same input returns the stored output at once, and other
+        input is refused.
+        """
         await self._publish(client, first["run"], RECORDED_NAME, "recorded")
         reply = await call(client, RECORDED_NAME, same)
         self.checks.same("recorded: the stored answer is unchanged", reply.content, first["output"])
         self.checks.holds("recorded: no call ran", not reply.bars, "calls ran")
-        self.say(f"The same input again: the stored answer, in {reply.seconds * 1000:.1f} ms; nothing ran.", None)
+        self.say(
+            "The same input again: the stored answer, in "
+            f"{reply.seconds * 1000:.1f} ms; nothing ran.",
+            None,
+        )
         refused = ""
         try:
             await call(client, RECORDED_NAME, other)
@@ -346,7 +474,10 @@ class Demo:
         groups = [group for group in assistant.at_once(reply.bars) if len(group) > 1]
         if groups:
             one, other = groups[0][:2]
-            self.say(f"   up to {max(map(len, groups))} calls at once, for example {one} beside {other}", None)
+            self.say(
+                f"   up to {max(map(len, groups))} calls at once, for example {one} beside {other}",
+                None,
+            )
         self.say(f"The answer, after {reply.seconds:.2f} s:", None)
         for line in output["report"].split("\n"):
             self.say(f"   {line}", "yellow")
@@ -360,9 +491,13 @@ class Demo:
             self.say(f"   {mark} {one['check']}{why}", style)
         self.say("", None)
         if self.checks.wrong:
-            self.say(f"{len(self.checks.wrong)} of {len(self.checks.found)} checks failed.", "bold red")
+            self.say(
+                f"{len(self.checks.wrong)} of {len(self.checks.found)} checks failed.", "bold red"
+            )
         else:
-            self.say(f"All {len(self.checks.found)} checks hold. {seconds:.1f} s in all.", "bold green")
+            self.say(
+                f"All {len(self.checks.found)} checks hold. {seconds:.1f} s in all.", "bold green"
+            )
 
 
 async def _address_of(server: Process) -> str:
@@ -380,4 +515,6 @@ def _result_bytes(store: Path, run: str) -> list[int]:
     """The size of each call's result as JSON, from the journal of the run."""
     with Store.open(str(store)) as opened:
         events = [event for _, event in opened.runs.events(run)]
-    return [len(encode(event.get("value"))) for event in events if event.get("event") == "call_finished"]
+    return [
+        len(encode(event.get("value"))) for event in events if event.get("event") == "call_finished"
+    ]

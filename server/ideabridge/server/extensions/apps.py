@@ -1,13 +1,14 @@
 """Apps: a view of a run inside an assistant, for clients that declare MCP Apps (SEP-1865).
 
-Such a client reads the resource `ui://ideabridge/run`, a page without any foreign part, shows it beside the answers of
-`run_plan`, `solve`, `check_run` and `decide_approval`, and passes on what it asks. The view asks `view_run`, a tool for
-views alone, which models are not shown. Other clients see neither.
+Such a client reads the resource `ui://ideabridge/run`, a page without any foreign part, shows it
+beside the answers of `run_plan`, `solve`, `check_run` and `decide_approval`, and passes on what
+it asks. The view asks `view_run`, a tool for views alone, which models are not shown. Other
+clients see neither.
 
-The view shows a question as the page does (`views/shown.py`): one that it does not show whole can only be denied in it.
-A click in the view reaches the server as a call of `decide_approval`, which a model could send, too. So a decision in
-the view counts as the assistant's, and is refused where only a person decides: in a client with forms, and with
-`approval.by` in the configuration.
+The view shows a question as the page does (`views/shown.py`): one that it does not show whole can
+only be denied in it. A click in the view reaches the server as a call of `decide_approval`, which a
+model could send, too. So a decision in the view counts as the assistant's, and is refused where
+only a person decides: in a client with forms, and with `approval.by` in the configuration.
 """
 
 from __future__ import annotations
@@ -63,9 +64,13 @@ def wants_views(request: ToolRequest) -> bool:
 
 
 def with_views(tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A page of tools for a client that shows views: ours name the view, and the page with them has `view_run`."""
+    """A page of tools for a client that shows views: ours name the view, and the page with them
+    has `view_run`.
+    """
     found = [
-        {**tool, "_meta": {**tool.get("_meta", {}), "ui": {"resourceUri": URI}}} if tool["name"] in VIEWED else tool
+        {**tool, "_meta": {**tool.get("_meta", {}), "ui": {"resourceUri": URI}}}
+        if tool["name"] in VIEWED
+        else tool
         for tool in tools
     ]
     return [*found, TOOL] if any(tool["name"] == "run_plan" for tool in tools) else found
@@ -109,7 +114,9 @@ class RunViews:
             if history is not None and status not in _ENDED:
                 open_ += await self._histories.pending(record, history)
         if not is_here:
-            made = await read_beside(view, store, record.id, last, is_small=False, what=f"reading run {record.id}")
+            made = await read_beside(
+                view, store, record.id, last, is_small=False, what=f"reading run {record.id}"
+            )
             shown = cast("JSONObject", made)
         if history is None and waits:
             open_ += await self._histories.pending(record)
@@ -133,9 +140,17 @@ def _approval(one: Pending) -> JSONObject:
     name = one.question.shown.get("_tool")
     return {
         "approval": one.approval,
-        "what": " ".join(filter(None, [short(name if isinstance(name, str) else one.question.kind, 80), shown.sums])),
+        "what": " ".join(
+            filter(
+                None, [short(name if isinstance(name, str) else one.question.kind, 80), shown.sums]
+            )
+        ),
         "call": shown.content,
         "why": shown.why,
         "omitted": shown.omitted,
-        "choices": [choice for choice in shown.choices(one.question.choices) if choice in ("approve", "deny")],
+        "choices": [
+            choice
+            for choice in shown.choices(one.question.choices)
+            if choice in ("approve", "deny")
+        ],
     }

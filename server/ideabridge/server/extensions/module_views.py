@@ -1,8 +1,8 @@
 """The views of modules: which are passed on to hosts, and what becomes of the others.
 
-A host knows one server, ideabridge, and lets a view call each tool of it that is marked for views. So the views of one
-module at most are passed on, and every tool of anybody else is then marked for models alone; the view of a run is not
-offered beside them.
+A host knows one server, ideabridge, and lets a view call each tool of it that is marked for views.
+So the views of one module at most are passed on, and every tool of anybody else is then marked for
+models alone; the view of a run is not offered beside them.
 """
 
 from __future__ import annotations
@@ -37,11 +37,16 @@ class ModuleViews:
     def __init__(self, bridge: Bridge) -> None:
         configuration = bridge.configuration
         allowed = [
-            name for name in bridge.modules.names if configuration.exposes(name) and configuration.modules[name].views
+            name
+            for name in bridge.modules.names
+            if configuration.exposes(name) and configuration.modules[name].views
         ]
         self.module = allowed[0] if allowed else None
         for name in allowed[1:]:
-            why = f"its views are not passed on: hosts cannot keep the views of two modules apart, and {self.module!r}"
+            why = (
+                "its views are not passed on: hosts cannot keep the views of two modules "
+                f"apart, and {self.module!r}"
+            )
             bridge.modules[name].note([f"{why} has 'views', too"])
 
     def serves(self, module: str, uri: str) -> bool:
@@ -50,7 +55,11 @@ class ModuleViews:
 
     def meta(self, module: str | None, meta: JSONObject) -> JSONObject:
         """The `_meta` of something of a module, without what is not passed on."""
-        return without_own_views(meta) if module is not None and module == self.module else without_views(meta)
+        return (
+            without_own_views(meta)
+            if module is not None and module == self.module
+            else without_views(meta)
+        )
 
     def part(self, module: str, part: JSONObject) -> JSONObject:
         """A part of a message of a module with its `_meta` as it is passed on."""
@@ -74,8 +83,8 @@ class ModuleViews:
         return {**tool, "_meta": {**tool.get("_meta", {}), "ui": _FOR_MODELS}}
 
     def result(self, module: str, result: JSONObject) -> JSONObject:
-        """The result of a call or of a prompt of a module. A text stands in for each view that is withheld; HTML that
-        is no view is passed on as plain text.
+        """The result of a call or of a prompt of a module. A text stands in for each view that is
+        withheld; HTML that is no view is passed on as plain text.
         """
         changed = {**self.part(module, result)}
         content = result.get("content")
@@ -106,7 +115,8 @@ class ModuleViews:
         if is_own_view(part):
             return f"module {module!r} gives {uri!r}, and views of that name are ideabridge's own"
         return (
-            f'the view {uri!r} of module {module!r} is not passed on: "views": true in its entry of ideabridge.json'
+            f'the view {uri!r} of module {module!r} is not passed on: "views": true in its '
+            "entry of ideabridge.json"
             " allows it"
         )
 

@@ -1,9 +1,10 @@
 """Tasks: long runs in clients that declare the Tasks extension (SEP-2663).
 
-A task is a run, under the same id: nothing else is stored. `run_plan` and `solve` answer such a client with a task if
-the run has not ended after a few seconds; the client asks `tasks/get` until it has a result, which is the answer that
-`check_run` would give. A run that waits for a decision or a solution is a completed task, because the next step is the
-assistant's: its result says what to do, as the tool's own answer does.
+A task is a run, under the same id: nothing else is stored. `run_plan` and `solve` answer such a
+client with a task if the run has not ended after a few seconds; the client asks `tasks/get` until
+it has a result, which is the answer that `check_run` would give. A run that waits for a decision or
+a solution is a completed task, because the next step is the assistant's: its result says what to
+do, as the tool's own answer does.
 """
 
 from __future__ import annotations
@@ -58,7 +59,9 @@ class RunTasks:
         self._running = running
 
     def answer(self, result: ToolAnswer) -> ToolAnswer:
-        """The answer of a tool that has started a run: a task if the run is still at work, else as it is."""
+        """The answer of a tool that has started a run: a task if the run is still at
+        work, else as it is.
+        """
         told = cast("JSONObject", result.get("structuredContent") or {})
         run_id = told.get("run")
         if told.get("status") != "running" or not isinstance(run_id, str):
@@ -81,7 +84,11 @@ class RunTasks:
     async def _run(self, run_id: str, request: ToolRequest) -> Run:
         if not takes_tasks(request):
             data: JSONObject = {"requiredCapabilities": {"extensions": {EXTENSION: {}}}}
-            raise MCPError(types.MISSING_REQUIRED_CLIENT_CAPABILITY, f"expected the extension {EXTENSION}", data)
+            raise MCPError(
+                types.MISSING_REQUIRED_CLIENT_CAPABILITY,
+                f"expected the extension {EXTENSION}",
+                data,
+            )
         try:
             return await self._bridge.run(run_id, caller=request.caller)
         except UnknownRunError as error:
@@ -98,7 +105,11 @@ class RunTasks:
             calls = run.calls()
             ended = sum(one.settled for one in calls)
             message = f"{ended} of {len(calls)} calls have ended"
-            return {**self._task(run.id, "working"), "statusMessage": message, "resultType": "complete"}
+            return {
+                **self._task(run.id, "working"),
+                "statusMessage": message,
+                "resultType": "complete",
+            }
         if run.status == "cancelled":
             return {**self._task(run.id, "cancelled"), "resultType": "complete"}
         result = self._running.answer_of(run, request)

@@ -1,7 +1,7 @@
 """Adoption: copying the servers of a host into `ideabridge.json`, and removing them from the host.
 
-The user's servers go into the user's file, and the project's into the project's. A repository may hold the project's
-file, so no server with a secret goes there.
+The user's servers go into the user's file, and the project's into the project's. A repository may
+hold the project's file, so no server with a secret goes there.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ _MOST_REASON: Final = 1000
 """The most characters that are shown of a server's name, and of a text that quotes its entry."""
 
 AdoptionVerdict = Literal["new", "same", "taken", "replaced", "shadowed", "ourselves", "unusable"]
-"""new: it will be added. same: it is there already. taken: another module keeps the name. replaced: it replaces another
-module. shadowed: an earlier file of the host has the name. ourselves: it starts ideabridge. unusable: see `why`."""
+"""new: it will be added. same: it is there already. taken: another module keeps the name. replaced:
+it replaces another module. shadowed: an earlier file of the host has the name. ourselves: it starts
+ideabridge. unusable: see `why`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,9 @@ class Destination:
 
 @dataclass(frozen=True, slots=True)
 class Destinations:
-    """Where servers go: the user's configuration and the project's, or twice the one that the user has named."""
+    """Where servers go: the user's configuration and the project's, or twice the one that the
+    user has named.
+    """
 
     user: Destination
     project: Destination
@@ -123,7 +126,12 @@ def _line(text: str, most: int) -> str:
 
 
 def find_servers(
-    host: Host, environment: HostEnvironment, targets: Destinations, *, replaces: bool = False, only: Iterable[str] = ()
+    host: Host,
+    environment: HostEnvironment,
+    targets: Destinations,
+    *,
+    replaces: bool = False,
+    only: Iterable[str] = (),
 ) -> tuple[list[Adoption], list[Path]]:
     """Every server of the host, in the order of its files, and the files that exist.
 
@@ -151,11 +159,16 @@ def find_servers(
             problem = translation.problem or _problem(name, translation.entry, environment)
             target = targets.of(file.scope)
             if file.scope == "user":
-                elsewhere = _starts_elsewhere(translation.entry, environment.project, target.file.parent)
+                elsewhere = _starts_elsewhere(
+                    translation.entry, environment.project, target.file.parent
+                )
                 if elsewhere and name in wanted:
                     translation.notes.append(elsewhere)
                 elif elsewhere:
-                    problem = problem or f"{elsewhere}. Write absolute paths or a 'cwd' there, or name it to import it"
+                    problem = problem or (
+                        f"{elsewhere}. Write absolute paths or a 'cwd' "
+                        "there, or name it to import it"
+                    )
             adoption = Adoption(
                 name,
                 translation.entry,
@@ -177,14 +190,18 @@ def find_servers(
 
 
 def _depends_on_project(raw: JSONObject) -> bool:
-    """Return whether the translation fills in the project, for `${workspaceFolder}` and a relative `cwd`."""
+    """Return whether the translation fills in the project, for `${workspaceFolder}` and a
+    relative `cwd`.
+    """
     folder = raw.get("cwd")
     if isinstance(folder, str) and not folder.startswith(("/", "~", "${")):
         return True
     return re.search(r"\$\{workspace(Folder|Root|FolderBasename)\}", json.dumps(raw)) is not None
 
 
-def _translated(raw: JSON, file: HostFile, environment: HostEnvironment, inputs: dict[str, str]) -> Translation:
+def _translated(
+    raw: JSON, file: HostFile, environment: HostEnvironment, inputs: dict[str, str]
+) -> Translation:
     if not isinstance(raw, dict):
         return Translation({}, problem="is not an object")
     translation = translate(raw, environment, inputs)
@@ -192,23 +209,31 @@ def _translated(raw: JSON, file: HostFile, environment: HostEnvironment, inputs:
         # The host starts it in this project only, and its words may name files there.
         if isinstance(translation.entry.get("command"), str):
             translation.entry.setdefault("cwd", str(environment.project))
-        translation.notes.append("the host has it in this project only; in your own configuration every project has it")
+        translation.notes.append(
+            "the host has it in this project only; in your own configuration every project has it"
+        )
     elif file.scope == "user" and _depends_on_project(raw):
         translation.notes.append(
-            f"it is fixed to this project, {environment.project}; the host uses that of each session"
+            f"it is fixed to this project, {environment.project}; the host "
+            "uses that of each session"
         )
     return translation
 
 
 def _starts_elsewhere(entry: JSONObject, project: Path, folder: Path) -> str:
-    """Say which paths of a server mean other files from `folder`, where ideabridge starts it; "" if none does."""
+    """Say which paths of a server mean other files from `folder`, where ideabridge starts it;
+    "" if none does.
+    """
     if entry.get("cwd") is not None or folder == project:
         return ""
     places = relative_places(entry, project)
     if not places:
         return ""
     has = "has a relative path" if len(places) == 1 else "have relative paths"
-    return f"{', '.join(places)} {has}: the host starts it in each project's folder, ideabridge in {folder}"
+    return (
+        f"{', '.join(places)} {has}: the host starts it in each project's "
+        f"folder, ideabridge in {folder}"
+    )
 
 
 def _judged(adoption: Adoption, problem: str | None, *, is_taken: bool, replaces: bool) -> Adoption:
@@ -217,19 +242,27 @@ def _judged(adoption: Adoption, problem: str | None, *, is_taken: bool, replaces
     if is_ourselves(entry):
         return replace(adoption, verdict="ourselves", why="it is ideabridge itself")
     if is_taken:
-        return replace(adoption, verdict="shadowed", why="an earlier file of the host has this name")
+        return replace(
+            adoption, verdict="shadowed", why="an earlier file of the host has this name"
+        )
     if problem is not None:
         return replace(adoption, verdict="unusable", why=_line(problem, _MOST_REASON))
     there = target.servers.get(adoption.name)
     if isinstance(there, dict) and adapt(there) == adapt(entry):
         return replace(adoption, verdict="same")
-    if target.is_shared and (places := list(dict.fromkeys(hidden.place for hidden in hidden_in(entry)))):
+    if target.is_shared and (
+        places := list(dict.fromkeys(hidden.place for hidden in hidden_in(entry)))
+    ):
         return replace(adoption, verdict="unusable", why=_secret_refusal(adoption, places))
     if there is None:
         return adoption
     if replaces:
         return replace(adoption, verdict="replaced")
-    return replace(adoption, verdict="taken", why="another module has this name; --replace takes this one instead")
+    return replace(
+        adoption,
+        verdict="taken",
+        why="another module has this name; --replace takes this one instead",
+    )
 
 
 def _secret_refusal(adoption: Adoption, places: list[str]) -> str:
@@ -251,13 +284,19 @@ def _problem(name: str, entry: JSONObject, environment: HostEnvironment) -> str 
 def _inputs(content: JSONObject) -> dict[str, str]:
     listed = content.get("inputs")
     inputs = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
-    return {str(one["id"]): str(one.get("description") or "") for one in inputs if isinstance(one.get("id"), str)}
+    return {
+        str(one["id"]): str(one.get("description") or "")
+        for one in inputs
+        if isinstance(one.get("id"), str)
+    }
 
 
 def movable(found: Sequence[Adoption], named: Iterable[str]) -> tuple[list[Adoption], list[str]]:
-    """Return the servers to remove from the host after `ideabridge.json` has them, and a line for each that stays.
+    """Return the servers to remove from the host after `ideabridge.json` has them, and a line for
+    each that stays.
 
-    A server that the host starts in every project stays if the target belongs to one project, unless the user named it.
+    A server that the host starts in every project stays if the target belongs to one project,
+    unless the user named it.
 
     Args:
         found: every server of the host.
@@ -270,13 +309,21 @@ def movable(found: Sequence[Adoption], named: Iterable[str]) -> tuple[list[Adopt
         where = f"{adoption.shown_name}: stays in {adoption.file} ({adoption.scope})"
         if not (adoption.adopted or adoption.verdict == "same"):
             staying.append(f"{where}: {adoption.why}")
-        elif adoption.scope == "user" and not adoption.target.is_own and adoption.name not in wanted:
-            staying.append(f"{where}, where every project has it; `--move {adoption.name}` moves it all the same")
+        elif (
+            adoption.scope == "user" and not adoption.target.is_own and adoption.name not in wanted
+        ):
+            staying.append(
+                f"{where}, where every project has it; `--move "
+                f"{adoption.name}` moves it all the same"
+            )
         else:
             moving.append(adoption)
     names = {adoption.name for adoption in moving}
     staying += [
-        f"{adoption.shown_name}: the host starts the one of {adoption.file} ({adoption.scope}) from now on"
+        (
+            f"{adoption.shown_name}: the host starts the one of {adoption.file} "
+            f"({adoption.scope}) from now on"
+        )
         for adoption in found
         if adoption.verdict == "shadowed" and adoption.name in names
     ]
@@ -295,7 +342,9 @@ def removals(
     places_of = {(one.file, one.scope, one.name) for one in moving}
     found: dict[Path, tuple[HostDocument, JSONObject]] = {}
     for file in host.files(environment):
-        names = [name for path, scope, name in places_of if (path, scope) == (file.path, file.scope)]
+        names = [
+            name for path, scope, name in places_of if (path, scope) == (file.path, file.scope)
+        ]
         if not names:
             continue
         if file.path in found:
@@ -311,7 +360,9 @@ def removals(
 
 
 def merge(target: Destination, adoptions: Iterable[Adoption]) -> JSONObject:
-    """The content of a configuration with the servers that it receives; everything else keeps its place."""
+    """The content of a configuration with the servers that it receives; everything else
+    keeps its place.
+    """
     merged: JSONObject = dict(target.servers)
     for adoption in adoptions:
         if adoption.adopted and adoption.target is target:

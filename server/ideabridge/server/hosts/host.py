@@ -1,7 +1,8 @@
-"""Hosts: the programs that run assistants, and the JSON files in which they list MCP servers (`docs/hosts.md`).
+"""Hosts: the programs that run assistants, and the JSON files in which they list MCP servers
+(`docs/hosts.md`).
 
-A host's file is read leniently, and a part of it is changed without losing the rest. It may contain odd values, such as
-half of a surrogate pair in a recorded conversation. They are kept.
+A host's file is read leniently, and a part of it is changed without losing the rest. It may contain
+odd values, such as half of a surrogate pair in a recorded conversation. They are kept.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ class UnknownHostError(IdeabridgeError):
 
 
 Scope = Literal["local", "project", "user"]
-"""local: this project, for this user only (Claude Code). project: the project's own file. user: everywhere."""
+"""local: this project, for this user only (Claude Code). project: the project's own file.
+user: everywhere."""
 
 SERVER_NAME: Final = "ideabridge"
 """The name of ideabridge in a host's configuration."""
@@ -116,7 +118,8 @@ class Host:
         title: its name in texts.
         files: the places that it reads; the first one wins.
         typed: whether an entry needs a `type`.
-        command: makes the shell command that has the effect of writing the file, if the host has such a command.
+        command: makes the shell command that has the effect of writing the file, if the host has
+            such a command.
     """
 
     name: str
@@ -164,7 +167,9 @@ def _vscode(environment: HostEnvironment) -> list[HostFile]:
     if environment.platform == "darwin":
         base = environment.home / "Library" / "Application Support"
     elif environment.platform == "win32":
-        base = Path(environment.variables.get("APPDATA") or environment.home / "AppData" / "Roaming")
+        base = Path(
+            environment.variables.get("APPDATA") or environment.home / "AppData" / "Roaming"
+        )
     else:
         base = Path(environment.variables.get("XDG_CONFIG_HOME") or environment.home / ".config")
     return [
@@ -208,16 +213,20 @@ class HostDocument:
     def check_strict(self) -> None:
         """Raise `CommentedHostFileError` if writing would lose comments or trailing commas."""
         if not self.strict:
-            raise CommentedHostFileError(f"{self.path}: has comments or trailing commas, which writing would lose")
+            raise CommentedHostFileError(
+                f"{self.path}: has comments or trailing commas, which writing would lose"
+            )
 
     def check_place(self, project: Path | None) -> None:
-        """Raise `HostFileError` if a link leads from a project to a file elsewhere, which a repository has chosen."""
+        """Raise `HostFileError` if a link leads from a project to a file elsewhere, which a
+        repository has chosen.
+        """
         link = None if project is None else link_out(self.path, project)
         if link is not None:
             where = "" if link == self.path else f" by the link {link}"
             raise HostFileError(
-                f"{self.path}: leads out of the project{where}, to {os.path.realpath(self.path)}, and is not written;"
-                " expected a file in the project's folder"
+                f"{self.path}: leads out of the project{where}, to {os.path.realpath(self.path)}, "
+                "and is not written; expected a file in the project's folder"
             )
 
     def write(
@@ -229,22 +238,25 @@ class HostDocument:
         shared: bool = False,
         project: Path | None = None,
     ) -> Path | None:
-        """Replace the content in one step and return the path of the backup, or None if there was no file.
+        """Replace the content in one step and return the path of the backup, or None if
+        there was no file.
 
-        The backup is `NAME.bak` beside the file. Indentation, permissions and a symbolic link are preserved. Only its
-        owner can read a new file, because such files contain tokens.
+        The backup is `NAME.bak` beside the file. Indentation, permissions and a symbolic link are
+        preserved. Only its owner can read a new file, because such files contain tokens.
 
         Args:
             content: the new content.
-            keep: use a free name for the backup (`NAME.1.bak`), so that no later backup replaces it.
+            keep: use a free name for the backup (`NAME.1.bak`), so that no later
+                backup replaces it.
             private: only its owner can read the file and the backup from now on.
-            shared: a repository may hold a file beside this one, so the backup is in the user's own folder, and has a
-                free name.
+            shared: a repository may hold a file beside this one, so the backup is in the user's own
+                folder, and has a free name.
             project: the folder of the project whose file it is; no link may lead out of it.
 
         Raises:
             CommentedHostFileError: the file has comments, which would be lost.
-            HostFileError: it cannot be written, or another program changed it, or a link leads out of the project.
+            HostFileError: it cannot be written, or another program changed it, or a link leads out
+                of the project.
         """
         self.check_strict()
         self.check_place(project)
@@ -254,15 +266,21 @@ class HostDocument:
             target.parent.mkdir(parents=True, exist_ok=True)
             mode = 0o600 if private or self.text is None else stat.S_IMODE(target.stat().st_mode)
             if self.text is not None:
-                backup = _free(_backups() / target.name) if shared else _backup_beside(target, keep=keep)
+                backup = (
+                    _free(_backups() / target.name) if shared else _backup_beside(target, keep=keep)
+                )
                 backup.parent.mkdir(parents=True, exist_ok=True)
                 write_own(backup, self.text, 0o600 if shared else mode)
             now = _read_text(target) if target.exists() else None
             if now != self.text:
-                raise HostFileError(f"{self.path}: was changed by another program just now; run the command again")
+                raise HostFileError(
+                    f"{self.path}: was changed by another program just now; run the command again"
+                )
             write_own(target, _render(content, self.text), mode)
         except OSError as error:
-            raise HostFileError(f"{self.path}: cannot be written: {error.strerror or error}") from None
+            raise HostFileError(
+                f"{self.path}: cannot be written: {error.strerror or error}"
+            ) from None
         return backup
 
 
@@ -283,7 +301,8 @@ def read_document(path: Path) -> HostDocument:
     """Read a host's file. Comments and trailing commas are allowed, as in VS Code's files.
 
     Raises:
-        HostFileError: it cannot be read, or is not a JSON object; the message contains line and column.
+        HostFileError: it cannot be read, or is not a JSON object; the message contains
+            line and column.
     """
     try:
         text = _read_text(path)

@@ -1,6 +1,7 @@
 """Relative paths of a server that a host starts in the folder of each project.
 
-ideabridge starts a server without a `cwd` in the folder of its configuration, where such a path means another file.
+ideabridge starts a server without a `cwd` in the folder of its configuration, where such a path
+means another file.
 """
 
 from __future__ import annotations
@@ -38,11 +39,18 @@ def relative_places(entry: JSONObject, project: Path) -> list[str]:
         return []
     places = ["command"] if re.search(r"[/\\]", command) and not _is_absolute(command) else []
     listed = entry.get("args")
-    words = [word if isinstance(word, str) else "" for word in listed] if isinstance(listed, list) else []
+    words = (
+        [word if isinstance(word, str) else "" for word in listed]
+        if isinstance(listed, list)
+        else []
+    )
     for number, argument in enumerate(read_arguments(command, words)):
         # The word of a package or a subcommand is often that of a folder, too.
         may_be_folder = not argument.is_code
-        if any(_is_relative(part, project, may_be_folder=may_be_folder) for part in _parts(argument.text)):
+        if any(
+            _is_relative(part, project, may_be_folder=may_be_folder)
+            for part in _parts(argument.text)
+        ):
             places.append(f"args.{number}")
     configured = entry.get("env")
     for name, text in configured.items() if isinstance(configured, dict) else ():

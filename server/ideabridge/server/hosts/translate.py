@@ -45,11 +45,15 @@ def translate(raw: JSONObject, environment: HostEnvironment, inputs: dict[str, s
             result.notes.append(f"'{key}' is the host's own and was left out")
         elif key == "envFile":
             result.problem = (
-                f'reads variables from a file ({value}); name each in \'env\' there first: "TOKEN": "${{TOKEN}}"'
+                f"reads variables from a file ({value}); name each in 'env' there "
+                'first: "TOKEN": "${TOKEN}"'
             )
         elif key == "env" and isinstance(value, dict):
-            # In VS Code a null unsets a variable, and numbers are allowed; here every variable is text.
-            kept: JSONObject = {name: _as_text(text) for name, text in value.items() if text is not None}
+            # In VS Code a null unsets a variable, and numbers are allowed; here every
+            # variable is text.
+            kept: JSONObject = {
+                name: _as_text(text) for name, text in value.items() if text is not None
+            }
             result.entry[key] = _translated(kept, environment, inputs, result.notes)
         else:
             result.entry[key] = _translated(value, environment, inputs, result.notes)
@@ -66,7 +70,9 @@ def _as_text(value: JSON) -> JSON:
     return value
 
 
-def _translated(value: JSON, environment: HostEnvironment, inputs: dict[str, str], notes: list[str]) -> JSON:
+def _translated(
+    value: JSON, environment: HostEnvironment, inputs: dict[str, str], notes: list[str]
+) -> JSON:
     if isinstance(value, str):
         return _VARIABLE.sub(lambda match: _variable(match, environment, inputs, notes), value)
     if isinstance(value, list):
@@ -76,7 +82,9 @@ def _translated(value: JSON, environment: HostEnvironment, inputs: dict[str, str
     return value
 
 
-def _variable(match: re.Match[str], environment: HostEnvironment, inputs: dict[str, str], notes: list[str]) -> str:
+def _variable(
+    match: re.Match[str], environment: HostEnvironment, inputs: dict[str, str], notes: list[str]
+) -> str:
     inside = match.group(1)
     kind, _, name = inside.partition(":")
     if kind == "env" and _PLAIN_NAME.fullmatch(name):
@@ -106,7 +114,9 @@ def is_ourselves(entry: JSONObject) -> bool:
     """Return whether an entry starts ideabridge, which cannot be its own module."""
     command, arguments = entry.get("command"), entry.get("args")
     words = [command] if isinstance(command, str) else []
-    words += [word for word in arguments if isinstance(word, str)] if isinstance(arguments, list) else []
+    words += (
+        [word for word in arguments if isinstance(word, str)] if isinstance(arguments, list) else []
+    )
     if "ideabridge.server" in words:
         return True
     return "serve" in words and any(_is_our_name(word) for word in words[: words.index("serve")])

@@ -1,1 +1,3 @@
-"""What those who run a server for others see of it: its health, its log of requests, and its metrics."""
+"""What those who run a server for others see of it: its health, its log of requests,
+and its metrics.
+"""

@@ -1,9 +1,9 @@
 """Health of a server over HTTP, for supervisors and load balancers.
 
-`/healthz` answers while the process works; a supervisor restarts it otherwise. `/readyz` answers with 200 while the
-server can serve requests, and else with 503 and the reasons; a balancer sends it no requests meanwhile. Both need no
-token and accept every Host, because a probe often has only an address. So they contain nothing of users, of the
-configuration, or of errors.
+`/healthz` answers while the process works; a supervisor restarts it otherwise. `/readyz` answers
+with 200 while the server can serve requests, and else with 503 and the reasons; a balancer sends it
+no requests meanwhile. Both need no token and accept every Host, because a probe often has only an
+address. So they contain nothing of users, of the configuration, or of errors.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from ideabridge.server.running import Running
 from ideabridge.server.transports.gate import ALIVE
 
 _HEADERS: Final = {"Cache-Control": "no-store", "Connection": "close"}
-"""The connection is closed, because it is none of the callers': nobody gains one by asking for health."""
+"""The connection is closed, because it is none of the callers': nobody gains one by
+asking for health."""
 
 
 class Health:
@@ -31,7 +32,9 @@ class Health:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         if scope["method"] not in ("GET", "HEAD"):
-            answer = JSONResponse({"error": "expected GET or HEAD"}, 405, {**_HEADERS, "Allow": "GET, HEAD"})
+            answer = JSONResponse(
+                {"error": "expected GET or HEAD"}, 405, {**_HEADERS, "Allow": "GET, HEAD"}
+            )
         elif scope["path"] == ALIVE or not (reasons := self.obstacles()):
             answer = JSONResponse({"status": "ok"}, headers=_HEADERS)
         else:
@@ -51,7 +54,9 @@ class Health:
         if bridge.obstacle is not None:
             reasons.append("the store cannot be written")
         # A module that has failed is tried again later, and the server serves without it.
-        self._connected = self._connected or all(one.state != "connecting" for one in bridge.modules.statuses())
+        self._connected = self._connected or all(
+            one.state != "connecting" for one in bridge.modules.statuses()
+        )
         if not self._connected:
             reasons.append("modules are connecting for the first time")
         return reasons

@@ -1,8 +1,9 @@
 """Metrics of a server for Prometheus, at `/metrics`. They exist only with `serve --http --metrics`.
 
-A label never holds what a user or a model wrote: methods are those of MCP, tools those of this server, of its tool
-files and of the modules, and published ideas and tools without code count under `idea` and `latent`. Of the tools, the
-first `MOST_TOOLS` have series of their own; all later ones share `other`. So the number of series is bounded.
+A label never holds what a user or a model wrote: methods are those of MCP, tools those of this
+server, of its tool files and of the modules, and published ideas and tools without code count under
+`idea` and `latent`. Of the tools, the first `MOST_TOOLS` have series of their own; all later ones
+share `other`. So the number of series is bounded.
 """
 
 from __future__ import annotations
@@ -15,7 +16,14 @@ from pathlib import Path
 from typing import Final
 
 import anyio
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    generate_latest,
+)
 from prometheus_client.core import GaugeMetricFamily
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -51,7 +59,9 @@ _CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Metrics:
-    """The metrics of one server. `observe` takes its requests; its runs and direct calls are counted from now on."""
+    """The metrics of one server. `observe` takes its requests; its runs and direct calls are
+    counted from now on.
+    """
 
     def __init__(self, bridge: Bridge, direct_calls: DirectCalls, version: str) -> None:
         self._bridge = bridge
@@ -62,15 +72,27 @@ class Metrics:
             return Counter(f"ideabridge_{name}", text, labels, registry=registry)
 
         def histogram(name: str, text: str, *labels: str) -> Histogram:
-            return Histogram(f"ideabridge_{name}", text, labels, registry=registry, buckets=_SECONDS)
+            return Histogram(
+                f"ideabridge_{name}", text, labels, registry=registry, buckets=_SECONDS
+            )
 
-        Gauge("ideabridge_info", "The version; always 1.", ["version"], registry=registry).labels(version).set(1)
+        Gauge("ideabridge_info", "The version; always 1.", ["version"], registry=registry).labels(
+            version
+        ).set(1)
         self._requests = counter("requests", "Requests of MCP.", "method", "tool", "status")
-        self._request_seconds = histogram("request_seconds", "Seconds from a request of MCP to its answer.", "method")
+        self._request_seconds = histogram(
+            "request_seconds", "Seconds from a request of MCP to its answer.", "method"
+        )
         self._responses = counter("http_responses", "Answers over HTTP.", "code")
-        self._calls = counter("calls", "Calls of tools, in runs and direct.", "module", "tool", "outcome")
-        self._call_seconds = histogram("call_seconds", "Seconds that calls of tools took.", "module")
-        self.ended = counter("runs_ended", "Runs that ended in this process, without rooms.", "kind", "status")
+        self._calls = counter(
+            "calls", "Calls of tools, in runs and direct.", "module", "tool", "outcome"
+        )
+        self._call_seconds = histogram(
+            "call_seconds", "Seconds that calls of tools took.", "module"
+        )
+        self.ended = counter(
+            "runs_ended", "Runs that ended in this process, without rooms.", "kind", "status"
+        )
         self.asked = counter("approvals_asked", "Calls and plans about which people were asked.")
         self.decided = counter("approvals_decided", "Decisions about calls and plans.", "decision")
         self.tokens = counter("tokens", "Tokens of the models that answered Requests.", "direction")
@@ -82,29 +104,39 @@ class Metrics:
     def collect(self) -> Iterable[GaugeMetricFamily]:
         """The metrics that are read when somebody asks for them."""
         bridge = self._bridge
-        up = GaugeMetricFamily("ideabridge_module_up", "Whether a module is connected.", labels=["module"])
+        up = GaugeMetricFamily(
+            "ideabridge_module_up", "Whether a module is connected.", labels=["module"]
+        )
         for status in bridge.modules.statuses():
             if status.state != "disabled":
                 up.add_metric([status.name], status.state == "up")
         yield up
         at_work = bridge.runs_at_work(SEES_ALL)
-        yield GaugeMetricFamily("ideabridge_runs_at_work", "Runs that this process drives now.", at_work)
+        yield GaugeMetricFamily(
+            "ideabridge_runs_at_work", "Runs that this process drives now.", at_work
+        )
         # If the store cannot be read, the number is not known, and the next metric is 0.
         with suppress(StoreError):
             queued = bridge.store.queue.count(most=MOST_QUEUED)
-            yield GaugeMetricFamily("ideabridge_runs_queued", "Runs on the store that wait for a worker.", queued)
+            yield GaugeMetricFamily(
+                "ideabridge_runs_queued", "Runs on the store that wait for a worker.", queued
+            )
         writable = bridge.obstacle is None
-        yield GaugeMetricFamily("ideabridge_store_writable", "0 while writes wait because of an error.", writable)
+        yield GaugeMetricFamily(
+            "ideabridge_store_writable", "0 while writes wait because of an error.", writable
+        )
         path = Path(bridge.store.path)
         if bridge.store.is_file and path.exists():
             size = path.stat().st_size
-            yield GaugeMetricFamily("ideabridge_store_bytes", "The size of the file of the store.", size)
+            yield GaugeMetricFamily(
+                "ideabridge_store_bytes", "The size of the file of the store.", size
+            )
 
     def text(self) -> bytes:
         """All metrics as Prometheus reads them."""
         return generate_latest(self._registry)
 
-    # -- what is counted ---------------------------------------------------------------------------------------
+    # -- what is counted ---------------------------------------------------------------------------
 
     def observe(self, served: ServedRequest) -> None:
         """Count a request."""
@@ -131,7 +163,9 @@ class Metrics:
         tool = effect.tool
         if effect.is_latent:
             return "", "latent"
-        return self._named(tool.module, (tool.remote_name if tool.module else effect.activity) or tool.name)
+        return self._named(
+            tool.module, (tool.remote_name if tool.module else effect.activity) or tool.name
+        )
 
     def _named(self, module: str | None, name: str) -> tuple[str, str]:
         key, bridge = (module or "", name), self._bridge
@@ -165,7 +199,9 @@ class _RunCount:
                 case UsageNoted():
                     for direction in ("input", "output"):
                         number = event.usage.get(f"{direction}_tokens")
-                        metrics.tokens.labels(direction).inc(number if isinstance(number, int) else 0)
+                        metrics.tokens.labels(direction).inc(
+                            number if isinstance(number, int) else 0
+                        )
                 case ApprovalAsked() | PlanAsked():
                     metrics.asked.inc()
                 case CallDecided() | PlanDecided():
@@ -202,7 +238,9 @@ def with_metrics(app: ASGIApp, metrics: Metrics) -> ASGIApp:
             await app(scope, receive, send)
             return
         if scope["method"] in ("GET", "HEAD"):
-            answer = Response(metrics.text(), headers={"content-type": _CONTENT_TYPE, "cache-control": "no-store"})
+            answer = Response(
+                metrics.text(), headers={"content-type": _CONTENT_TYPE, "cache-control": "no-store"}
+            )
         else:
             answer = PlainTextResponse("expected GET\n", 405, {"Allow": "GET, HEAD"})
         await answer(scope, receive, send)

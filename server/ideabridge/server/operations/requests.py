@@ -1,7 +1,9 @@
-"""Requests, as those see them who run the server: the method, the tool, the user, how it ended, and how long it took.
+"""Requests, as those see them who run the server: the method, the tool, the user, how it ended, and
+how long it took.
 
-`RequestWatch` notes this about each request, and passes it to observers. `request_log` is one of them: it writes a line
-for each request. Nothing here holds parameters, results, messages of errors or names that a client made up.
+`RequestWatch` notes this about each request, and passes it to observers. `request_log` is one of
+them: it writes a line for each request. Nothing here holds parameters, results, messages of errors
+or names that a client made up.
 """
 
 from __future__ import annotations
@@ -29,8 +31,9 @@ from ideabridge.server.callers import Context, caller_of
 from ideabridge.tools.names import visible
 
 RequestStatus = Literal["ok", "asked", "error", "failed", "cancelled", "refused", "disconnected"]
-"""How a request ended. asked: the client is asked for something, and sends the request again. error: the answer is an
-error. failed: by an error of ideabridge itself. refused: before it was read. disconnected: the client went away."""
+"""How a request ended. asked: the client is asked for something, and sends the request again.
+error: the answer is an error. failed: by an error of ideabridge itself. refused: before it was
+read. disconnected: the client went away."""
 
 ToolKind = Literal["own", "exposed", "idea"]
 LogLevel = Literal["error", "warning", "info", "debug"]
@@ -55,8 +58,8 @@ class ServedRequest:
     """A request that has ended.
 
     Attributes:
-        method: the method of MCP, or the method and the path of another request over HTTP; `unknown` if there is none
-            of that name.
+        method: the method of MCP, or the method and the path of another request over HTTP;
+            `unknown` if there is none of that name.
         tool: the name of the called tool; "" if there is no such tool, or none was called.
         kind: whose tool it is.
         user: the name of the user, or another caller; "" if nobody proved who they are.
@@ -83,14 +86,16 @@ class ServedRequest:
 
 
 def known_name(bridge: Bridge, module: str | None, name: str) -> tuple[str, str]:
-    """(module, name) of a tool as the operator may see it: `other` unless a module or a tool file has such a tool,
-    because a model may define a tool with names that it made up.
+    """(module, name) of a tool as the operator may see it: `other` unless a module or a tool file
+    has such a tool, because a model may define a tool with names that it made up.
     """
     if module is None:
         return "", name if name in bridge.toolbox.tools else "other"
     if module not in bridge.modules:
         return "other", "other"
-    listed = any(name == (one.remote_name or one.name) for one in bridge.modules[module].known_tools)
+    listed = any(
+        name == (one.remote_name or one.name) for one in bridge.modules[module].known_tools
+    )
     return module, name if listed else "other"
 
 
@@ -121,7 +126,8 @@ def note_failure() -> None:
 class RequestWatch:
     """Notes each request of a server, and calls the observers when it has ended.
 
-    A request over HTTP ends with its answer over HTTP (`over`); on stdio it ends when the server has answered it.
+    A request over HTTP ends with its answer over HTTP (`over`); on stdio it ends when the server
+    has answered it.
     """
 
     def __init__(self, server: Server[Any], observers: Sequence[Observer]) -> None:
@@ -139,7 +145,9 @@ class RequestWatch:
                 return
             method, path = scope["method"], f"/{scope['path'].strip('/').partition('/')[0]}"
             method = method if method in _HTTP_METHODS else "unknown"
-            served = scope[_KEY] = ServedRequest(f"{method} {path if path in _PATHS else 'elsewhere'}")
+            served = scope[_KEY] = ServedRequest(
+                f"{method} {path if path in _PATHS else 'elsewhere'}"
+            )
             done = False
 
             async def watched_send(message: Message) -> None:
@@ -163,7 +171,9 @@ class RequestWatch:
 
     async def _watched(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         request: object = ctx.request
-        http: ServedRequest | None = request.scope.get(_KEY) if isinstance(request, Request) else None
+        http: ServedRequest | None = (
+            request.scope.get(_KEY) if isinstance(request, Request) else None
+        )
         served = http or ServedRequest("", person_of(caller_of(ctx)))
         served.method, served.is_call = self._known(ctx.method), ctx.request_id is not None
         token = _now.set(served)
@@ -183,7 +193,11 @@ class RequestWatch:
 
     def _known(self, method: str) -> str:
         server = self._server
-        known = method in _SDK_METHODS or server.get_request_handler(method) or server.get_notification_handler(method)
+        known = (
+            method in _SDK_METHODS
+            or server.get_request_handler(method)
+            or server.get_notification_handler(method)
+        )
         return method if known else "unknown"
 
     def _report(self, served: ServedRequest) -> None:
@@ -199,7 +213,7 @@ def _status_of(result: HandlerResult) -> RequestStatus:
     return "error" if getattr(result, "is_error", False) is True else "ok"
 
 
-# -- the log of requests -----------------------------------------------------------------------------------------------
+# -- the log of requests ---------------------------------------------------------------------------
 
 requests_logger: Final = logging.getLogger("ideabridge.requests")
 
@@ -207,7 +221,9 @@ requests_logger: Final = logging.getLogger("ideabridge.requests")
 def log_request(served: ServedRequest) -> None:
     """Write the line of a request, as pairs KEY=VALUE."""
     is_probe = served.method.partition(" ")[2] in PROBES
-    level = logging.ERROR if served.status == "failed" else logging.DEBUG if is_probe else logging.INFO
+    level = (
+        logging.ERROR if served.status == "failed" else logging.DEBUG if is_probe else logging.INFO
+    )
     if not requests_logger.isEnabledFor(level):
         return
     pairs = {
@@ -220,7 +236,9 @@ def log_request(served: ServedRequest) -> None:
         "http": "" if served.http is None else str(served.http),
         "seconds": f"{served.seconds:.4f}",
     }
-    requests_logger.log(level, "%s", " ".join(f"{key}={_value(text)}" for key, text in pairs.items() if text))
+    requests_logger.log(
+        level, "%s", " ".join(f"{key}={_value(text)}" for key, text in pairs.items() if text)
+    )
 
 
 def _value(text: str) -> str:
@@ -237,7 +255,8 @@ class _Lines(logging.Handler):
 
 @contextmanager
 def request_log(level: LogLevel) -> Generator[list[Observer]]:
-    """A scope in which requests are logged at a level; gives the observers, none if no request would be logged.
+    """A scope in which requests are logged at a level; gives the observers, none if no request
+    would be logged.
 
     The lines go to standard error, unless the program that embeds ideabridge has set up logging.
     """

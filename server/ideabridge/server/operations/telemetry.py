@@ -1,14 +1,17 @@
-"""Spans of OpenTelemetry: of runs, of Requests to minds, and of calls, by the semantic conventions for GenAI.
+"""Spans of OpenTelemetry: of runs, of Requests to minds, and of calls, by the semantic
+conventions for GenAI.
 
-They exist only where the standard variables name a collector (`OTEL_EXPORTER_OTLP_ENDPOINT`), and hold nothing of
-parameters, results, errors or prompts, and no name that a user or a model wrote.
+They exist only where the standard variables name a collector (`OTEL_EXPORTER_OTLP_ENDPOINT`), and
+hold nothing of parameters, results, errors or prompts, and no name that a user or a model wrote.
 
-One run is one trace, whatever processes drive it. The ids of a run's span are derived from its id, so every process can
-put its calls below it. If the request that asked for the run has a trace (`traceparent` in `_meta`), the run is a part
-of it: the journal keeps the traceparent. While a call runs, its span is the current one, and the SDK of MCP passes it
-on to the module. A span is sent when it has ended; that of a run, by the process in which the run ends.
+One run is one trace, whatever processes drive it. The ids of a run's span are derived from its id,
+so every process can put its calls below it. If the request that asked for the run has a trace
+(`traceparent` in `_meta`), the run is a part of it: the journal keeps the traceparent. While a call
+runs, its span is the current one, and the SDK of MCP passes it on to the module. A span is sent
+when it has ended; that of a run, by the process in which the run ends.
 
-The spans are not those of the global tracer provider: the SDK of MCP would add the messages of errors to it.
+The spans are not those of the global tracer provider: the SDK of MCP would add the messages
+of errors to it.
 """
 
 from __future__ import annotations
@@ -32,7 +35,15 @@ from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
-from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, SpanKind, Status, StatusCode, TraceFlags
+from opentelemetry.trace import (
+    NonRecordingSpan,
+    Span,
+    SpanContext,
+    SpanKind,
+    Status,
+    StatusCode,
+    TraceFlags,
+)
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from opentelemetry.util.types import AttributeValue
 
@@ -63,16 +74,23 @@ _TRACEPARENT: Final = "traceparent"
 
 
 class Telemetry:
-    """The spans of one process: `with telemetry:`. It watches the runs that begin, or are read, from now on."""
+    """The spans of one process: `with telemetry:`. It watches the runs that begin, or are
+    read, from now on.
+    """
 
-    def __init__(self, bridge: Bridge, version: str, direct_calls: DirectCalls | None = None) -> None:
+    def __init__(
+        self, bridge: Bridge, version: str, direct_calls: DirectCalls | None = None
+    ) -> None:
         self.bridge = bridge
         self._ids = _Ids()
         ours = Resource({"service.name": "ideabridge", "service.version": version})
         provider = TracerProvider(
-            resource=ours.merge(OTELResourceDetector().detect()), id_generator=self._ids, shutdown_on_exit=False
+            resource=ours.merge(OTELResourceDetector().detect()),
+            id_generator=self._ids,
+            shutdown_on_exit=False,
         )
-        # Not each attempt to reach a collector that is down: after the last one, the exporter logs an error.
+        # Not each attempt to reach a collector that is down: after the last one, the
+        # exporter logs an error.
         logging.getLogger("opentelemetry.exporter").setLevel(logging.ERROR)
         # It has a bounded queue and a thread; it never waits for the collector.
         provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
@@ -113,33 +131,50 @@ class Telemetry:
         return end
 
     def span(
-        self, name: str, kind: SpanKind, attributes: Mapping[str, AttributeValue], within: Context, began: int
+        self,
+        name: str,
+        kind: SpanKind,
+        attributes: Mapping[str, AttributeValue],
+        within: Context,
+        began: int,
     ) -> Span:
         """A span that began at a time in nanoseconds since 1970."""
         return self._tracer.start_span(name, within, kind, attributes, start_time=began)
 
-    def span_of_run(self, name: str, attributes: Mapping[str, AttributeValue], run: ObservedRun, began: int) -> Span:
+    def span_of_run(
+        self, name: str, attributes: Mapping[str, AttributeValue], run: ObservedRun, began: int
+    ) -> Span:
         """The span of a run, with its ids."""
         with self._ids.forced(*_ids_of(run)):
             return self.span(name, SpanKind.INTERNAL, attributes, self.above(run), began)
 
     @contextmanager
-    def call_span(self, name: str, attributes: Mapping[str, AttributeValue], within: Context) -> Generator[Span]:
+    def call_span(
+        self, name: str, attributes: Mapping[str, AttributeValue], within: Context
+    ) -> Generator[Span]:
         """The scope of a call, in which its span is the current one."""
         with self._tracer.start_as_current_span(
-            name, within, attributes=attributes, record_exception=False, set_status_on_exception=False
+            name,
+            within,
+            attributes=attributes,
+            record_exception=False,
+            set_status_on_exception=False,
         ) as span:
             yield span
 
     def above(self, run: ObservedRun) -> Context:
-        """The context that a run belongs to: that of the run of a room, or of the request that asked for the run."""
+        """The context that a run belongs to: that of the run of a room, or of the request that
+        asked for the run.
+        """
         if run.parent is not None:
             return self.within(run.parent)
         parent = run.machine.traceparent
         return Context() if parent is None else _WRITER.extract({_TRACEPARENT: parent}, Context())
 
     def within(self, run: ObservedRun) -> Context:
-        """The context of what happens in a run: the same in every process, and so is the decision of a sampler."""
+        """The context of what happens in a run: the same in every process, and so is the
+        decision of a sampler.
+        """
         trace_id, span_id = _ids_of(run)
         above = trace.get_current_span(self.above(run)).get_span_context()
         sampled = (
@@ -174,7 +209,9 @@ class _Ids(RandomIdGenerator):
 
 
 def _ids_of(run: ObservedRun) -> tuple[int, int]:
-    """(trace id, span id) of a run, by its id; the trace is that of the run of a room, or of the caller."""
+    """(trace id, span id) of a run, by its id; the trace is that of the run of a room,
+    or of the caller.
+    """
     root = run
     while root.parent is not None:
         root = root.parent
@@ -188,7 +225,9 @@ def _hash(run_id: str) -> bytes:
 
 
 def _parsed(traceparent: str) -> SpanContext | None:
-    found = trace.get_current_span(_WRITER.extract({_TRACEPARENT: traceparent}, Context())).get_span_context()
+    found = trace.get_current_span(
+        _WRITER.extract({_TRACEPARENT: traceparent}, Context())
+    ).get_span_context()
     return found if found.is_valid else None
 
 
@@ -200,7 +239,10 @@ def _traceparent() -> str | None:
 
 
 def _of_tool(module: str | None, name: str) -> dict[str, AttributeValue]:
-    attributes: dict[str, AttributeValue] = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name}
+    attributes: dict[str, AttributeValue] = {
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": name,
+    }
     attributes["gen_ai.tool.type"] = "extension" if module else "function"
     if module:
         attributes["ideabridge.module"] = module
@@ -253,7 +295,10 @@ class _RunSpans:
         told = self._usage.get("model")
         model = model or (told if isinstance(told, str) else None)
         provider = self._provider() if mind in (None, "model") else mind
-        attributes: dict[str, AttributeValue] = {"gen_ai.operation.name": "chat", "gen_ai.provider.name": provider}
+        attributes: dict[str, AttributeValue] = {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.provider.name": provider,
+        }
         if model is not None:
             attributes["gen_ai.response.model"] = model
         for direction in ("input", "output"):
@@ -277,13 +322,19 @@ class _RunSpans:
 
     def _end(self, status: str) -> None:
         run, machine = self._run, self._run.machine
-        attributes: dict[str, AttributeValue] = {"ideabridge.run.id": run.id, "ideabridge.run.status": status}
+        attributes: dict[str, AttributeValue] = {
+            "ideabridge.run.id": run.id,
+            "ideabridge.run.status": status,
+        }
         if machine.mode == "solve":
             name = "invoke_agent solve"
             attributes |= {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "solve"}
         else:
             name = "invoke_workflow plan"
-            attributes |= {"gen_ai.operation.name": "invoke_workflow", "gen_ai.workflow.name": "plan"}
+            attributes |= {
+                "gen_ai.operation.name": "invoke_workflow",
+                "gen_ai.workflow.name": "plan",
+            }
         span = self._telemetry.span_of_run(name, attributes, run, self._began or self._created())
         if status != "done":
             _fail(span, status)
@@ -295,7 +346,11 @@ class _RunSpans:
             record = self._telemetry.bridge.store.runs.get(self._run.id)
         except StoreError:
             record = None
-        return time.time_ns() if record is None else int(datetime.fromisoformat(record.created).timestamp() * 1e9)
+        return (
+            time.time_ns()
+            if record is None
+            else int(datetime.fromisoformat(record.created).timestamp() * 1e9)
+        )
 
     @contextmanager
     def around(self, effect: Execute) -> Generator[Callable[[JSON], None]]:

@@ -1,13 +1,14 @@
 """Connections of the HTTP server: their number, and the deadlines of clients.
 
-A process has a few thousand file descriptors, and a client that sends one byte per second keeps its connection open. So
-each step of a request has a deadline, and the number of connections has a limit. At the limit, a new connection closes
-an old one: first one without an admitted request, then an idle one, then one whose request is still arriving. A
-connection whose request has arrived completely is never closed for a new one.
+A process has a few thousand file descriptors, and a client that sends one byte per second keeps its
+connection open. So each step of a request has a deadline, and the number of connections has a
+limit. At the limit, a new connection closes an old one: first one without an admitted request, then
+an idle one, then one whose request is still arriving. A connection whose request has arrived
+completely is never closed for a new one.
 
-Some connections are kept free of all these: those that were just accepted close no other of their own kind before they
-are read. `/healthz` and `/readyz` are answered on them, so no caller and no number of strangers takes the place of a
-probe.
+Some connections are kept free of all these: those that were just accepted close no other of their
+own kind before they are read. `/healthz` and `/readyz` are answered on them, so no caller and no
+number of strangers takes the place of a probe.
 """
 
 from __future__ import annotations
@@ -26,23 +27,27 @@ from uvicorn.server import ServerState
 from ideabridge.server.transports.quotas import QuotaError
 
 MOST_CONNECTIONS: Final = 2000
-"""The largest number of connections of callers, if the process may have twice as many file descriptors."""
+"""The largest number of connections of callers, if the process may have twice as many
+file descriptors."""
 
 MOST_RECEIVED: Final = 256 * 1024 * 1024
-"""Bytes of all bodies that are still arriving; over the limit, the connection with the largest body is closed."""
+"""Bytes of all bodies that are still arriving; over the limit, the connection with the largest
+body is closed."""
 
 MOST_UNSENT: Final = 256 * 1024 * 1024
-"""Bytes of all answers that clients do not read yet; over the limit, the caller with most of them loses the largest."""
+"""Bytes of all answers that clients do not read yet; over the limit, the caller with most of them
+loses the largest."""
 
 ACCEPTED_AT_ONCE: Final = 64
 """Connections accepted at once, before existing connections are read again."""
 
 _UNREAD: Final = 4 * ACCEPTED_AT_ONCE
-"""Connections beside those of callers, for requests that are not read yet and for those of strangers. A connection is
-read after two more rounds of accepted ones at the latest."""
+"""Connections beside those of callers, for requests that are not read yet and for those of
+strangers. A connection is read after two more rounds of accepted ones at the latest."""
 
 HEADER_SECONDS: Final = 10.0
-"""Seconds from the first byte of a request (for a new connection: from its start) to the end of its headers."""
+"""Seconds from the first byte of a request (for a new connection: from its start) to the end
+of its headers."""
 
 BODY_SECONDS: Final = 10.0
 """Seconds that a body may take in addition to the time of its size at `BODY_RATE`."""
@@ -68,7 +73,9 @@ _KEY: Final = "ideabridge.connection"
 
 
 class Rank(IntEnum):
-    """The state of a connection. At the limit, connections with the lowest rank are closed first."""
+    """The state of a connection. At the limit, connections with the lowest rank are closed
+    first.
+    """
 
     STRANGER = 0
     IDLE = 1
@@ -80,8 +87,8 @@ _ADMITTED: Final = (Rank.SENDING, Rank.WORKING)
 
 
 class Connections:
-    """The connections of one server, by rank, the oldest first: `most` of callers, of which half may be sending, and
-    some that are not read yet.
+    """The connections of one server, by rank, the oldest first: `most` of callers, of which half
+    may be sending, and some that are not read yet.
     """
 
     def __init__(self, most: int = MOST_CONNECTIONS) -> None:
@@ -96,9 +103,9 @@ class Connections:
         self._held: Counter[str] = Counter()
 
     def admit(self, connection: GuardedProtocol, caller: str) -> None:
-        """Note that a request of a caller may send its body. One caller may have half of the connections that all
-        others leave, so however many callers take their share, there is room for one more. At this limit, the caller's
-        oldest request that is still arriving is dropped.
+        """Note that a request of a caller may send its body. One caller may have half of the
+        connections that all others leave, so however many callers take their share, there is room
+        for one more. At this limit, the caller's oldest request that is still arriving is dropped.
 
         Raises:
             QuotaError: all requests of the caller have arrived.
@@ -111,7 +118,8 @@ class Connections:
             oldest = next(arriving, None)
             if oldest is None:
                 raise QuotaError(
-                    f"you have {held:,} connections with a request in progress; one caller may have {share:,} now"
+                    f"you have {held:,} connections with a request in progress; one "
+                    f"caller may have {share:,} now"
                 )
             oldest.drop()
         connection.caller = caller
@@ -155,13 +163,17 @@ class Connections:
         return True
 
     def receive(self, size: int) -> None:
-        """Count bytes of bodies that are held in memory; a negative number for bytes that are released."""
+        """Count bytes of bodies that are held in memory; a negative number for bytes
+        that are released.
+        """
         self._received += size
         if self._received > MOST_RECEIVED and (sending := self._ranks[Rank.SENDING]):
             max(sending, key=lambda connection: connection.received).drop()
 
     def hold_unsent(self, connection: GuardedProtocol, size: int) -> None:
-        """Count the bytes of an answer that its client does not read yet; 0 when it has read them."""
+        """Count the bytes of an answer that its client does not read yet; 0 when it has read
+        them.
+        """
         self._unsent.pop(connection, None)
         if size:
             self._unsent[connection] = size
@@ -170,7 +182,11 @@ class Connections:
             for holding, unsent in self._unsent.items():
                 by_caller[holding.caller] += unsent
             [(caller, _)] = by_caller.most_common(1)
-            held = {holding: unsent for holding, unsent in self._unsent.items() if holding.caller == caller}
+            held = {
+                holding: unsent
+                for holding, unsent in self._unsent.items()
+                if holding.caller == caller
+            }
             max(held, key=lambda holding: held[holding]).drop()
 
     def _enter(self, connection: GuardedProtocol) -> None:
@@ -182,7 +198,9 @@ class Connections:
             self._drop_of_largest_sender()
 
     def _drop_of_largest_sender(self) -> None:
-        """Drop the oldest arriving request of the caller who sends most at once, so that nobody pays for others."""
+        """Drop the oldest arriving request of the caller who sends most at once, so that nobody
+        pays for others.
+        """
         sending = self._ranks[Rank.SENDING]
         senders = Counter(connection.caller for connection in sending)
         [(largest, _)] = senders.most_common(1)
@@ -190,8 +208,8 @@ class Connections:
 
 
 class _Parser(h11.Connection):
-    """h11, which stops reading a body of tiny chunks: each chunk costs 15 us, so 256 KB of chunks of one byte would
-    block the server for half a second.
+    """h11, which stops reading a body of tiny chunks: each chunk costs 15 us, so 256 KB of chunks
+    of one byte would block the server for half a second.
 
     Attributes:
         choked: whether it has stopped.
@@ -245,13 +263,14 @@ class GuardedProtocol(H11Protocol):
         self.rank = Rank.STRANGER
         self.caller = ""
         self.received = 0
-        # The header or body that is arriving: its start, its bytes so far, and the timer of its deadline.
+        # The header or body that is arriving: its start, its bytes so far, and the timer
+        # of its deadline.
         self._since = 0.0
         self._arrived = 0
         self._timer: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
 
-    # -- calls by the application ------------------------------------------------------------------------------
+    # -- calls by the application ------------------------------------------------------------------
 
     async def _served(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope[_KEY] = self
@@ -287,7 +306,7 @@ class GuardedProtocol(H11Protocol):
         held, self.received = self.received, 0
         self._all.receive(-held)
 
-    # -- calls by asyncio and uvicorn --------------------------------------------------------------------------
+    # -- calls by asyncio and uvicorn --------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         """Begin after the socket was accepted."""
@@ -322,7 +341,9 @@ class GuardedProtocol(H11Protocol):
             self._stop()
 
     def on_response_complete(self) -> None:
-        """Set a last deadline for the rest of the request after the answer was sent, and begin the idle time."""
+        """Set a last deadline for the rest of the request after the answer was sent, and
+        begin the idle time.
+        """
         self._release()
         stranger = self.rank is Rank.STRANGER
         if not stranger:
@@ -332,7 +353,11 @@ class GuardedProtocol(H11Protocol):
             self._start()
         super().on_response_complete()
         # Bytes that arrived meanwhile may be the beginning of the next request.
-        if self._timer is None and self.conn.their_state is h11.IDLE and (begun := len(self.conn.trailing_data[0])):
+        if (
+            self._timer is None
+            and self.conn.their_state is h11.IDLE
+            and (begun := len(self.conn.trailing_data[0]))
+        ):
             self._start()
             self._arrived = begun
 
@@ -367,7 +392,7 @@ class GuardedProtocol(H11Protocol):
 
         self._unread = self.loop.call_later(READING_SECONDS, look)
 
-    # -- deadlines of requests ---------------------------------------------------------------------------------
+    # -- deadlines of requests ---------------------------------------------------------------------
 
     def _start(self) -> None:
         self._stop()
@@ -396,7 +421,8 @@ class GuardedProtocol(H11Protocol):
             self._timer = self.loop.call_at(due, self._look)
             return
         body = self.conn.their_state is h11.SEND_BODY
-        # Without a request, or after the beginning of an answer, the connection is closed without a message.
+        # Without a request, or after the beginning of an answer, the connection is closed
+        # without a message.
         if not self.cycle.response_started if body else self._arrived:
             text = f"the {'body' if body else 'headers'} of the request did not arrive in time".encode()
             self.transport.write(

@@ -1,16 +1,17 @@
 """The gate: what every request over HTTP passes, in this order.
 
-1. **Health.** `/healthz` and `/readyz` are answered at once, whatever the Host, and take no share of anybody.
+1. **Health.** `/healthz` and `/readyz` are answered at once, whatever the Host, and take no
+   share of anybody.
 2. **Host and Origin** are names of this server (`HostNames`).
-3. **Who it is.** The door of the path finds out by the token, or by the session of the page. It refuses whoever it must
-   know and does not.
-4. **Shares** of that caller, over all doors together: requests per minute, connections with a request in progress,
-   streams, pages in progress. What a caller holds is counted by caller: more sessions, tokens, connections or
-   doors give nobody more.
+3. **Who it is.** The door of the path finds out by the token, or by the session of the page. It
+   refuses whoever it must know and does not.
+4. **Shares** of that caller, over all doors together: requests per minute, connections with a
+   request in progress, streams, pages in progress. What a caller holds is counted by caller: more
+   sessions, tokens, connections or doors give nobody more.
 5. **The body.** Only now the request is admitted, and what is behind the door reads its body.
 
-While a request is in progress, the gate ends it within about a second after its token or its session has become
-invalid. A page that somebody loads ends when the browser goes away.
+While a request is in progress, the gate ends it within about a second after its token or its
+session has become invalid. A page that somebody loads ends when the browser goes away.
 """
 
 from __future__ import annotations
@@ -54,27 +55,30 @@ WATCH_SECONDS: Final = 1.0
 """Seconds between two checks of the tokens and sessions of requests in progress."""
 
 _MOST_STREAMS: Final = 200
-"""Streams that one caller may have open: those of notifications (GET of MCP; each client of the handshake era opens
-one) and those of open pages, together."""
+"""Streams that one caller may have open: those of notifications (GET of MCP; each client of the
+handshake era opens one) and those of open pages, together."""
 
 _MOST_PAGES: Final = 16
-"""Requests of the page, without streams, that one caller may have in progress. A browser has six connections. Few,
-because some pages cost seconds of work."""
+"""Requests of the page, without streams, that one caller may have in progress. A browser has six
+connections. Few, because some pages cost seconds of work."""
 
 
-# -- names -----------------------------------------------------------------------------------------------------------
+# -- names -----------------------------------------------------------------------------------------
 
 
 class HostNames:
-    """The names by which clients may reach a server, such as `localhost`, `[::1]` or `tools.example`, on every port. A
-    name with a port (`tools.example:8080`) is accepted with this port only.
+    """The names by which clients may reach a server, such as `localhost`, `[::1]` or
+    `tools.example`, on every port. A name with a port (`tools.example:8080`) is accepted with
+    this port only.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
         self._names = frozenset(name.lower() for name in names)
 
     def doubt(self, scope: Scope) -> tuple[int, str] | None:
-        """(status, why) of a request for another name, or from a page of another one; None: both names are fine."""
+        """(status, why) of a request for another name, or from a page of another one; None: both
+        names are fine.
+        """
         host = header(scope, b"host")
         if not self._include(host):
             return 421, _not_a_name("Host", host, host)
@@ -99,9 +103,13 @@ def without_port(place: str) -> str:
 def _not_a_name(what: str, text: str, place: str) -> str:
     host = without_port(place)
     plain = host.removeprefix("[").removesuffix("]") if host.startswith("[") else host
-    is_usable = 0 < len(plain) < 254 and all(one.isascii() and (one.isalnum() or one in "._-:") for one in plain)
+    is_usable = 0 < len(plain) < 254 and all(
+        one.isascii() and (one.isalnum() or one in "._-:") for one in plain
+    )
     option = f"--allow-host {host}" if is_usable else "--allow-host NAME"
-    return f"{what} {text[:100]!r} is not a name of this server: start it with `{option}` to allow it"
+    return (
+        f"{what} {text[:100]!r} is not a name of this server: start it with `{option}` to allow it"
+    )
 
 
 def header(scope: Scope | Message, name: bytes) -> str:
@@ -110,7 +118,7 @@ def header(scope: Scope | Message, name: bytes) -> str:
     return next((value.decode("latin-1") for key, value in headers if key == name), "")
 
 
-# -- doors -----------------------------------------------------------------------------------------------------------
+# -- doors -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +126,13 @@ class Admission:
     """Who sends a request, as a door has found out.
 
     Attributes:
-        caller: whose shares the request takes; None: somebody unknown, who gets what is needed for signing in.
-        token: the token that was shown, now or at the beginning of the session; None: none was needed.
+        caller: whose shares the request takes; None: somebody unknown, who gets what is needed
+            for signing in.
+        token: the token that was shown, now or at the beginning of the session; None:
+            none was needed.
         session: the key of the session of the page; None: there is none.
-        is_named: whether a token or a session says who it is. Without that, everybody on this machine is one caller,
-            whose requests per minute are not counted.
+        is_named: whether a token or a session says who it is. Without that, everybody on this
+            machine is one caller, whose requests per minute are not counted.
     """
 
     caller: str | None
@@ -137,7 +147,9 @@ ANYBODY: Final = Admission(LOCAL, is_named=False)
 
 
 class Door(Protocol):
-    """One of the ways into a server: for programs with a token (`TokenDoor`), or for people with a browser."""
+    """One of the ways into a server: for programs with a token (`TokenDoor`), or for people
+    with a browser.
+    """
 
     async def identify(self, scope: Scope) -> Admission | ASGIApp:
         """Find out who sends a request, by its headers alone; otherwise the answer that refuses it.
@@ -161,11 +173,13 @@ class Door(Protocol):
 
 
 class TokenDoor:
-    """The door of programs: a bearer token in the header says who it is. `metadata` is the route of the metadata of the
-    protected resource (RFC 9728) and its address, or None.
+    """The door of programs: a bearer token in the header says who it is. `metadata` is the route of
+    the metadata of the protected resource (RFC 9728) and its address, or None.
     """
 
-    def __init__(self, app: ASGIApp, credentials: Credentials, metadata: tuple[Route, str] | None = None) -> None:
+    def __init__(
+        self, app: ASGIApp, credentials: Credentials, metadata: tuple[Route, str] | None = None
+    ) -> None:
         self._app = app
         self._credentials = credentials
         self._metadata = metadata
@@ -179,14 +193,19 @@ class TokenDoor:
             access = None if token is None else await self._credentials.verify(token)
         except MissingScopeError as error:
             scopes = f' scope="{" ".join(self._credentials.scopes)}",'
-            return _refusal(403, "insufficient_scope", str(error), self._challenge("insufficient_scope", scopes))
+            return _refusal(
+                403, "insufficient_scope", str(error), self._challenge("insufficient_scope", scopes)
+            )
         if access is not None:
             # The SDK binds a session to the user that opened it.
             scope["user"] = AuthenticatedUser(access)
             return Admission(access.client_id, token)
         if not self._credentials.are_required:
             return ANYBODY
-        why = "expected the header Authorization: Bearer TOKEN with a valid token; `ideabridge users add` makes one"
+        why = (
+            "expected the header Authorization: Bearer TOKEN with a valid token; "
+            "`ideabridge users add` makes one"
+        )
         return _refusal(401, "invalid_token", why, self._challenge("invalid_token"))
 
     def holds(self, admission: Admission) -> bool:
@@ -216,7 +235,11 @@ _INVALID_REQUEST: Final = -32600
 
 def _bearer(scope: Scope) -> bytes | None:
     """Return the bearer token of a request; None unless the request has exactly one."""
-    values = [value for name, value in cast("list[tuple[bytes, bytes]]", scope["headers"]) if name == b"authorization"]
+    values = [
+        value
+        for name, value in cast("list[tuple[bytes, bytes]]", scope["headers"])
+        if name == b"authorization"
+    ]
     scheme, _, token = values[0].partition(b" ") if len(values) == 1 else (b"", b"", b"")
     return token.strip() if scheme.lower() == b"bearer" and token.strip() else None
 
@@ -225,7 +248,7 @@ def _refusal(status: int, error: str, why: str, headers: Mapping[str, str]) -> J
     return JSONResponse({"error": error, "error_description": why}, status, headers)
 
 
-# -- the gate --------------------------------------------------------------------------------------------------------
+# -- the gate --------------------------------------------------------------------------------------
 
 
 class Gate:
@@ -301,7 +324,9 @@ class Gate:
             logger.error("ideabridge: a request is refused: %s", error)
             return door.refusal(503, "tokens cannot be checked now", {"Retry-After": "30"})
 
-    def _take(self, shares: ExitStack, scope: Scope, admission: Admission, *, is_page: bool) -> None:
+    def _take(
+        self, shares: ExitStack, scope: Scope, admission: Admission, *, is_page: bool
+    ) -> None:
         """Take the shares of a request, until `shares` ends.
 
         Raises:
@@ -325,7 +350,9 @@ class Gate:
         if scope["method"] != "POST":
             connection.whole()
 
-    async def _serve(self, door: Door, admission: Admission, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _serve(
+        self, door: Door, admission: Admission, scope: Scope, receive: Receive, send: Send
+    ) -> None:
         begun = ended = False
 
         async def watched_send(message: Message) -> None:
@@ -334,7 +361,8 @@ class Gate:
             ended = message["type"] == "http.response.body" and not message.get("more_body", False)
             await send(message)
 
-        # What a person has sent is done, even if the browser goes away at once. What somebody only reads is not.
+        # What a person has sent is done, even if the browser goes away at once. What somebody
+        # only reads is not.
         only_reads = door is self._page and scope["method"] != "POST"
         with anyio.CancelScope() as limit:
             self._served[limit] = door, admission
@@ -355,7 +383,9 @@ class Gate:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def watch(self) -> None:
-        """End requests whose token or session became invalid, until cancelled. A stream may stay open for days."""
+        """End requests whose token or session became invalid, until cancelled. A stream may
+        stay open for days.
+        """
         while True:
             await anyio.sleep(WATCH_SECONDS)
             # Many requests have the same token, which is checked once.
@@ -371,7 +401,9 @@ class Gate:
                         if served == (door, admission):
                             limit.cancel()
 
-    async def _still_holds(self, door: Door, admission: Admission, valid: dict[tuple[bytes, str], bool]) -> bool:
+    async def _still_holds(
+        self, door: Door, admission: Admission, valid: dict[tuple[bytes, str], bool]
+    ) -> bool:
         if not door.holds(admission):
             return False
         if admission.token is None or admission.caller is None:

@@ -1,4 +1,6 @@
-"""Streamable HTTP: binds to loopback by default, checks Host and Origin, and requires a token on other addresses."""
+"""Streamable HTTP: binds to loopback by default, checks Host and Origin, and requires a token on
+other addresses.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,13 @@ from ideabridge.server.transports.connections import (
 )
 from ideabridge.server.transports.gate import CALLS, HostNames, header
 from ideabridge.server.transports.messages import RefusedMessage, read_body
-from ideabridge.server.transports.quotas import MAX_MESSAGE, QuotaError, problem, refused, size_problem
+from ideabridge.server.transports.quotas import (
+    MAX_MESSAGE,
+    QuotaError,
+    problem,
+    refused,
+    size_problem,
+)
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.threads import compute_beside
 
@@ -44,7 +52,8 @@ _GRACE_SECONDS: Final = 1
 _MOST_DRAINED: Final = 16 * MAX_MESSAGE
 _BACKLOG: Final = 1024
 _DESCRIPTORS: Final = 4096
-"""The limit of open files that this process requests; the limit of a shell (256 to 1,024) is too low for a server."""
+"""The limit of open files that this process requests; the limit of a shell (256 to 1,024) is too
+low for a server."""
 
 _MOST_SESSIONS: Final = 200
 """Sessions of the handshake era that one caller may have."""
@@ -80,19 +89,21 @@ def bind(host: str, port: int, *, token: str | None, guarded: bool = False) -> s
     `token` is that of the environment variable; `guarded`: requests need another token.
 
     Raises:
-        ServeError: the address is not loopback and no token is needed, or the address or token is not usable.
+        ServeError: the address is not loopback and no token is needed, or the address or
+            token is not usable.
     """
     if not is_loopback(host) and not token and not guarded:
         raise ServeError(
-            f"{host} can be reached from other machines: make a token with `ideabridge users add NAME`, or set"
-            f" {TOKEN_VARIABLE} to one that clients must send, or bind to 127.0.0.1"
+            f"{host} can be reached from other machines: make a token with `ideabridge users add "
+            f"NAME`, or set {TOKEN_VARIABLE} to one that clients must send, or bind to 127.0.0.1"
         )
     if token is not None and not 16 <= len(token) <= 4096:
         raise ServeError(f"{TOKEN_VARIABLE}: expected 16 to 4096 characters; found {len(token)}")
     if not 0 <= port <= 65535:
         raise ServeError(f"port {port}: expected 0 to 65535")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio disables Nagle's algorithm (a delay of 40 ms per answer) only for sockets with the protocol TCP.
+    # asyncio disables Nagle's algorithm (a delay of 40 ms per answer) only for sockets with
+    # the protocol TCP.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -101,7 +112,9 @@ def bind(host: str, port: int, *, token: str | None, guarded: bool = False) -> s
         listening.setblocking(False)
     except OSError as error:
         listening.close()
-        raise ServeError(f"cannot listen on {host} port {port}: {error.strerror or error}") from None
+        raise ServeError(
+            f"cannot listen on {host} port {port}: {error.strerror or error}"
+        ) from None
     return listening
 
 
@@ -112,8 +125,8 @@ def url_of(listening: socket.socket) -> str:
 
 
 def reachable(url: str, names: tuple[str, ...]) -> str:
-    """A URL of this server as it is named to others: with the first name that was given to it, or for a server on every
-    address with the name of this machine.
+    """A URL of this server as it is named to others: with the first name that was given to it, or
+    for a server on every address with the name of this machine.
     """
     parts = urlsplit(url)
     if not names and parts.hostname not in _EVERYWHERE:
@@ -123,11 +136,17 @@ def reachable(url: str, names: tuple[str, ...]) -> str:
 
 
 def names_of(host: str, allowed: tuple[str, ...]) -> HostNames:
-    """The names of a server in Host and Origin headers: those of this machine, the bound address, and `allowed`."""
+    """The names of a server in Host and Origin headers: those of this machine, the bound
+    address, and `allowed`.
+    """
     names = list(_LOOPBACK_NAMES)
     if not is_loopback(host):
         shown = f"[{host}]" if ":" in host else host
-        names += [*(() if host in _EVERYWHERE else (shown,)), socket.gethostname(), socket.getfqdn()]
+        names += [
+            *(() if host in _EVERYWHERE else (shown,)),
+            socket.gethostname(),
+            socket.getfqdn(),
+        ]
     return HostNames((*names, *allowed))
 
 
@@ -137,7 +156,9 @@ def application(
     host: str,
     ended: Callable[[str], None],
 ) -> ASGIApp:
-    """The ASGI application of MCP, behind the gate. `ended` is called with the id of a session that has ended."""
+    """The ASGI application of MCP, behind the gate. `ended` is called with the id of a session
+    that has ended.
+    """
     app: ASGIApp = server.streamable_http_app(
         streamable_http_path=CALLS,
         host=host,
@@ -149,9 +170,9 @@ def application(
 
 
 class _LargeAnswers:
-    """ASGI middleware that sends an answer over `_MAX_EVENT` as JSON in place of an event, because SDK clients refuse
-    larger events only. After a notification, or the first ping (15 s), the answer can only be an event, so it is an
-    error that states its size.
+    """ASGI middleware that sends an answer over `_MAX_EVENT` as JSON in place of an event, because
+    SDK clients refuse larger events only. After a notification, or the first ping (15 s), the
+    answer can only be an event, so it is an error that states its size.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -179,8 +200,12 @@ class _LargeAnswers:
                 data = _large_answer(message.get("body", b""))
                 if data is not None and held is not None:
                     is_answered = True
-                    headers = [pair for pair in held["headers"] if pair[0].lower() != b"content-type"]
-                    await send({**held, "headers": [*headers, (b"content-type", b"application/json")]})
+                    headers = [
+                        pair for pair in held["headers"] if pair[0].lower() != b"content-type"
+                    ]
+                    await send(
+                        {**held, "headers": [*headers, (b"content-type", b"application/json")]}
+                    )
                     await send({"type": "http.response.body", "body": data})
                     return
                 if held is not None:
@@ -204,13 +229,24 @@ def _too_late(data: bytes) -> bytes:
     """The event of an error in place of an answer that comes after notifications."""
     told = orjson.loads(data)
     why = (
-        f"the answer has {len(data):,} bytes; at most {_MAX_EVENT:,} fit over HTTP after a notification or 15 s. Call"
-        " it without a progress token, or within run_plan with an _outputPath"
+        f"the answer has {len(data):,} bytes; at most {_MAX_EVENT:,} fit over HTTP "
+        "after a notification or 15 s. Call it without a progress token, or within "
+        "run_plan with an _outputPath"
     )
     result: dict[str, Any] = {"error": {"code": types.INTERNAL_ERROR, "message": why}}
     if "content" in told.get("result", ()):
-        result = {"result": {"content": [{"type": "text", "text": why}], "isError": True, "resultType": "complete"}}
-    return b"event: message\r\ndata: " + orjson.dumps({"jsonrpc": "2.0", "id": told["id"], **result}) + b"\r\n\r\n"
+        result = {
+            "result": {
+                "content": [{"type": "text", "text": why}],
+                "isError": True,
+                "resultType": "complete",
+            }
+        }
+    return (
+        b"event: message\r\ndata: "
+        + orjson.dumps({"jsonrpc": "2.0", "id": told["id"], **result})
+        + b"\r\n\r\n"
+    )
 
 
 @dataclass(slots=True)
@@ -222,8 +258,8 @@ class _Session:
 
 
 class _Messages:
-    """ASGI middleware that refuses bodies over the limits with an error that states the limit, limits the sessions of
-    one caller, and reports sessions that end.
+    """ASGI middleware that refuses bodies over the limits with an error that states the limit,
+    limits the sessions of one caller, and reports sessions that end.
     """
 
     def __init__(self, app: ASGIApp, ended: Callable[[str], None]) -> None:
@@ -286,21 +322,30 @@ class _Messages:
         except QuotaError as error:
             await _refuse(send, 429, str(error), whole, whole)
 
-    # -- sessions of the handshake era -------------------------------------------------------------------------
+    # -- sessions of the handshake era -------------------------------------------------------------
 
     async def _within_session(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, and count it for its session. A session is counted when the answer names it: only the SDK
-        knows which messages open one. A session over the limit ends the caller's least recently used one.
+        """Pass a request on, and count it for its session. A session is counted when the answer
+        names it: only the SDK knows which messages open one. A session over the limit ends the
+        caller's least recently used one.
 
         Raises:
-            QuotaError: the caller has reached the limit of sessions, all are in use, and the request may open another.
+            QuotaError: the caller has reached the limit of sessions, all are in use, and the
+                request may open another.
         """
         session, caller = header(scope, b"mcp-session-id"), caller_in(scope)
         if session in self._crowded_out:
-            why = f"the session was ended: you opened more than {_MOST_SESSIONS}, and this one was unused for longest"
+            why = (
+                f"the session was ended: you opened more than {_MOST_SESSIONS}, and this "
+                "one was unused for longest"
+            )
             await _refuse(send, _GONE, f"{why}; begin a new one")
             return
-        if scope["method"] == "POST" and not session and header(scope, b"mcp-protocol-version") in _OPENING:
+        if (
+            scope["method"] == "POST"
+            and not session
+            and header(scope, b"mcp-protocol-version") in _OPENING
+        ):
             self._expect_room(caller)
         known = self._sessions.get(session)
         if known is not None and known.caller != caller:
@@ -345,7 +390,8 @@ class _Messages:
         sessions = self._sessions_of(caller)
         if len(sessions) >= _MOST_SESSIONS and not self._unused(sessions):
             raise QuotaError(
-                f"you have {len(sessions)} sessions in use; one caller may have {_MOST_SESSIONS} at a time"
+                f"you have {len(sessions)} sessions in use; one caller may have "
+                f"{_MOST_SESSIONS} at a time"
             )
 
     async def _end_excess(self, scope: Scope, caller: str) -> None:
@@ -363,8 +409,16 @@ class _Messages:
             await self._end(scope, session)
 
     async def _end(self, scope: Scope, session: str) -> None:
-        headers = [pair for pair in cast("list[tuple[bytes, bytes]]", scope["headers"]) if pair[0] in _KEPT_HEADERS]
-        ending = {**scope, "method": "DELETE", "headers": [*headers, (b"mcp-session-id", session.encode("latin-1"))]}
+        headers = [
+            pair
+            for pair in cast("list[tuple[bytes, bytes]]", scope["headers"])
+            if pair[0] in _KEPT_HEADERS
+        ]
+        ending = {
+            **scope,
+            "method": "DELETE",
+            "headers": [*headers, (b"mcp-session-id", session.encode("latin-1"))],
+        }
 
         async def empty() -> Message:
             return {"type": "http.request", "body": b"", "more_body": False}
@@ -380,7 +434,11 @@ async def _refuse(send: Send, status: int, why: str, head: bytes = b"", tail: by
     """Answer a message, of which the beginning and the end are known, with an error."""
     answer = refused(head, tail, why)
     if answer is None:
-        answer = {"jsonrpc": "2.0", "id": None, "error": {"code": types.INVALID_REQUEST, "message": why}}
+        answer = {
+            "jsonrpc": "2.0",
+            "id": None,
+            "error": {"code": types.INVALID_REQUEST, "message": why},
+        }
     elif "result" in answer:
         # A tool error is a successful response.
         status = 200
@@ -407,7 +465,8 @@ class HTTPServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start listening."""
         await super().startup(sockets)
-        # asyncio uses one number for the connections that it accepts at once and for those that wait.
+        # asyncio uses one number for the connections that it accepts at once and for
+        # those that wait.
         for one in sockets or ():
             one.listen(_BACKLOG)
 
@@ -434,7 +493,9 @@ def http_server(app: ASGIApp) -> HTTPServer:
 
 
 def _descriptors() -> int:
-    """The number of files that this process may have open, after raising the limit to `_DESCRIPTORS` if possible."""
+    """The number of files that this process may have open, after raising the limit to
+    `_DESCRIPTORS` if possible.
+    """
     if sys.platform == "win32":
         return _DESCRIPTORS
     import resource

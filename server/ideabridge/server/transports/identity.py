@@ -1,8 +1,8 @@
 """Identity: the user of an access token (JWT) of the configured identity provider.
 
-A token is accepted if it names this issuer and this audience, and is signed by a key of the provider with an allowed
-asymmetric algorithm. No address in a token is used: keys come from the configured address, or from the one in the
-issuer's own metadata.
+A token is accepted if it names this issuer and this audience, and is signed by a key of the
+provider with an allowed asymmetric algorithm. No address in a token is used: keys come from the
+configured address, or from the one in the issuer's own metadata.
 """
 
 from __future__ import annotations
@@ -29,13 +29,15 @@ MAX_TOKEN: Final = 16 * 1024
 """The largest number of characters of a token."""
 
 FRESH_SECONDS: Final = 3600.0
-"""The time after which keys are fetched again. A key that the provider has withdrawn is accepted until then."""
+"""The time after which keys are fetched again. A key that the provider has withdrawn is
+accepted until then."""
 
 STALE_SECONDS: Final = 86_400.0
 """The time for which keys are used while the provider cannot be reached."""
 
 PAUSE_SECONDS: Final = 30.0
-"""The least time between two fetches, so that tokens with invented key ids cause no requests to the provider."""
+"""The least time between two fetches, so that tokens with invented key ids cause no requests
+to the provider."""
 
 _TIMEOUT: Final = 10.0
 _MOST_BYTES: Final = 256 * 1024
@@ -44,7 +46,12 @@ _LEEWAY: Final = 30
 """Seconds by which the clocks of the provider and of this machine may differ."""
 
 _MOST_TEXT: Final = 255
-_KINDS: Final = {"RS": ("RSA", None), "PS": ("RSA", None), "ES256": ("EC", "P-256"), "ES384": ("EC", "P-384")}
+_KINDS: Final = {
+    "RS": ("RSA", None),
+    "PS": ("RSA", None),
+    "ES256": ("EC", "P-256"),
+    "ES384": ("EC", "P-384"),
+}
 
 
 class ProviderError(IdeabridgeError):
@@ -71,8 +78,8 @@ class Identity:
 
 
 class IdentityProvider:
-    """The identity provider of a configuration (`auth`), and its keys. The age of keys is measured by `clock`, a
-    monotonic clock in seconds.
+    """The identity provider of a configuration (`auth`), and its keys. The age of keys is measured
+    by `clock`, a monotonic clock in seconds.
     """
 
     def __init__(self, settings: AuthSettings, clock: Callable[[], float] = time.monotonic) -> None:
@@ -97,7 +104,11 @@ class IdentityProvider:
             return None
         algorithm, kid = header.get("alg"), header.get("kid")
         # `crit` names extensions that a recipient must know; none is known here.
-        if algorithm not in self.settings.algorithms or "crit" in header or not isinstance(kid, str | None):
+        if (
+            algorithm not in self.settings.algorithms
+            or "crit" in header
+            or not isinstance(kid, str | None)
+        ):
             return None
         key = await self._key(kid, algorithm)
         if key is None:
@@ -110,7 +121,10 @@ class IdentityProvider:
                 audience=self.settings.audience,
                 issuer=self.settings.issuer,
                 leeway=_LEEWAY,
-                options={"require": ["exp", "iss", "aud", "sub"], "enforce_minimum_key_length": True},
+                options={
+                    "require": ["exp", "iss", "aud", "sub"],
+                    "enforce_minimum_key_length": True,
+                },
             )
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError):
             return None
@@ -133,7 +147,7 @@ class IdentityProvider:
             float(claims["exp"]),
         )
 
-    # -- keys --------------------------------------------------------------------------------------------------
+    # -- keys --------------------------------------------------------------------------------------
 
     async def _key(self, kid: str | None, algorithm: str) -> JSONObject | None:
         """The key with an id; without an id, the only suitable key."""
@@ -168,7 +182,9 @@ class IdentityProvider:
                     keys = await self._fetch_keys()
             except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, IdeabridgeError) as error:
                 self._failure = str(error) or type(error).__name__
-                logger.error("ideabridge: keys of %s: %s", self.settings.issuer, self._failure[:300])
+                logger.error(
+                    "ideabridge: keys of %s: %s", self.settings.issuer, self._failure[:300]
+                )
                 return
             self._keys, self._fetched = keys, self._clock()
 
@@ -181,10 +197,15 @@ class IdentityProvider:
         return [key for key in held[:_MOST_KEYS] if isinstance(key, dict)]
 
     async def _discover(self, client: httpx.AsyncClient) -> str:
-        """The address of the keys in the issuer's metadata (OpenID Connect Discovery, otherwise RFC 8414)."""
+        """The address of the keys in the issuer's metadata (OpenID Connect Discovery,
+        otherwise RFC 8414).
+        """
         parts = urlsplit(self.settings.issuer)
         path = parts.path.rstrip("/")
-        wanted = (f"{path}/.well-known/openid-configuration", f"/.well-known/oauth-authorization-server{path}")
+        wanted = (
+            f"{path}/.well-known/openid-configuration",
+            f"/.well-known/oauth-authorization-server{path}",
+        )
         failure = ""
         for place in wanted:
             url = urlunsplit((parts.scheme, parts.netloc, place, "", ""))
@@ -194,13 +215,22 @@ class IdentityProvider:
                 failure = failure or str(error)
                 continue
             if metadata.get("issuer") != self.settings.issuer:
-                raise ProviderError(f"{url}: it is the metadata of {str(metadata.get('issuer'))[:200]!r}")
+                raise ProviderError(
+                    f"{url}: it is the metadata of {str(metadata.get('issuer'))[:200]!r}"
+                )
             keys = metadata.get("jwks_uri")
             try:
                 # The same rules as for an address in the configuration.
-                return AuthSettings(issuer=self.settings.issuer, audience="any", jwks_url=str(keys)).jwks_url or ""
+                return (
+                    AuthSettings(
+                        issuer=self.settings.issuer, audience="any", jwks_url=str(keys)
+                    ).jwks_url
+                    or ""
+                )
             except ValueError:
-                raise ProviderError(f"{url}: jwks_uri: expected an https address, found {str(keys)[:200]!r}") from None
+                raise ProviderError(
+                    f"{url}: jwks_uri: expected an https address, found {str(keys)[:200]!r}"
+                ) from None
         raise ProviderError(failure)
 
 

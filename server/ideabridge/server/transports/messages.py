@@ -1,9 +1,10 @@
 """Messages: reads the lines and bodies that a client sends as JSON-RPC messages.
 
-A well-formed message takes one pass of the SDK's parser. What that refuses, or reads as something else, is read again
-here: what is odd and means one thing works (a byte order mark, NUL bytes at the ends of a line, several messages on a
-line, `7.0` as an id, `[]` where an object is meant), and everything else is answered as JSON-RPC says, so that a client
-does not wait for an answer that never comes. Notifications and responses are never answered.
+A well-formed message takes one pass of the SDK's parser. What that refuses, or reads as something
+else, is read again here: what is odd and means one thing works (a byte order mark, NUL bytes at the
+ends of a line, several messages on a line, `7.0` as an id, `[]` where an object is meant), and
+everything else is answered as JSON-RPC says, so that a client does not wait for an answer that
+never comes. Notifications and responses are never answered.
 """
 
 from __future__ import annotations
@@ -15,7 +16,13 @@ from typing import Any, Final, cast
 
 import mcp_types as types
 import orjson
-from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
+from mcp_types import (
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+)
 from pydantic import ValidationError
 
 from ideabridge.server.transports.quotas import id_at_start
@@ -51,7 +58,8 @@ class RefusedMessage:
 
 
 def read_messages(data: bytes) -> list[JSONRPCMessage | RefusedMessage]:
-    """The messages on a line or in a body, in their order. Empty: there is nothing to do and nothing to answer.
+    """The messages on a line or in a body, in their order. Empty: there is nothing to do and
+    nothing to answer.
 
     `data` is within the limits of `problem`.
     """
@@ -69,7 +77,9 @@ def read_messages(data: bytes) -> list[JSONRPCMessage | RefusedMessage]:
         except ValueError:
             why = "the message cannot be read: expected one JSON object in UTF-8"
             messages.append(
-                RefusedMessage(id_at_start(text[position:].encode("utf-8", "replace")), types.PARSE_ERROR, why)
+                RefusedMessage(
+                    id_at_start(text[position:].encode("utf-8", "replace")), types.PARSE_ERROR, why
+                )
             )
             break
         messages += _read_members(value)
@@ -88,7 +98,9 @@ def read_body(body: bytes) -> bytes | RefusedMessage:
     messages = read_messages(body)
     if len(messages) != 1:
         code = types.INVALID_REQUEST if body.strip(_NOISE) else types.PARSE_ERROR
-        return RefusedMessage(None, code, f"expected one JSON-RPC message in the body; found {len(messages):,}")
+        return RefusedMessage(
+            None, code, f"expected one JSON-RPC message in the body; found {len(messages):,}"
+        )
     message = messages[0]
     if isinstance(message, RefusedMessage):
         return message
@@ -96,7 +108,9 @@ def read_body(body: bytes) -> bytes | RefusedMessage:
 
 
 def _is_plain(body: bytes) -> bool:
-    """Whether a body is certainly one well-formed request or notification: the SDK reads it again, so this is quick."""
+    """Whether a body is certainly one well-formed request or notification: the SDK reads it again,
+    so this is quick.
+    """
     try:
         message: object = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -106,15 +120,17 @@ def _is_plain(body: bytes) -> bool:
     members = cast("dict[str, object]", message)
     has_id = "id" not in members or _usable_id(members["id"]) is not None
     is_named = members.get("jsonrpc") == "2.0" and isinstance(members.get("method"), str)
-    is_whole = not isinstance(members.get("id"), float) and members.keys().isdisjoint(("result", "error"))
+    is_whole = not isinstance(members.get("id"), float) and members.keys().isdisjoint(
+        ("result", "error")
+    )
     return has_id and is_named and is_whole and isinstance(members.get("params", {}), dict)
 
 
 def _read_plain(data: bytes) -> JSONRPCMessage | None:
     """The message, if the SDK's parser accepts it and cannot have read it as another kind.
 
-    That parser ignores members that it does not know: it takes a request with the id null for a notification, and an
-    error that has a result, too, for a response.
+    That parser ignores members that it does not know: it takes a request with the id null for a
+    notification, and an error that has a result, too, for a response.
     """
     try:
         message = types.jsonrpc_message_adapter.validate_json(data, by_name=False)
@@ -129,12 +145,18 @@ def _read_plain(data: bytes) -> JSONRPCMessage | None:
 
 
 def _read_members(value: object) -> list[JSONRPCMessage | RefusedMessage]:
-    """The messages in a JSON value: one, or those of a batch, each of which is answered by itself."""
+    """The messages in a JSON value: one, or those of a batch, each of which is
+    answered by itself.
+    """
     if not isinstance(value, list):
         return _read(value)
     members = cast("list[object]", value)
     if not members:
-        return [RefusedMessage(None, types.INVALID_REQUEST, "the batch is empty: expected JSON-RPC messages")]
+        return [
+            RefusedMessage(
+                None, types.INVALID_REQUEST, "the batch is empty: expected JSON-RPC messages"
+            )
+        ]
     messages: list[JSONRPCMessage | RefusedMessage] = []
     for member in members:
         messages += _read(member)
@@ -151,7 +173,8 @@ def _read(value: object) -> list[JSONRPCMessage | RefusedMessage]:
         return _read_response(message)
     if "id" not in message and isinstance(message.get("method"), str):
         params = message.get("params")
-        # The sender of a notification cannot be told what is wrong with it, so the rest of it counts.
+        # The sender of a notification cannot be told what is wrong with it, so the
+        # rest of it counts.
         members = cast("dict[str, Any]", params) if isinstance(params, dict) else None
         return [JSONRPCNotification(jsonrpc="2.0", method=message["method"], params=members)]
     return [_read_request(message)]
@@ -165,23 +188,37 @@ def _read_request(message: dict[str, Any]) -> JSONRPCRequest | RefusedMessage:
     if message.get("jsonrpc") != "2.0":
         return RefusedMessage(answered_id, types.INVALID_REQUEST, 'jsonrpc: expected "2.0"')
     if not isinstance(method, str):
-        return RefusedMessage(answered_id, types.INVALID_REQUEST, f"method: expected a text, found {kind_of(method)}")
+        return RefusedMessage(
+            answered_id, types.INVALID_REQUEST, f"method: expected a text, found {kind_of(method)}"
+        )
     if request is None:
-        found = "a number with a fraction" if _is_fraction(message.get("id")) else kind_of(message.get("id"))
-        return RefusedMessage(answered_id, types.INVALID_REQUEST, f"id: expected a text or an integer, found {found}")
+        found = (
+            "a number with a fraction"
+            if _is_fraction(message.get("id"))
+            else kind_of(message.get("id"))
+        )
+        return RefusedMessage(
+            answered_id, types.INVALID_REQUEST, f"id: expected a text or an integer, found {found}"
+        )
     if params == []:
         # Some languages have one empty value for lists and objects.
         params = {}
     if isinstance(params, list):
-        return RefusedMessage(request, types.INVALID_PARAMS, "params: expected an object, found a list")
+        return RefusedMessage(
+            request, types.INVALID_PARAMS, "params: expected an object, found a list"
+        )
     if params is not None and not isinstance(params, dict):
-        return RefusedMessage(request, types.INVALID_REQUEST, f"params: expected an object, found {kind_of(params)}")
+        return RefusedMessage(
+            request, types.INVALID_REQUEST, f"params: expected an object, found {kind_of(params)}"
+        )
     members = cast("dict[str, Any] | None", params)
     return JSONRPCRequest(jsonrpc="2.0", id=request, method=method, params=members)
 
 
 def _read_response(message: dict[str, Any]) -> list[JSONRPCMessage | RefusedMessage]:
-    """A response to a request of ours. A malformed one fails that request, which would wait for nothing."""
+    """A response to a request of ours. A malformed one fails that request, which would
+    wait for nothing.
+    """
     request = _usable_id(message.get("id"))
     if request is None:
         return []
@@ -192,7 +229,13 @@ def _read_response(message: dict[str, Any]) -> list[JSONRPCMessage | RefusedMess
         result = {}
     if not isinstance(result, dict):
         why = f"the client answered with {kind_of(result)} in place of an object"
-        return [JSONRPCError(jsonrpc="2.0", id=request, error=types.ErrorData(code=types.INTERNAL_ERROR, message=why))]
+        return [
+            JSONRPCError(
+                jsonrpc="2.0",
+                id=request,
+                error=types.ErrorData(code=types.INTERNAL_ERROR, message=why),
+            )
+        ]
     return [JSONRPCResponse(jsonrpc="2.0", id=request, result=cast("dict[str, Any]", result))]
 
 
@@ -201,13 +244,17 @@ def _read_error(error: object) -> types.ErrorData:
     code, message = members.get("code"), members.get("message")
     return types.ErrorData(
         code=code if isinstance(code, int) and not isinstance(code, bool) else types.INTERNAL_ERROR,
-        message=message if isinstance(message, str) else "the client answered with an error without a message",
+        message=message
+        if isinstance(message, str)
+        else "the client answered with an error without a message",
         data=members.get("data"),
     )
 
 
 def _usable_id(value: object) -> int | str | None:
-    """The id of a request; None if it is none that MCP knows. `7.0` is the integer 7, as in JSON Schema."""
+    """The id of a request; None if it is none that MCP knows. `7.0` is the integer 7, as
+    in JSON Schema.
+    """
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return value if isinstance(value, int | str) and not isinstance(value, bool) else None
@@ -215,7 +262,12 @@ def _usable_id(value: object) -> int | str | None:
 
 def _is_fraction(value: object) -> bool:
     """Whether a value is a number that JSON-RPC allows as an id, and MCP does not."""
-    return isinstance(value, float) and value == value and abs(value) != float("inf") and not value.is_integer()
+    return (
+        isinstance(value, float)
+        and value == value
+        and abs(value) != float("inf")
+        and not value.is_integer()
+    )
 
 
 def _without_surrogates(value: object) -> object:
@@ -226,5 +278,8 @@ def _without_surrogates(value: object) -> object:
         return [_without_surrogates(member) for member in cast("list[object]", value)]
     if isinstance(value, dict):
         members = cast("dict[str, object]", value)
-        return {_SURROGATE.sub("\ufffd", key): _without_surrogates(member) for key, member in members.items()}
+        return {
+            _SURROGATE.sub("\ufffd", key): _without_surrogates(member)
+            for key, member in members.items()
+        }
     return value

@@ -1,7 +1,8 @@
-"""Quotas: limits for each caller, so that one caller cannot use up the server, and limits for each message.
+"""Quotas: limits for each caller, so that one caller cannot use up the server, and limits
+for each message.
 
-Resources of a request (a place among the requests in progress, a stream, a session) are counted by caller. A caller
-over a limit gets an error that states the limit.
+Resources of a request (a place among the requests in progress, a stream, a session) are counted by
+caller. A caller over a limit gets an error that states the limit.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import orjson
 from ideabridge.tools.encoding import MAX_BYTES, MAX_DEPTH, count_values, nests_deeper
 from ideabridge.tools.errors import LimitExceededError
 
-# -- quotas ----------------------------------------------------------------------------------------------------------
+# -- quotas ----------------------------------------------------------------------------------------
 
 _MOST_RATES: Final = 10_000
 """(caller, kind) pairs that `spend` remembers; the least recently used one is forgotten first."""
@@ -38,7 +39,9 @@ class QuotaError(LimitExceededError):
 
 
 class Quotas:
-    """What each caller holds, and how often it has used something recently, by a monotonic clock in seconds."""
+    """What each caller holds, and how often it has used something recently, by a monotonic
+    clock in seconds.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -48,8 +51,8 @@ class Quotas:
 
     @contextmanager
     def holding(self, caller: str, kind: str, most: int, amount: int = 1) -> Generator[None]:
-        """A scope in which a caller holds `amount` more of a kind (a plural for the message, such as "requests in
-        progress"), and at most `most`.
+        """A scope in which a caller holds `amount` more of a kind (a plural for the message, such
+        as "requests in progress"), and at most `most`.
 
         Raises:
             QuotaError: the caller would hold more than `most`.
@@ -58,7 +61,9 @@ class Quotas:
         count = self._held.get(key, 0)
         if count + amount > most:
             more = "" if amount == 1 else f" and ask for {amount:,} more"
-            raise QuotaError(f"you have {count:,} {kind}{more}; one caller may have {most:,} at a time")
+            raise QuotaError(
+                f"you have {count:,} {kind}{more}; one caller may have {most:,} at a time"
+            )
         self._held[key] = count + amount
         try:
             yield
@@ -68,8 +73,8 @@ class Quotas:
                 del self._held[key]
 
     def spend(self, caller: str, kind: str, most: int, seconds: float) -> None:
-        """Count one use of a kind (a plural for the message, such as "calls"): at most `most` at once, and on average
-        `most` in `seconds`.
+        """Count one use of a kind (a plural for the message, such as "calls"): at most `most` at
+        once, and on average `most` in `seconds`.
 
         Raises:
             QuotaError: no use is left; `retry_after` is the time until the next one.
@@ -81,7 +86,8 @@ class Quotas:
             self._left[key] = left, now
             wait = (1 - left) * seconds / most
             raise QuotaError(
-                f"too many {kind}: one caller may make {most:,} in {seconds:g} s; try again in {wait:.1f} s",
+                f"too many {kind}: one caller may make {most:,} in {seconds:g} s; "
+                f"try again in {wait:.1f} s",
                 retry_after=wait,
             )
         self._left[key] = left - 1, now
@@ -89,10 +95,11 @@ class Quotas:
             self._left.popitem(last=False)
 
 
-# -- limits of a message ---------------------------------------------------------------------------------------------
+# -- limits of a message ---------------------------------------------------------------------------
 #
-# The SDK does not answer a message over the limits on stdio, and answers with a bare status over HTTP. Here it gets an
-# error that states what is wrong, if the id of the request can be found in it.
+# The SDK does not answer a message over the limits on stdio, and answers with a bare status
+# over HTTP. Here it gets an error that states what is wrong, if the id of the request can
+# be found in it.
 
 MAX_MESSAGE: Final = 2 * MAX_BYTES
 """Bytes of one message."""
@@ -101,8 +108,8 @@ MAX_MESSAGE_DEPTH: Final = MAX_DEPTH + 20
 """Levels of nesting in one message: those of the arguments, and the envelope."""
 
 MAX_MESSAGE_VALUES: Final = 250_000
-"""JSON values in one message. Parsing, checking and copying them takes less than a second, in which the server answers
-no other request. 8 MB of empty lists contain ten times as many."""
+"""JSON values in one message. Parsing, checking and copying them takes less than a second, in which
+the server answers no other request. 8 MB of empty lists contain ten times as many."""
 
 ENDS: Final = 4096
 """Bytes kept of the beginning and of the end of a message that is too large."""
@@ -119,16 +126,26 @@ _METHOD: Final = re.compile(
 
 
 def problem(message: bytes) -> str | None:
-    """Return why a message of allowed size is refused, by its bytes before parsing; None if it is accepted."""
+    """Return why a message of allowed size is refused, by its bytes before parsing; None if
+    it is accepted.
+    """
     if count_values(message, MAX_MESSAGE_VALUES) > MAX_MESSAGE_VALUES:
-        return f"the message holds more than {MAX_MESSAGE_VALUES:,} JSON values (numbers, texts, lists, ...)"
+        return (
+            f"the message holds more than {MAX_MESSAGE_VALUES:,} JSON values "
+            "(numbers, texts, lists, ...)"
+        )
     if nests_deeper(message, MAX_MESSAGE_DEPTH):
-        return f"the message nests deeper than {MAX_MESSAGE_DEPTH} levels (arguments: at most {MAX_DEPTH})"
+        return (
+            f"the message nests deeper than {MAX_MESSAGE_DEPTH} levels "
+            f"(arguments: at most {MAX_DEPTH})"
+        )
     return None
 
 
 def refused(head: bytes, tail: bytes, why: str) -> dict[str, Any] | None:
-    """The answer to a refused message as a JSON-RPC object; None if no id is found in its beginning or end."""
+    """The answer to a refused message as a JSON-RPC object; None if no id is found in its
+    beginning or end.
+    """
     request_id = id_at_start(head)
     if request_id is None:
         found = _TAIL.search(tail[-ENDS:])
@@ -137,19 +154,31 @@ def refused(head: bytes, tail: bytes, why: str) -> dict[str, Any] | None:
         return None
     if _METHOD.match(head[:ENDS]) is not None:
         # The host's model sees a tool error, and not a protocol error.
-        result = {"content": [{"type": "text", "text": why}], "isError": True, "resultType": "complete"}
+        result = {
+            "content": [{"type": "text", "text": why}],
+            "isError": True,
+            "resultType": "complete",
+        }
         return {"jsonrpc": "2.0", "id": request_id, "result": result}
-    return {"jsonrpc": "2.0", "id": request_id, "error": {"code": types.INVALID_REQUEST, "message": why}}
+    return {
+        "jsonrpc": "2.0",
+        "id": request_id,
+        "error": {"code": types.INVALID_REQUEST, "message": why},
+    }
 
 
 def id_at_start(message: bytes) -> int | str | None:
-    """The id of a message that cannot be read, if it stands at its beginning, where it can be that of nothing else."""
+    """The id of a message that cannot be read, if it stands at its beginning, where it can be that
+    of nothing else.
+    """
     found = _HEAD.match(message[:ENDS])
     return None if found is None else _read_id(found[2])
 
 
 def _read_id(text: bytes) -> int | str | None:
-    """An id as it is written; None if it is not JSON, such as `007` or a text with bytes that are not UTF-8."""
+    """An id as it is written; None if it is not JSON, such as `007` or a text with bytes
+    that are not UTF-8.
+    """
     try:
         return cast("int | str", orjson.loads(text))
     except orjson.JSONDecodeError:

@@ -1,7 +1,8 @@
-"""The stdio transport: one message per line, of bounded length; it ends as soon as the host closes the stream.
+"""The stdio transport: one message per line, of bounded length; it ends as soon as the host
+closes the stream.
 
-The SDK's own transport reads in a thread that cannot be stopped, accepts lines of any length, and does not answer an
-invalid line.
+The SDK's own transport reads in a thread that cannot be stopped, accepts lines of any length, and
+does not answer an invalid line.
 """
 
 from __future__ import annotations
@@ -158,7 +159,9 @@ class StdioWriter(ObjectSendStream[SessionMessage]):
                 if len(data) <= _UNBLOCKED and select.select((), (self._descriptor,), (), 0)[1]:
                     os.write(self._descriptor, data)
                 else:
-                    await anyio.to_thread.run_sync(_write_all, self._descriptor, data, abandon_on_cancel=True)
+                    await anyio.to_thread.run_sync(
+                        _write_all, self._descriptor, data, abandon_on_cancel=True
+                    )
             except OSError:
                 self._closed = True
                 raise anyio.BrokenResourceError from None

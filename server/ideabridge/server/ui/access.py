@@ -1,14 +1,16 @@
 """Access: who may open the page, and what a request must have.
 
-The page shows results of tools and lets a person approve calls, so another web page must not reach it through the
-person's browser, and neither must a program that merely reaches its address:
+The page shows results of tools and lets a person approve calls, so another web page must not reach
+it through the person's browser, and neither must a program that merely reaches its address:
 
-- A visitor has a random session in a cookie (`HttpOnly`, `SameSite=Strict`), which begins with a token or with a link
-  of the owner. The gate checks the token again while requests are in progress.
-- Without users and without a token, whoever reaches the page reads it. Every change needs a session also then: a model
-  that can send requests to this machine must not approve its own calls.
-- Every POST carries the secret of its session in its form, and comes from this page by `Origin` and `Sec-Fetch-Site`.
-- The answers allow scripts and styles of this server only, and no frames (`Content-Security-Policy`).
+- A visitor has a random session in a cookie (`HttpOnly`, `SameSite=Strict`), which begins with a
+  token or with a link of the owner. The gate checks the token again while requests are in progress.
+- Without users and without a token, whoever reaches the page reads it. Every change needs a session
+  also then: a model that can send requests to this machine must not approve its own calls.
+- Every POST carries the secret of its session in its form, and comes from this page by `Origin` and
+  `Sec-Fetch-Site`.
+- The answers allow scripts and styles of this server only, and no frames
+  (`Content-Security-Policy`).
 """
 
 from __future__ import annotations
@@ -32,7 +34,15 @@ from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import LOCAL, SEES_ALL, Viewer, person_of
 from ideabridge.server.callers import Credentials
 from ideabridge.server.transports.connections import connection_of
-from ideabridge.server.transports.gate import ANYBODY, PAGE, SIGN_IN, STATIC, STRANGER, Admission, header
+from ideabridge.server.transports.gate import (
+    ANYBODY,
+    PAGE,
+    SIGN_IN,
+    STATIC,
+    STRANGER,
+    Admission,
+    header,
+)
 from ideabridge.server.transports.quotas import Quotas
 
 PREFIX: Final = PAGE
@@ -61,13 +71,13 @@ _MOST_SESSIONS: Final = 20
 """Sessions of one caller. A new one ends the one of the same caller that is unused for longest."""
 
 _READS_ONLY: Final = (
-    "You may read this page, but not change anything: a change needs a session. Run `ideabridge ui --link HOST:PORT` on"
-    " the machine of this server, and open the link that it prints."
+    "You may read this page, but not change anything: a change needs a session. Run `ideabridge "
+    "ui --link HOST:PORT` on the machine of this server, and open the link that it prints."
 )
 
 _POLICY: Final = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-    "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src "
+    "'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
 _HEADERS: Final = {
     "Content-Security-Policy": _POLICY,
@@ -90,7 +100,8 @@ class Visitor:
 
     Attributes:
         caller: whose runs it sees: `local`, `user:NAME` or `token_HASH`.
-        token: the token that its session began with; None: it began with the owner's link, or there is no session.
+        token: the token that its session began with; None: it began with the owner's link, or
+            there is no session.
         secret: what every form of its session carries; "": it has no session, and only reads.
         used: when its session was last used, by the monotonic clock.
         notes: messages for the next page.
@@ -147,7 +158,9 @@ class FormFields:
 
     def get(self, name: str, otherwise: str = "") -> str:
         """The first field of that name, with the line ends of Python."""
-        return next((value.replace("\r\n", "\n") for key, value in self.fields if key == name), otherwise)
+        return next(
+            (value.replace("\r\n", "\n") for key, value in self.fields if key == name), otherwise
+        )
 
     def all(self, name: str) -> list[str]:
         """Every field of that name."""
@@ -160,12 +173,14 @@ class Access:
     Args:
         app: the page.
         credentials: the valid tokens.
-        store: has the users, who see everybody's runs or their own, and the owner's links. A page notes its revision
-            before it reads anything.
+        store: has the users, who see everybody's runs or their own, and the owner's links. A page
+            notes its revision before it reads anything.
         quotas: what callers hold.
     """
 
-    def __init__(self, app: ASGIApp, credentials: Credentials, store: Store, quotas: Quotas) -> None:
+    def __init__(
+        self, app: ASGIApp, credentials: Credentials, store: Store, quotas: Quotas
+    ) -> None:
         self._app = app
         self._quotas = quotas
         self._credentials = credentials
@@ -173,7 +188,7 @@ class Access:
         # The sessions by the key in their cookie; the least recently used one is first.
         self._sessions: OrderedDict[str, Visitor] = OrderedDict()
 
-    # -- who it is ---------------------------------------------------------------------------------------------
+    # -- who it is ---------------------------------------------------------------------------------
 
     async def identify(self, scope: Scope) -> Admission | ASGIApp:
         """See `Door`."""
@@ -208,9 +223,11 @@ class Access:
 
     def refusal(self, status: int, why: str, headers: Mapping[str, str]) -> Response:
         """See `Door`."""
-        return PlainTextResponse(f"{why}\n", status, {**_HEADERS, "Cache-Control": "no-store", **headers})
+        return PlainTextResponse(
+            f"{why}\n", status, {**_HEADERS, "Cache-Control": "no-store", **headers}
+        )
 
-    # -- requests ----------------------------------------------------------------------------------------------
+    # -- requests ----------------------------------------------------------------------------------
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """See `Door`."""
@@ -221,7 +238,11 @@ class Access:
                 for name, value in _HEADERS.items():
                     answered.setdefault(name, value)
                 # The address of a file of the page changes with its content.
-                is_file = message["status"] == 200 and scope["query_string"] and scope["path"].startswith(STATIC)
+                is_file = (
+                    message["status"] == 200
+                    and scope["query_string"]
+                    and scope["path"].startswith(STATIC)
+                )
                 answered.setdefault("Cache-Control", _KEEP if is_file else "no-store")
             await send(message)
 
@@ -234,30 +255,43 @@ class Access:
             if visitor is not None:
                 connection.whole()
             if body is None:
-                await self.refusal(413, f"this form has at most {most:,} bytes", {})(scope, receive, send)
+                await self.refusal(413, f"this form has at most {most:,} bytes", {})(
+                    scope, receive, send
+                )
                 return
             try:
-                fields = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS, errors="strict")
+                fields = parse_qsl(
+                    body.decode(),
+                    keep_blank_values=True,
+                    max_num_fields=MOST_FIELDS,
+                    errors="strict",
+                )
             except ValueError:
                 await self.refusal(400, "the form cannot be read", {})(scope, receive, send)
                 return
             form = FormFields(fields)
-            if visitor is not None and not hmac.compare_digest(form.get("secret").encode(), visitor.secret.encode()):
+            if visitor is not None and not hmac.compare_digest(
+                form.get("secret").encode(), visitor.secret.encode()
+            ):
                 why = "the page is out of date: go back, load it again, and repeat what you did"
                 await self.refusal(403, why, {})(scope, receive, send)
                 return
         scope[FORM], scope[REVISION] = form, "{}.{}".format(*self._store.revision())
         await self._app(scope, receive, guarded)
 
-    # -- sessions ----------------------------------------------------------------------------------------------
+    # -- sessions ----------------------------------------------------------------------------------
 
     async def _visitor(self, key: str) -> Visitor | None:
-        """The visitor of a session; None if there is no such session, or its token is no longer valid."""
+        """The visitor of a session; None if there is no such session, or its token is
+        no longer valid.
+        """
         self._forget_idle()
         visitor = self._sessions.get(key)
         if visitor is None:
             return None
-        if visitor.token is not None and not await self._credentials.still_name(visitor.token, visitor.caller):
+        if visitor.token is not None and not await self._credentials.still_name(
+            visitor.token, visitor.caller
+        ):
             self._sessions.pop(key, None)
             return None
         if key not in self._sessions:
@@ -274,7 +308,9 @@ class Access:
         if len(own) >= _MOST_SESSIONS:
             del self._sessions[own[0]]
         key = secrets.token_urlsafe(32)
-        self._sessions[key] = Visitor(caller, token, secrets.token_urlsafe(24), used=time.monotonic())
+        self._sessions[key] = Visitor(
+            caller, token, secrets.token_urlsafe(24), used=time.monotonic()
+        )
         return key
 
     def _forget_idle(self) -> None:
@@ -286,11 +322,13 @@ class Access:
             del self._sessions[key]
 
     async def sign_in(self, token: str, scope: Scope) -> str | None:
-        """Begin a session with a token; returns the key for the cookie, or None if the token is not valid.
+        """Begin a session with a token; returns the key for the cookie, or None if the
+        token is not valid.
 
         Raises:
             MissingScopeError: the token lacks a scope.
-            QuotaError: its caller has signed in too often, or too many tries from where it comes have failed.
+            QuotaError: its caller has signed in too often, or too many tries from where it
+                comes have failed.
         """
         given = token.strip().encode()
         access = await self._credentials.verify(given) if given else None
@@ -301,7 +339,8 @@ class Access:
         return self._begin(access.client_id, given)
 
     def follow_link(self, key: str, scope: Scope) -> str | None:
-        """Begin a session with a link; returns the key for the cookie, or None if the link is used or too old.
+        """Begin a session with a link; returns the key for the cookie, or None if the link is
+        used or too old.
 
         Raises:
             QuotaError: too many tries from where it comes have failed.
@@ -330,14 +369,18 @@ def cookie(scope: Scope, key: str) -> str:
 
 
 def _cookie_name(scope: Scope) -> str:
-    """The name of the cookie: browsers send cookies to every port of a host, so the name has the port."""
+    """The name of the cookie: browsers send cookies to every port of a host, so the
+    name has the port.
+    """
     name = f"ideabridge_ui_{scope['server'][1]}"
-    # Browsers take a cookie with this prefix over an encrypted connection only, and from this host only.
+    # Browsers take a cookie with this prefix over an encrypted connection only, and from
+    # this host only.
     return f"__Host-{name}" if _is_encrypted(scope) else name
 
 
 def _is_encrypted(scope: Scope) -> bool:
-    """Return whether the browser's connection is encrypted, as far as the server knows: a proxy says so.
+    """Return whether the browser's connection is encrypted, as far as the server knows:
+    a proxy says so.
 
     A client that says so itself has a cookie that its browser does not keep.
     """
@@ -357,8 +400,13 @@ def _comes_from_elsewhere(headers: Headers) -> bool:
 
 
 def _is_part_of_another_site(headers: Headers) -> bool:
-    """Return whether a browser loads something for the page of another site, such as an image. A link is followed."""
-    return headers.get("sec-fetch-site") == "cross-site" and headers.get("sec-fetch-mode") != "navigate"
+    """Return whether a browser loads something for the page of another site, such as an image. A
+    link is followed.
+    """
+    return (
+        headers.get("sec-fetch-site") == "cross-site"
+        and headers.get("sec-fetch-mode") != "navigate"
+    )
 
 
 async def _body(receive: Receive, hold: Callable[[int], None], most: int) -> bytes | None:

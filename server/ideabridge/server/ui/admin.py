@@ -67,12 +67,23 @@ class AdminPages:
         facts: list[tuple[str, str]] = [
             (
                 "Program",
-                f"ideabridge {version('ideabridge')}, mcp {version('mcp')}, Python {platform.python_version()}",
+                (
+                    f"ideabridge {version('ideabridge')}, mcp {version('mcp')}, Python "
+                    f"{platform.python_version()}"
+                ),
             ),
             ("Database", store.engine()),
-            ("Store", "in memory" if store.path == ":memory:" else f"{store.path}, {store.used_bytes() / 1e6:.1f} MB"),
+            (
+                "Store",
+                "in memory"
+                if store.path == ":memory:"
+                else f"{store.path}, {store.used_bytes() / 1e6:.1f} MB",
+            ),
             ("Runs", f"{len(listed):,}{' or more' if len(listed) == _COUNTED else ''}"),
-            ("Mind", "the caller, or its client's model" if bridge.mind is None else bridge.mind.name),
+            (
+                "Mind",
+                "the caller, or its client's model" if bridge.mind is None else bridge.mind.name,
+            ),
             (
                 "Approval",
                 ", ".join(
@@ -85,7 +96,10 @@ class AdminPages:
         return self._site.page(
             request,
             "admin.html",
-            users=[(user, [one for one in tokens if one.user == user.name]) for user in store.users.all()],
+            users=[
+                (user, [one for one in tokens if one.user == user.name])
+                for user in store.users.all()
+            ],
             facts=facts,
             limits=_limits(configuration),
             retention=configuration.retention,
@@ -100,7 +114,9 @@ class AdminPages:
         checks.check_program(found)
         checks.check_configuration(found, bridge.configuration)
         # It counts the runs that retention will delete.
-        await anyio.to_thread.run_sync(checks.describe_store, found, bridge.store, bridge.configuration)
+        await anyio.to_thread.run_sync(
+            checks.describe_store, found, bridge.store, bridge.configuration
+        )
         own = sorted(tool.name for tool in bridge.tools() if tool.module is None)
         found.add("tools", ", ".join(own) or "none of its own")
         for status in bridge.modules.statuses():
@@ -124,7 +140,9 @@ class AdminPages:
         elif action in ("member", "admin"):
             users.change(name, role="admin" if action == "admin" else "member")
         else:
-            raise ArgumentError(f"action: expected add, disable, enable, member or admin, found {action[:40]!r}")
+            raise ArgumentError(
+                f"action: expected add, disable, enable, member or admin, found {action[:40]!r}"
+            )
         return self._site.back(request, f"{PREFIX}/admin", f"{name}: {action}.")
 
     async def change_token(self, request: Request) -> Response:
@@ -132,19 +150,26 @@ class AdminPages:
         form, users = form_of(request), self._bridge.store.users
         if form.get("action") == "revoke":
             token = users.revoke(form.get("token"))
-            return self._site.back(request, f"{PREFIX}/admin", f"Token {token.id} of {token.user} is revoked.")
-        _, text = users.add_token(form.get("name"), form.get("label").strip(), _expiry(form.get("expires")))
+            return self._site.back(
+                request, f"{PREFIX}/admin", f"Token {token.id} of {token.user} is revoked."
+            )
+        _, text = users.add_token(
+            form.get("name"), form.get("label").strip(), _expiry(form.get("expires"))
+        )
         return self._told(request, f"A token of {form.get('name')}", text)
 
     def _told(self, request: Request, what: str, token: str) -> Response:
-        return self._site.back(request, f"{PREFIX}/admin", f"{what}. The token, which is shown only now:\n{token}")
+        return self._site.back(
+            request, f"{PREFIX}/admin", f"{what}. The token, which is shown only now:\n{token}"
+        )
 
     async def back_up(self, request: Request) -> Response:
         """Copy the store to a new file beside it."""
         store = self._bridge.store
         if not store.is_file:
             raise StoreAccessError(
-                "only a store in a file is copied here; for PostgreSQL use `ideabridge store backup`"
+                "only a store in a file is copied here; for PostgreSQL use "
+                "`ideabridge store backup`"
             )
         path = Path(store.path)
         stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")

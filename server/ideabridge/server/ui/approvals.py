@@ -1,7 +1,7 @@
 """Approvals: the open decisions of all runs in one list, deciding them, and who decided what.
 
-A form that lets something happen holds the seal of the question that the page showed whole (`views/shown.py`). Without
-it, a decision is taken only if it lets nothing happen.
+A form that lets something happen holds the seal of the question that the page showed whole
+(`views/shown.py`). Without it, a decision is taken only if it lets nothing happen.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ MOST: Final = 200
 
 _DECIDED: Final = 50
 _EDITABLE: Final = 5000
-"""Bytes of a call that can be changed together with others: `MOST` of them fit into a form. A longer one is changed
-alone.
+"""Bytes of a call that can be changed together with others: `MOST` of them fit into a form. A
+longer one is changed alone.
 """
 
 _NAMES: Final[dict[str, DecisionName]] = {
@@ -90,7 +90,9 @@ class Card:
 
     @property
     def editable(self) -> JSONObject:
-        """What a visitor may write anew: a call without its ids, or a plan, whose ids its calls name."""
+        """What a visitor may write anew: a call without its ids, or a plan, whose ids
+        its calls name.
+        """
         question = self.pending.question
         return call_without_ids(question.shown) if question.kind == "call" else question.shown
 
@@ -98,7 +100,9 @@ class Card:
     def of(cls, one: Pending, visitor: Visitor, room: Room = PAGE) -> Card:
         """The card of a decision for a visitor. This takes 50 ms for each MB that would run."""
         shown = one.shown(room)
-        return cls(one, shown, shown.choices(one.question.choices), shown.seal(visitor.secret, one.key))
+        return cls(
+            one, shown, shown.choices(one.question.choices), shown.seal(visitor.secret, one.key)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +139,11 @@ class DecisionRow:
         question = None if self.pending is None else self.pending.question
         if question is None:
             return {}
-        return plan_without_ids(question.shown) if question.kind == "plan" else call_without_ids(question.shown)
+        return (
+            plan_without_ids(question.shown)
+            if question.kind == "plan"
+            else call_without_ids(question.shown)
+        )
 
     @property
     def is_changed(self) -> bool:
@@ -208,7 +216,9 @@ class ApprovalPages:
         if one is not None:
             found = one
             card = await compute_in_thread(lambda: Card.of(found, visitor, WHOLE_PAGE))
-        return await self._site.page_beside(request, "whole.html", card=card, run=key.partition(":")[0])
+        return await self._site.page_beside(
+            request, "whole.html", card=card, run=key.partition(":")[0]
+        )
 
     async def _pending(self, request: Request, key: str) -> Pending | None:
         """The open decision `RUN:APPROVAL`; None if it waits no longer.
@@ -225,7 +235,11 @@ class ApprovalPages:
         if one.asked is None:
             return ""
         async with self._site.histories.reading(one.record.id) as read:
-            bars = [bar for bar in read.trace.bars if bar.finished is not None and bar.finished > one.asked]
+            bars = [
+                bar
+                for bar in read.trace.bars
+                if bar.finished is not None and bar.finished > one.asked
+            ]
         failed = sum(bar.status == "failed" for bar in bars)
         if not bars:
             return ""
@@ -239,23 +253,30 @@ class ApprovalPages:
         form = form_of(request)
         name = _NAMES.get(form.get("decision"))
         if name is None:
-            raise DecisionError(f"decision: expected {', '.join(_NAMES)}, found {form.get('decision')[:40]!r}")
+            raise DecisionError(
+                f"decision: expected {', '.join(_NAMES)}, found {form.get('decision')[:40]!r}"
+            )
         key = form.get("which")
         asked = await self._pending(request, key)
         if asked is None:
             raise DecisionError(_waits_no_longer(key))
         decision = _by(_decision(form, name, plan=asked.question.kind == "plan"), request)
-        await compute_in_thread(_expect_seen, asked, decision, form.get("seal"), visitor_of(request))
+        await compute_in_thread(
+            _expect_seen, asked, decision, form.get("seal"), visitor_of(request)
+        )
         await self._take(asked, decision)
         visitor_of(request).notes.append(("good", f"1 call {_MADE.get(name, 'decided')}."))
         stays = request.headers.get("referer", "").partition("?")[0].endswith("/approvals")
-        return self._site.back(request, f"{PREFIX}/approvals" if stays else f"{PREFIX}/runs/{asked.record.id}")
+        return self._site.back(
+            request, f"{PREFIX}/approvals" if stays else f"{PREFIX}/runs/{asked.record.id}"
+        )
 
     async def decide_several(self, request: Request) -> Response:
-        """Approve or deny each chosen call; one whose field was changed is edited instead of approved.
+        """Approve or deny each chosen call; one whose field was changed is edited
+        instead of approved.
 
-        Every decision is checked before any is made. If one does not hold, nothing is decided, and the page shows why
-        beside its field, with all that was written.
+        Every decision is checked before any is made. If one does not hold, nothing is decided, and
+        the page shows why beside its field, with all that was written.
         """
         form, visitor = form_of(request), visitor_of(request)
         verdict = form.get("decision")
@@ -283,7 +304,11 @@ class ApprovalPages:
                 fault = self._bridge.secrets.mask(str(error))
             checked.append(replace(row, fault=fault))
         if any(row.fault for row in checked) or not ready:
-            why = "" if ready or any(row.fault for row in checked) else ": choose at least one call first"
+            why = (
+                ""
+                if ready or any(row.fault for row in checked)
+                else ": choose at least one call first"
+            )
             visitor.notes.append(("bad", f"Nothing was decided{why}."))
             return await self._list(request, checked)
         made, faults = Counter[str](), list[str]()
@@ -296,7 +321,9 @@ class ApprovalPages:
                 run_id = asked.record.id
                 faults.append(f"{run_id}: {error}" if run_id not in str(error) else str(error))
         if made:
-            visitor.notes.append(("good", ", ".join(f"{count(n, 'call')} {how}" for how, n in made.items()) + "."))
+            visitor.notes.append(
+                ("good", ", ".join(f"{count(n, 'call')} {how}" for how, n in made.items()) + ".")
+            )
         if faults:
             raise DecisionError("\n".join(faults))
         return self._site.back(request, f"{PREFIX}/approvals")
@@ -305,8 +332,16 @@ class ApprovalPages:
         """The rows of the form, as somebody has chosen and written."""
         form = form_of(request)
         chosen = form.all("which")
-        texts = {name.removeprefix("call."): form.get(name) for name, _ in form.fields if name.startswith("call.")}
-        seals = {name.removeprefix("seal."): form.get(name) for name, _ in form.fields if name.startswith("seal.")}
+        texts = {
+            name.removeprefix("call."): form.get(name)
+            for name, _ in form.fields
+            if name.startswith("call.")
+        }
+        seals = {
+            name.removeprefix("seal."): form.get(name)
+            for name, _ in form.fields
+            if name.startswith("seal.")
+        }
         keys = list(dict.fromkeys((*texts, *chosen)))
         records: list[RunRecord] = []
         for run_id in dict.fromkeys(key.partition(":")[0] for key in keys):
@@ -360,8 +395,8 @@ def _expect_seen(one: Pending, decision: Decision, seal: str, visitor: Visitor) 
     if expected and hmac.compare_digest(seal.encode(), expected.encode()):
         return
     raise DecisionError(
-        f"{one.key} was not shown whole, or is another question than the one that was shown: open it with `Show all`,"
-        " and decide there. Denying it is possible everywhere"
+        f"{one.key} was not shown whole, or is another question than the one that was shown: open "
+        "it with `Show all`, and decide there. Denying it is possible everywhere"
     )
 
 
@@ -383,7 +418,9 @@ def _decision(form: FormFields, name: DecisionName, *, plan: bool) -> Decision:
     if name in ("edit", "value"):
         text = form.get("value").strip()
         if not text:
-            raise ArgumentError("write what runs instead, as JSON" if name == "edit" else "write the value, as JSON")
+            raise ArgumentError(
+                "write what runs instead, as JSON" if name == "edit" else "write the value, as JSON"
+            )
         value = decode(text, what="the value")
     grant: JSONObject | None = None
     if form.get("decision") == "grant":

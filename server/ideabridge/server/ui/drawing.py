@@ -80,9 +80,13 @@ class Drawing:
 
 
 def draw(nodes: Sequence[Box], edges: Iterable[Arrow]) -> Drawing:
-    """Place boxes in layers from left to right, each after those that it waits for, so that few arrows cross."""
+    """Place boxes in layers from left to right, each after those that it waits for, so that
+    few arrows cross.
+    """
     known = {node.key for node in nodes}
-    arrows = [edge for edge in dict.fromkeys(edges) if edge.source in known and edge.target in known]
+    arrows = [
+        edge for edge in dict.fromkeys(edges) if edge.source in known and edge.target in known
+    ]
     layers = _layers(nodes, arrows)
     before, after = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
     for edge in arrows:
@@ -92,7 +96,11 @@ def draw(nodes: Sequence[Box], edges: Iterable[Arrow]) -> Drawing:
         down = sweep % 2 == 0
         order = range(1, len(layers)) if down else range(len(layers) - 2, -1, -1)
         for number in order:
-            _sort(layers[number], layers[number - 1 if down else number + 1], before if down else after)
+            _sort(
+                layers[number],
+                layers[number - 1 if down else number + 1],
+                before if down else after,
+            )
     tallest = max((len(layer) for layer in layers), default=0)
     by_key = {node.key: node for node in nodes}
     places: dict[str, tuple[int, int]] = {}
@@ -177,7 +185,9 @@ class _Parts:
         self._arrows[arrow] = None
 
     def add_given(self, text: str, target: str, note: str = "") -> None:
-        """Add an arrow from a value that exists from the start to the call `target` that reads it."""
+        """Add an arrow from a value that exists from the start to the call `target` that reads
+        it.
+        """
         given = self._givens.setdefault(text, Box(f"g{len(self._givens)}", text, note, "given"))
         self.add_arrow(Arrow(given.key, target, "data", text))
 
@@ -187,8 +197,8 @@ class _Parts:
 
 
 def of_run(machine: Machine, trace: Trace, href: str) -> Drawing | None:
-    """The drawing of the calls of a run; None without calls, or if there is too much to draw. `href` begins their
-    links. A large one takes 0.1 s.
+    """The drawing of the calls of a run; None without calls, or if there is too much to draw.
+    `href` begins their links. A large one takes 0.1 s.
     """
     if not 0 < len(machine.history) <= MOST:
         return None
@@ -198,9 +208,15 @@ def of_run(machine: Machine, trace: Trace, href: str) -> Drawing | None:
         writes = ", ".join(format_reference(path) for path in call.writes)
         status = progress.status.value if progress.settled else bar.status
         title = f"{call.index} {call.name}"
-        parts.add_call(Box(key, title, call.instance or writes.removeprefix("†"), status, f"{href}{call.index}"))
+        parts.add_call(
+            Box(
+                key, title, call.instance or writes.removeprefix("†"), status, f"{href}{call.index}"
+            )
+        )
         for read in call.reads:
-            for alternative, operands in zip(read.expression.alternatives, read.bound, strict=False):
+            for alternative, operands in zip(
+                read.expression.alternatives, read.bound, strict=False
+            ):
                 for operand, writers in zip(alternative, operands, strict=True):
                     for writer in writers or ():
                         parts.add_arrow(Arrow(f"c{writer}", key, "data", operand.text))
@@ -238,14 +254,16 @@ def _without_detours(edges: Sequence[Arrow]) -> list[Arrow]:
 
 
 def of_dry_run(found: Mapping[str, Any]) -> Drawing | None:
-    """The drawing of what `Bridge.dry_run` returns for a plan; None if there is too much to draw. A large one takes
-    0.1 s.
+    """The drawing of what `Bridge.dry_run` returns for a plan; None if there is too much to draw. A
+    large one takes 0.1 s.
     """
     calls: list[dict[str, Any]] = found.get("calls", [])
     if not 0 < len(calls) <= MOST:
         return None
     parts = _Parts()
-    keys = {(call["place"], call.get("instance")): f"c{number}" for number, call in enumerate(calls)}
+    keys = {
+        (call["place"], call.get("instance")): f"c{number}" for number, call in enumerate(calls)
+    }
     missing = frozenset[str](found.get("missing_inputs", ()))
     for number, call in enumerate(calls):
         key = f"c{number}"

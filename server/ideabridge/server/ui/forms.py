@@ -1,4 +1,6 @@
-"""Forms: fields made from a JSON Schema, the object that somebody filled in, and numbers from outside."""
+"""Forms: fields made from a JSON Schema, the object that somebody filled in, and
+numbers from outside.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,10 @@ def fields_of(schema: JSONObject | None) -> list[Field]:
     needed = required if isinstance(required, list) else []
     if not isinstance(properties, dict):
         return []
-    return [_field(name, one if isinstance(one, dict) else {}, name in needed) for name, one in properties.items()]
+    return [
+        _field(name, one if isinstance(one, dict) else {}, name in needed)
+        for name, one in properties.items()
+    ]
 
 
 def _field(name: str, schema: JSONObject, required: bool) -> Field:
@@ -68,11 +73,24 @@ def _field(name: str, schema: JSONObject, required: bool) -> Field:
     hint = "left out: " + _plain(default) if given and not required else ""
     if isinstance(options, list):
         choices = [(_plain(one), as_json(one)) for one in options]
-        return Field(name, "choice", "", required, description, choices, as_json(default) if given else "", hint)
+        return Field(
+            name,
+            "choice",
+            "",
+            required,
+            description,
+            choices,
+            as_json(default) if given else "",
+            hint,
+        )
     if kind == "boolean":
-        return Field(name, "choice", "", required, description, [("yes", "true"), ("no", "false")], "", hint)
+        return Field(
+            name, "choice", "", required, description, [("yes", "true"), ("no", "false")], "", hint
+        )
     if isinstance(kind, str) and kind in _INPUTS:
-        long = kind == "string" and (isinstance(default, str) and ("\n" in default or len(default) > _LONG))
+        long = kind == "string" and (
+            isinstance(default, str) and ("\n" in default or len(default) > _LONG)
+        )
         form = schema.get("format")
         html = _DATES.get(form, _INPUTS[kind]) if isinstance(form, str) else _INPUTS[kind]
         return Field(
@@ -93,7 +111,8 @@ def _plain(value: JSON) -> str:
 
 
 def read_fields(schema: JSONObject | None, form: FormFields) -> JSONObject:
-    """The object that somebody filled in; empty fields are left out, and `raw` holds members beyond the fields.
+    """The object that somebody filled in; empty fields are left out, and `raw` holds members
+    beyond the fields.
 
     Raises:
         ArgumentError: a field has no value of its type.
@@ -109,7 +128,8 @@ def _members(schema: JSONObject | None, form: FormFields) -> Iterator[tuple[str,
     for field in fields_of(schema):
         text = form.get(field.label)
         if not text.strip():
-            # A field of text cannot say whether it is empty or left out; an empty text is written in JSON.
+            # A field of text cannot say whether it is empty or left out; an empty text is
+            # written in JSON.
             continue
         if field.kind in ("text", "long"):
             yield field.name, text

@@ -1,4 +1,6 @@
-"""Histories: journals that pages read, as traces (fast) and folded (complete), kept while they grow."""
+"""Histories: journals that pages read, as traces (fast) and folded (complete), kept
+while they grow.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,8 @@ T = TypeVar("T")
 logger: Final = logging.getLogger(__name__)
 
 MOST_BYTES: Final = 128 * 1024 * 1024
-"""About how many bytes of memory all journals take that are kept. One that is larger is read again for each page."""
+"""About how many bytes of memory all journals take that are kept. One that is larger is read
+again for each page."""
 
 _EVENT_BYTES: Final = 600
 """Bytes of memory of an event beside the values in it."""
@@ -89,7 +92,9 @@ class KeptJournal:
 
 
 class Histories:
-    """The journals of the runs that were looked at last. Threads read them, so that the server continues meanwhile."""
+    """The journals of the runs that were looked at last. Threads read them, so that the server
+    continues meanwhile.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -99,8 +104,9 @@ class Histories:
     async def reading(self, run_id: str, *, fold: bool = False) -> AsyncGenerator[KeptJournal]:
         """The journal of a run up to its last event, which does not change inside.
 
-        It is folded in this process if it has few events and bytes. A larger one is folded by `run_pages` in a worker;
-        of a store in memory here, where it is small, and with `fold` always.
+        It is folded in this process if it has few events and bytes. A larger one is
+        folded by `run_pages` in a worker; of a store in memory here, where it is small,
+        and with `fold` always.
 
         Raises:
             UnknownRunError: no such run.
@@ -115,7 +121,9 @@ class Histories:
             self._shrink()
 
     def _shrink(self) -> None:
-        """Forget what was looked at longest ago, while it takes too much memory: first what is folded."""
+        """Forget what was looked at longest ago, while it takes too much memory: first
+        what is folded.
+        """
         unused = [(run_id, kept) for run_id, kept in self._kept.items() if not kept.lock.locked()]
         small = sum(kept.small_size for kept in self._kept.values())
         total = small + sum(kept.size for kept in self._kept.values() if kept.history is not None)
@@ -153,13 +161,15 @@ class Histories:
         """Whether worker processes can read the store."""
         return self._store.reader() is not None
 
-    # -- open decisions ----------------------------------------------------------------------------------------
+    # -- open decisions ----------------------------------------------------------------------------
 
     async def all_pending(self, caller: Viewer, most: int) -> list[Pending]:
-        """The open decisions of a caller's runs, at most `most`, those of each owner's newest run first.
+        """The open decisions of a caller's runs, at most `most`, those of each owner's
+        newest run first.
 
-        An admin sees the runs of several owners. Each owner has an equal share of the list, so nobody who leaves many
-        questions open hides those of others; what is left of the shares goes to whoever has more questions.
+        An admin sees the runs of several owners. Each owner has an equal share of the list, so
+        nobody who leaves many questions open hides those of others; what is left of the shares goes
+        to whoever has more questions.
         """
         runs_by_owner: dict[str, list[RunRecord]] = {}
         for root in waiting_runs(self._store, caller):
@@ -175,7 +185,9 @@ class Histories:
                     own += await self._of_run(root, root, "")
                 except (LimitExceededError, WorkerError) as error:
                     # It hides no questions of others. Its own page says why it cannot be shown.
-                    logger.warning("the list of decisions is without those of run %s: %s", root.id, error)
+                    logger.warning(
+                        "the list of decisions is without those of run %s: %s", root.id, error
+                    )
                 if len(own) >= most:
                     break
             decisions += own[:share]
@@ -187,9 +199,11 @@ class Histories:
 
         Args:
             record: the run or room.
-            history: its folded journal, by who is `reading` it; then only its decisions and those of rooms in it.
+            history: its folded journal, by who is `reading` it; then only its decisions and those
+                of rooms in it.
         """
-        # Who reads a room never waits for the run that it belongs to, because others wait in the other direction.
+        # Who reads a room never waits for the run that it belongs to, because others wait in the
+        # other direction.
         root = root_of(self._store, record) if history is None else record
         return await self._of_run(root, root, "", history)
 
@@ -206,7 +220,9 @@ class Histories:
         return found
 
     async def _questions(self, record: RunRecord) -> OpenQuestions:
-        """What a journal leaves open. It is folded once for all who ask at the same time, and again if it has grown."""
+        """What a journal leaves open. It is folded once for all who ask at the same time, and again
+        if it has grown.
+        """
         kept = self._kept.get(record.id)
         if kept is not None and kept.questions is not None and kept.trace.last >= record.last_event:
             self._kept.move_to_end(record.id)
@@ -216,25 +232,32 @@ class Histories:
                 read.questions, read.questions_size = await self._open_questions(record, read)
             return read.questions
 
-    async def _open_questions(self, record: RunRecord, read: KeptJournal) -> tuple[OpenQuestions, int]:
+    async def _open_questions(
+        self, record: RunRecord, read: KeptJournal
+    ) -> tuple[OpenQuestions, int]:
         """What a journal leaves open, and about how many bytes of memory that takes."""
         if read.history is not None:
             return await compute_in_thread(_measured, OpenQuestions.of, read.history)
         what = f"reading the open questions of run {record.id}"
-        left = await read_beside(open_questions, self._store, record.id, read.trace.last, is_small=False, what=what)
+        left = await read_beside(
+            open_questions, self._store, record.id, read.trace.last, is_small=False, what=what
+        )
         return await compute_in_thread(_measured, OpenQuestions.from_json, left)
 
 
 def _measured(make: Callable[[T], OpenQuestions], source: T) -> tuple[OpenQuestions, int]:
     left = make(source)
-    return left, sum(_EVENT_BYTES + memory_of(encode(question.to_json())) for question, _ in left.asked)
+    return left, sum(
+        _EVENT_BYTES + memory_of(encode(question.to_json())) for question, _ in left.asked
+    )
 
 
-# -- in a worker process ----------------------------------------------------------------------------------------------
+# -- in a worker process ---------------------------------------------------------------------------
 
 
 def read_until(store: Store, run_id: str, last: int, most: int = MOST_BYTES) -> KeptJournal:
-    """The journal of a run up to one of its events. It is folded unless it takes more than `most` bytes of memory.
+    """The journal of a run up to one of its events. It is folded unless it takes more than `most`
+    bytes of memory.
 
     Raises:
         UnknownRunError: no such run.

@@ -53,7 +53,9 @@ _VIEWS: Final = ("published", "suggested", "saved")
 
 @dataclass(frozen=True, slots=True)
 class CopiedValue:
-    """What a copied value may be for other data: (text, value of the option) of each explanation."""
+    """What a copied value may be for other data: (text, value of the option) of each
+    explanation.
+    """
 
     path: str
     recorded: JSON
@@ -122,10 +124,12 @@ class IdeaPages:
             Route("/ideas/{name}/unpublish", changing(self.unpublish), methods=["POST"]),
         ]
 
-    # -- lists -------------------------------------------------------------------------------------------------
+    # -- lists -------------------------------------------------------------------------------------
 
     async def list(self, request: Request) -> Response:
-        """The published tools; with `show`, suggestions or every saved idea; with `q`, what the words find."""
+        """The published tools; with `show`, suggestions or every saved idea; with `q`, what
+        the words find.
+        """
         asked = request.query_params
         visitor = visitor_of(request)
         store = self._bridge.store
@@ -134,7 +138,13 @@ class IdeaPages:
         view = asked.get("show", "published")
         if view not in _VIEWS:
             view = "published"
-        values: dict[str, Any] = {"hits": [], "tools": [], "ideas": [], "suggestions": [], "older": ""}
+        values: dict[str, Any] = {
+            "hits": [],
+            "tools": [],
+            "ideas": [],
+            "suggestions": [],
+            "older": "",
+        }
         following: str | None = None
         if words:
             values["hits"] = store.ideas.search(words, PAGE, caller=visitor.scope)
@@ -158,11 +168,15 @@ class IdeaPages:
         return self._site.page(request, "ideas.html", view=view, words=words, **values)
 
     def _listed(self, publication: Publication, visitor: Visitor) -> ListedTool:
-        return ListedTool(publication, self._audience(publication), self._lacks(publication, visitor))
+        return ListedTool(
+            publication, self._audience(publication), self._lacks(publication, visitor)
+        )
 
     def _lacks(self, publication: Publication, visitor: Visitor) -> str | None:
         """Why a call of the visitor cannot run here; see `why_not_here`."""
-        return why_not_here(self._bridge.store, publication, visitor.caller, self._bridge.offer.lacking)
+        return why_not_here(
+            self._bridge.store, publication, visitor.caller, self._bridge.offer.lacking
+        )
 
     def _audience(self, publication: Publication) -> str:
         if publication.owner is None:
@@ -176,9 +190,11 @@ class IdeaPages:
         """One saved idea: context, schema and solution."""
         visitor = visitor_of(request)
         stored = self._bridge.store.ideas.get(request.path_params["idea"], caller=visitor.scope)
-        return await self._site.page_beside(request, "idea.html", stored=stored, names=stored.meta.tools)
+        return await self._site.page_beside(
+            request, "idea.html", stored=stored, names=stored.meta.tools
+        )
 
-    # -- one published tool ------------------------------------------------------------------------------------
+    # -- one published tool ------------------------------------------------------------------------
 
     def _publication(self, request: Request) -> Publication:
         """The version that the page is about, if it is published to the visitor."""
@@ -197,7 +213,9 @@ class IdeaPages:
         visitor = visitor_of(request)
         if not (visitor.manages or publication.owner == visitor.caller):
             owner = person_of(publication.owner or LOCAL)
-            raise PublicationError(f"{publication.name} belongs to {owner}, who chooses its version")
+            raise PublicationError(
+                f"{publication.name} belongs to {owner}, who chooses its version"
+            )
         return publication
 
     async def show(self, request: Request) -> Response:
@@ -211,7 +229,9 @@ class IdeaPages:
         versions = store.publications.versions(name, caller=scope, limit=VERSIONS + 1, before=after)
         older = ""
         if len(versions) > VERSIONS:
-            chosen = {"version": str(publication.version)} if "version" in request.query_params else {}
+            chosen = (
+                {"version": str(publication.version)} if "version" in request.query_params else {}
+            )
             older = f"?{urlencode({**chosen, 'after': versions[VERSIONS - 1].version})}"
         changes = await compute_in_thread(self._changes, versions, scope)
         # A thread, because what was recorded may be megabytes of JSON.
@@ -263,7 +283,9 @@ class IdeaPages:
             raise ArgumentError("old, new: expected the numbers of two versions")
         compare = partial(self._bridge.store.change, caller=visitor_of(request).scope)
         change = await compute_in_thread(compare, f"{name}@{old}", f"{name}@{new}")
-        return await self._site.page_beside(request, "diff.html", name=name, old=old, new=new, change=change)
+        return await self._site.page_beside(
+            request, "diff.html", name=name, old=old, new=new, change=change
+        )
 
     async def call(self, request: Request) -> Response:
         """Call the tool with what was filled in, as an assistant would."""
@@ -271,7 +293,9 @@ class IdeaPages:
         visitor = visitor_of(request)
         arguments = read_fields(publication.input_schema, form_of(request))
         version = publication.version if "version" in request.query_params else None
-        replay = await self._bridge.start_idea(publication.name, arguments, caller=visitor.caller, version=version)
+        replay = await self._bridge.start_idea(
+            publication.name, arguments, caller=visitor.caller, version=version
+        )
         if replay.run is not None:
             # The page of the run shows it at once, also before it has ended.
             return self._site.back(request, f"{PREFIX}/runs/{replay.run.id}")
@@ -286,10 +310,13 @@ class IdeaPages:
         notes = f" ({'; '.join(verdict.notes)})" if verdict.notes else ""
         if verdict.faults:
             raise PublicationError(
-                f"{verdict.name}, version {verdict.version} does not hold{notes}:\n" + "\n".join(verdict.faults)
+                f"{verdict.name}, version {verdict.version} does not hold{notes}:\n"
+                + "\n".join(verdict.faults)
             )
         where = f"{PREFIX}/ideas/{publication.name}"
-        return self._site.back(request, where, f"{verdict.name}, version {verdict.version} holds{notes}.")
+        return self._site.back(
+            request, where, f"{verdict.name}, version {verdict.version} holds{notes}."
+        )
 
     async def choose_version(self, request: Request) -> Response:
         """Pin, unpin or roll back."""
@@ -299,7 +326,9 @@ class IdeaPages:
         action = form.get("action")
         version = number_of(form.get("version", str(publication.version)))
         if version is None:
-            raise ArgumentError(f"version: expected the number of a version, found {form.get('version')[:20]!r}")
+            raise ArgumentError(
+                f"version: expected the number of a version, found {form.get('version')[:20]!r}"
+            )
         if action == "unpin":
             chosen = publications.stand_for(publication.name)
         elif action in ("pin", "rollback"):
@@ -315,9 +344,11 @@ class IdeaPages:
         publication = self._own(request)
         self._bridge.store.publications.unpublish(publication.name)
         self._site.front.announcements.poke()
-        return self._site.back(request, f"{PREFIX}/ideas", f"{publication.name} is no longer a tool.")
+        return self._site.back(
+            request, f"{PREFIX}/ideas", f"{publication.name} is no longer a tool."
+        )
 
-    # -- publishing --------------------------------------------------------------------------------------------
+    # -- publishing --------------------------------------------------------------------------------
 
     async def draft(self, request: Request) -> Response:
         """The tool that a run would become, with what a person may decide about it."""
@@ -326,7 +357,12 @@ class IdeaPages:
         return await self._draft_page(request, asked.get("ref", ""), asked.get("name", ""), runs)
 
     async def _draft_page(
-        self, request: Request, ref: str, name: str, runs: list[str], refused: _RefusedText | None = None
+        self,
+        request: Request,
+        ref: str,
+        name: str,
+        runs: list[str],
+        refused: _RefusedText | None = None,
     ) -> Response:
         """The page of a draft; `refused` is a program that was handed in on it."""
         visitor = visitor_of(request)
@@ -349,7 +385,9 @@ class IdeaPages:
         try:
             self._expect_own(ref, visitor)
             drafting = self._bridge.publisher.drafting
-            draft = await drafting.draft(ref, visitor.caller, choices=choices, parameters=decided.parameters)
+            draft = await drafting.draft(
+                ref, visitor.caller, choices=choices, parameters=decided.parameters
+            )
             report = draft.report
         except NoFinishedRunError:
             as_it_is = True
@@ -395,11 +433,13 @@ class IdeaPages:
         parameters = lifting.get("parameters")
         choices = lifting.get("choices")
         return EarlierDecisions(
-            parameters if isinstance(parameters, dict) else {}, choices if isinstance(choices, dict) else {}
+            parameters if isinstance(parameters, dict) else {},
+            choices if isinstance(choices, dict) else {},
         )
 
     def _expect_own(self, ref: str, visitor: Visitor) -> None:
-        """Check that what is to be published is no run of somebody else: the tool would be that person's.
+        """Check that what is to be published is no run of somebody else: the tool would
+        be that person's.
 
         Raises:
             PublicationError: it is.
@@ -410,7 +450,9 @@ class IdeaPages:
             # An idea, or what the visitor does not see.
             return
         if record.caller != visitor.caller:
-            raise PublicationError(f"run {record.id} belongs to {person_of(record.caller)}, who alone publishes it")
+            raise PublicationError(
+                f"run {record.id} belongs to {person_of(record.caller)}, who alone publishes it"
+            )
 
     async def publish(self, request: Request) -> Response:
         """Publish a run or an idea with what the person decided."""
@@ -425,12 +467,20 @@ class IdeaPages:
                 pass
             case _:
                 raise ArgumentError("the earlier decisions: expected [parameters, choices]")
-        # What was decided before stays, unless its box is no longer ticked; the select of a value may replace it.
+        # What was decided before stays, unless its box is no longer ticked; the select of a value
+        # may replace it.
         shown = {key[2:]: value for key, value in form.fields if key.startswith("t.")}
         taken = choices.get("take")
         ticked = {*shown, *form.all("stays")}
-        earlier = {path: value for path, value in taken.items() if path in ticked} if isinstance(taken, dict) else {}
-        take: JSONObject = {**earlier, **{key: _taken(value) for key, value in shown.items() if value}}
+        earlier = (
+            {path: value for path, value in taken.items() if path in ticked}
+            if isinstance(taken, dict)
+            else {}
+        )
+        take: JSONObject = {
+            **earlier,
+            **{key: _taken(value) for key, value in shown.items() if value},
+        }
         before = choices.get("runs")
         listed = [run for run in before if isinstance(run, str)] if isinstance(before, list) else []
         runs = list(dict.fromkeys([*listed, *" ".join(form.all("with")).split()]))
@@ -454,7 +504,9 @@ class IdeaPages:
             # The form has the parameters of the plan; a program has those that it reads.
             try:
                 of_runs: JSONObject = {"runs": list[JSON](runs)}
-                publication = await publish(choices=of_runs, program=written.program, inputs=written.read_inputs())
+                publication = await publish(
+                    choices=of_runs, program=written.program, inputs=written.read_inputs()
+                )
             except ProgramRefusedError as error:
                 # The text stays on the page, beside what is wrong with it.
                 why = self._bridge.secrets.mask(str(error))
@@ -468,13 +520,18 @@ class IdeaPages:
                 program=False,
             )
         self._site.front.announcements.poke()
-        said = f"{publication.name}, version {publication.version}, is a tool now, answered by {answered(publication)}."
+        said = (
+            f"{publication.name}, version {publication.version}, is a tool now, answered by "
+            f"{answered(publication)}."
+        )
         return self._site.back(request, f"{PREFIX}/ideas/{publication.name}", said)
 
 
 @dataclass(frozen=True, slots=True)
 class _RefusedText:
-    """A program as it stands in the form: its text, the inputs of the runs as JSON, and why it was refused."""
+    """A program as it stands in the form: its text, the inputs of the runs as JSON, and why
+    it was refused.
+    """
 
     program: str
     inputs: str
@@ -490,7 +547,9 @@ class _RefusedText:
             return None
         listed = decode(self.inputs, what="the inputs of the runs")
         if not isinstance(listed, list):
-            raise ArgumentError("the inputs of the runs: expected an array with an object for each run")
+            raise ArgumentError(
+                "the inputs of the runs: expected an array with an object for each run"
+            )
         return listed
 
 
@@ -504,7 +563,8 @@ class ParameterField:
     """What a person may decide about a parameter.
 
     Attributes:
-        key: its name in the run; the fields of the form are `a.KEY.rename`, `.fix`, `.description` and `.required`.
+        key: its name in the run; the fields of the form are `a.KEY.rename`, `.fix`, `.description`
+            and `.required`.
         about: what the report of the draft says about it.
         description: what a person has written about it before; empty: what `about` says.
         may_require: whether it can be left out, unless a person decides otherwise.
@@ -518,11 +578,17 @@ class ParameterField:
     is_required: bool
 
 
-def _fields(report: JSONObject | None, draft: Drafted | None, decided: JSONObject) -> list[ParameterField]:
+def _fields(
+    report: JSONObject | None, draft: Drafted | None, decided: JSONObject
+) -> list[ParameterField]:
     listed = None if report is None else report.get("parameters")
     if draft is None or not isinstance(listed, list):
         return []
-    merged = {name for name, decision in decided.items() if isinstance(decision, dict) and "merge" in decision}
+    merged = {
+        name
+        for name, decision in decided.items()
+        if isinstance(decision, dict) and "merge" in decision
+    }
     keys = {new: old for old, new in draft.renamed.items() if old not in merged}
     fields: list[ParameterField] = []
     for about in listed:
@@ -542,7 +608,9 @@ def _is_fixed(decision: JSON) -> bool:
 
 
 def _parameters(form: FormFields, decided: JSONObject) -> JSONObject:
-    """The decisions about parameters: the earlier ones, changed by the fields of `ParameterField`."""
+    """The decisions about parameters: the earlier ones, changed by the fields of
+    `ParameterField`.
+    """
     decisions: dict[str, JSONObject] = {}
     for name, earlier in decided.items():
         decision: JSONObject = dict(earlier) if isinstance(earlier, dict) else {}
@@ -591,7 +659,9 @@ def _choices_of(publication: Publication) -> list[CopiedValue]:
     plan = publication.plan or {}
     calls = plan.get("calls")
     literals = explained_in(publication.learned or plan)
-    return [_choice(literal, calls if isinstance(calls, list) else [], plan) for literal in literals]
+    return [
+        _choice(literal, calls if isinstance(calls, list) else [], plan) for literal in literals
+    ]
 
 
 def _choice(literal: Explained, calls: list[JSON], plan: JSONObject | None = None) -> CopiedValue:
@@ -614,16 +684,22 @@ def _evidence(record: JSONObject) -> dict[str, Any]:
 
 
 def _recorded(publication: Publication, visitor: Visitor) -> Mapping[str, JSON]:
-    """The input and the output of the run that was published; others see the output only where it answers calls."""
+    """The input and the output of the run that was published; others see the output only where
+    it answers calls.
+    """
     if not (visitor.manages or publication.owner == visitor.caller):
         publication = without_recorded_output(publication)
     return publication.recorded if isinstance(publication.recorded, dict) else {}
 
 
 def _runs(publication: Publication) -> JSONObject | None:
-    """What a call runs, with what it sends in the place of copied values; of a program, what stands beside its text."""
+    """What a call runs, with what it sends in the place of copied values; of a program, what stands
+    beside its text.
+    """
     plan = publication.present_plan
     if plan is None:
         return None
     left_out = ("program", "lifting", "pins", "seen", "watch", "decisions", "copied")
-    return plan_without_ids({key: value for key, value in as_it_runs(plan).items() if key not in left_out})
+    return plan_without_ids(
+        {key: value for key, value in as_it_runs(plan).items() if key not in left_out}
+    )

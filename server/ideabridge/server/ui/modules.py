@@ -1,4 +1,6 @@
-"""Modules: the servers behind this one, their tools, the rule that holds for each, and a test call."""
+"""Modules: the servers behind this one, their tools, the rule that holds for each,
+and a test call.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +73,9 @@ class ModulePages:
         for tool in sorted(tools, key=lambda one: one.name):
             verdict = policy(tool, {})
             hints = [key for key, value in tool.annotations.to_json().items() if value is True]
-            rows.append(ToolRow(tool, fields_of(tool.parameters), verdict.verdict, verdict.why, hints))
+            rows.append(
+                ToolRow(tool, fields_of(tool.parameters), verdict.verdict, verdict.why, hints)
+            )
         return self._site.page(
             request,
             "module.html",
@@ -84,7 +88,9 @@ class ModulePages:
         )
 
     async def call(self, request: Request) -> Response:
-        """Call one tool, as a plan of one call: it is recorded, and asks for approval where a plan would."""
+        """Call one tool, as a plan of one call: it is recorded, and asks for approval
+        where a plan would.
+        """
         name, form = request.path_params["name"], form_of(request)
         tool = next((one for one in self._tools(name) if one.name == form.get("tool")), None)
         if tool is None:
@@ -94,6 +100,9 @@ class ModulePages:
         if tool.module is not None:
             call["_module"] = tool.module
         run = await self._bridge.run_plan(
-            calls=[call], output="†results.0", caller=visitor_of(request).caller, title=f"test of {tool.name}"
+            calls=[call],
+            output="†results.0",
+            caller=visitor_of(request).caller,
+            title=f"test of {tool.name}",
         )
         return self._site.back(request, f"{PREFIX}/runs/{run.id}")

@@ -28,5 +28,7 @@ def page_door(front: Front, credentials: Credentials) -> Access:
     """The door of the pages at `/ui`, over the open bridge of a server."""
     store = front.running.bridge.store
     site = Site(front.running.bridge, front)
-    access = site.access = Access(site.application(routes_of(site)), credentials, store, front.quotas)
+    access = site.access = Access(
+        site.application(routes_of(site)), credentials, store, front.quotas
+    )
     return access

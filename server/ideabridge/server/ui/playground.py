@@ -72,7 +72,13 @@ class Playground:
         kind = form.get("kind", request.query_params.get("kind", "plan"))
         kind = kind if kind in _EXAMPLES else "plan"
         text = form.get("text", _EXAMPLES[kind])
-        values: dict[str, Any] = {"found": None, "graph": None, "errors": [], "why": "", "checked": False}
+        values: dict[str, Any] = {
+            "found": None,
+            "graph": None,
+            "errors": [],
+            "why": "",
+            "checked": False,
+        }
         values["messages"] = None
         if request.method == "POST":
             caller = visitor_of(request).caller
@@ -85,7 +91,9 @@ class Playground:
                     run = await self._solve(form, context, caller) if runs else None
                 elif runs:
                     title = form.get("title").strip() or ("a program" if kind == "program" else "")
-                    run = await self._bridge.run_plan(_read(form, kind, text), caller=caller, title=title)
+                    run = await self._bridge.run_plan(
+                        _read(form, kind, text), caller=caller, title=title
+                    )
                 else:
                     found = await self._bridge.dry_run(_read(form, kind, text), caller=caller)
                     graph = await compute_in_thread(drawing.of_dry_run, found)
@@ -99,7 +107,13 @@ class Playground:
                 values["why"] = self._bridge.secrets.mask(str(error))
         fields = {name: form.get(name) for name in ("input", "title", "thought_process")}
         return await self._site.page_beside(
-            request, "playground.html", kind=kind, kinds=list(_EXAMPLES), text=text, **fields, **values
+            request,
+            "playground.html",
+            kind=kind,
+            kinds=list(_EXAMPLES),
+            text=text,
+            **fields,
+            **values,
         )
 
     async def _solve(self, form: FormFields, context: Sequence[Message], caller: str) -> Run:
@@ -178,6 +192,12 @@ def _faults(error: PlanError) -> list[tuple[str, str]]:
     for one in error.errors:
         listed: JSONObject = dict(one)
         call, fault, place = listed.get("call"), listed.get("error"), listed.get("place")
-        name = "output" if call is None else str(call.get("_tool")) if isinstance(call, dict) else as_json(call)
+        name = (
+            "output"
+            if call is None
+            else str(call.get("_tool"))
+            if isinstance(call, dict)
+            else as_json(call)
+        )
         found.append((name if place is None else f"{place} {name}", message_of(fault)))
     return found

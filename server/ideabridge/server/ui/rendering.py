@@ -41,5 +41,7 @@ def _environment() -> Environment:
 
 
 def _readable(value: object) -> object:
-    """What a template writes: text from outside without what hides. Parts of pages are text of templates already."""
+    """What a template writes: text from outside without what hides. Parts of pages are text of
+    templates already.
+    """
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value

@@ -1,8 +1,8 @@
 """Run pages: what pages about one run show, made from its journal.
 
-The pages of small runs are made here. Those of larger ones are made whole, from the journal to the text, in a worker
-process, which can be stopped and has bounded memory; see `ideabridge.bridge.reading`. So this imports nothing that
-takes long to import.
+The pages of small runs are made here. Those of larger ones are made whole, from the journal to the
+text, in a worker process, which can be stopped and has bounded memory; see
+`ideabridge.bridge.reading`. So this imports nothing that takes long to import.
 """
 
 from __future__ import annotations
@@ -108,7 +108,9 @@ def run_values(store: Store, record: RunRecord, read: KeptJournal, about: About)
         "reason": (machine.reason if machine is not None else None) or about.reason,
         "errors": errors[:_MOST_ERRORS],
         "more_errors": len(errors[_MOST_ERRORS:]),
-        "skipped": [] if machine is None else list(map(skipped_line, skipped_calls(machine)[:_MOST_ERRORS])),
+        "skipped": []
+        if machine is None
+        else list(map(skipped_line, skipped_calls(machine)[:_MOST_ERRORS])),
         "error_count": errors_of(record),
         "trace": trace,
         "machine": machine,
@@ -128,7 +130,9 @@ def run_values(store: Store, record: RunRecord, read: KeptJournal, about: About)
         "events_from": start,
         "events_total": len(events),
         "events_page": _EVENTS,
-        "output": without_payloads(machine.output) if machine is not None and machine.has_output else None,
+        "output": without_payloads(machine.output)
+        if machine is not None and machine.has_output
+        else None,
         "has_output": machine is not None and machine.has_output,
         "input": input_of(store, record.id),
         "is_own": about.is_own,
@@ -214,7 +218,9 @@ def picture_of(record: RunRecord, read: KeptJournal) -> str:
     return "\n".join(filter(None, text.split("\n"))) + "\n"
 
 
-def _call_in(record: RunRecord, read: KeptJournal, number: int) -> tuple[RunHistory, Trace, Progress, CallBar]:
+def _call_in(
+    record: RunRecord, read: KeptJournal, number: int
+) -> tuple[RunHistory, Trace, Progress, CallBar]:
     history, trace = read.history, read.trace
     if history is None:
         raise LimitExceededError(f"run {record.id} is too large to show its calls")
@@ -224,11 +230,13 @@ def _call_in(record: RunRecord, read: KeptJournal, number: int) -> tuple[RunHist
     return history, trace, listed[number], trace.bars[number]
 
 
-# -- whole, in a worker process ---------------------------------------------------------------------------------------
+# -- whole, in a worker process --------------------------------------------------------------------
 
 
 def run_page(store: Store, run_id: str, members: dict[str, Any], frame: dict[str, Any]) -> str:
-    """The page of a run; `members` are those of `About`, and `frame` has the values that all pages have."""
+    """The page of a run; `members` are those of `About`, and `frame` has the values that
+    all pages have.
+    """
     about = About(**members)
     record = store.runs.find(run_id, caller=SEES_ALL)
     values = run_values(store, record, read_until(store, run_id, about.at), about)
@@ -260,7 +268,7 @@ def _whole(store: Store, run_id: str) -> KeptJournal:
     return read_until(store, run_id, _WHOLE, _MOST_BYTES)
 
 
-# -- parts ------------------------------------------------------------------------------------------------------------
+# -- parts -----------------------------------------------------------------------------------------
 
 
 def _answered(about: JSONObject) -> JSON:
@@ -298,7 +306,9 @@ def _images(value: JSON) -> list[Image]:
 
 @dataclass(frozen=True, slots=True)
 class SourceLine:
-    """A line of a program; `marks` are (tool, times called, a call's number) of the calls that stand in it."""
+    """A line of a program; `marks` are (tool, times called, a call's number) of the calls
+    that stand in it.
+    """
 
     number: int
     text: str
@@ -306,7 +316,9 @@ class SourceLine:
 
 
 def _marked(trace: Trace) -> list[SourceLine]:
-    """The source of the last program. A call belongs to the lines in which the name of its tool is called."""
+    """The source of the last program. A call belongs to the lines in which the name of its
+    tool is called.
+    """
     lines = trace.program.rstrip().split("\n")
     places: dict[int, set[str]] = {}
     try:
@@ -315,7 +327,11 @@ def _marked(trace: Trace) -> list[SourceLine]:
         tree = ast.Module([], [])
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
-            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            name = (
+                node.func.attr
+                if isinstance(node.func, ast.Attribute)
+                else getattr(node.func, "id", "")
+            )
             places.setdefault(node.lineno, set()).add(str(name))
     made: dict[str, list[int]] = {}
     for bar in trace.bars:
@@ -324,7 +340,11 @@ def _marked(trace: Trace) -> list[SourceLine]:
         SourceLine(
             number,
             text,
-            [(name, len(made[name]), made[name][0]) for name in sorted(places.get(number, ())) if name in made],
+            [
+                (name, len(made[name]), made[name][0])
+                for name in sorted(places.get(number, ()))
+                if name in made
+            ],
         )
         for number, text in enumerate(lines, 1)
     ]

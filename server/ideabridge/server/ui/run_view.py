@@ -25,7 +25,9 @@ def view_of(read: KeptJournal) -> JSONObject:
         "ticks": list[JSON](whole.ticks),
         "rows": [_row(row) for row in whole.rows[:MOST_ROWS]],
         "more": max(0, whole.total - MOST_ROWS),
-        "output": short(without_payloads(machine.output), 2000) if machine is not None and machine.has_output else None,
+        "output": short(without_payloads(machine.output), 2000)
+        if machine is not None and machine.has_output
+        else None,
     }
 
 

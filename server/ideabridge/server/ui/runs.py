@@ -79,7 +79,7 @@ class RunPages:
             Route("/runs/{run}/fork", changing(self.fork), methods=["POST"]),
         ]
 
-    # -- the list ----------------------------------------------------------------------------------------------
+    # -- the list ----------------------------------------------------------------------------------
 
     async def list(self, request: Request) -> Response:
         """The runs, newest first."""
@@ -112,10 +112,12 @@ class RunPages:
         older = f"?{urlencode({'after': page.next})}" if page.next else ""
         return self._site.page(request, "direct.html", calls=page.items, older=older)
 
-    # -- one run -----------------------------------------------------------------------------------------------
+    # -- one run -----------------------------------------------------------------------------------
 
     async def show(self, request: Request) -> Response:
-        """One run: its timeline, calls, decisions, state and events; with `?at=N`, as it was after event N."""
+        """One run: its timeline, calls, decisions, state and events; with `?at=N`, as it
+        was after event N.
+        """
         record = self._site.record(request, request.path_params["run"])
         at = number_of(request.query_params.get("at", "")) or 0
         waits = record.status in ("needs_approval", "needs_solution")
@@ -127,7 +129,9 @@ class RunPages:
             # The page of a large run is made from its trace.
             if is_folded or (about.at == last and not waits and not read.is_small):
                 cards = await self._cards(request, record, read.history) if is_folded else ""
-                values = await compute_in_thread(run_pages.run_values, self._bridge.store, record, read, about)
+                values = await compute_in_thread(
+                    run_pages.run_values, self._bridge.store, record, read, about
+                )
                 return self._site.page(request, "run.html", cards=cards, **values)
         cards = await self._cards(request, record, None) if about.at == last else ""
         return await self._made(request, run_pages.run_page, record, about.to_json(), cards=cards)
@@ -147,7 +151,12 @@ class RunPages:
         )
 
     async def _made(
-        self, request: Request, work: Callable[..., str], record: RunRecord, *arguments: JSON, cards: str = ""
+        self,
+        request: Request,
+        work: Callable[..., str],
+        record: RunRecord,
+        *arguments: JSON,
+        cards: str = "",
     ) -> Response:
         """A page that a worker makes from the journal of a run."""
         frame = self._site.frame(request)
@@ -160,7 +169,9 @@ class RunPages:
         return await read_beside(work, store, record.id, *arguments, is_small=False, what=what)
 
     async def _cards(self, request: Request, record: RunRecord, history: RunHistory | None) -> str:
-        """The open decisions of a run, as a part of its page. Those of a room are with the run that it belongs to."""
+        """The open decisions of a run, as a part of its page. Those of a room are with the run
+        that it belongs to.
+        """
         if run_status(record)[0] in ENDED or record.parent is not None:
             return ""
         if history is None and record.status not in ("needs_approval", "needs_solution"):
@@ -169,7 +180,12 @@ class RunPages:
         visitor = visitor_of(request)
         # A thread, because a call may be long.
         cards = await compute_in_thread(lambda: [Card.of(one, visitor) for one in asked])
-        frame: dict[str, Any] = {"ui": PREFIX, "path": request.url.path, "now": time.time(), "visitor": visitor}
+        frame: dict[str, Any] = {
+            "ui": PREFIX,
+            "path": request.url.path,
+            "now": time.time(),
+            "visitor": visitor,
+        }
         return await compute_in_thread(lambda: render("cards.html", cards=cards, **frame))
 
     async def picture(self, request: Request) -> Response:
@@ -179,11 +195,16 @@ class RunPages:
             if read.history is not None or not read.is_small:
                 text = await compute_in_thread(run_pages.picture_of, record, read)
                 return Response(text, media_type="image/svg+xml")
-        return Response(str(await self._read(run_pages.picture, record)), media_type="image/svg+xml")
+        return Response(
+            str(await self._read(run_pages.picture, record)), media_type="image/svg+xml"
+        )
 
     async def cancel(self, request: Request) -> Response:
         """End a run."""
-        record, visitor = self._site.record(request, request.path_params["run"]), visitor_of(request)
+        record, visitor = (
+            self._site.record(request, request.path_params["run"]),
+            visitor_of(request),
+        )
         reason = "cancelled on the page"
         if record.caller != visitor.caller:
             reason = f"{reason} by {visitor.name}"
@@ -192,11 +213,19 @@ class RunPages:
 
     async def resume(self, request: Request) -> Response:
         """Continue a run whose process died."""
-        record, visitor = self._site.record(request, request.path_params["run"]), visitor_of(request)
+        record, visitor = (
+            self._site.record(request, request.path_params["run"]),
+            visitor_of(request),
+        )
         run = (await self._bridge.resume(record.id, caller=record.caller)).root
         if record.caller != visitor.caller:
             # Its journal says only what happens in it, and is the same whoever lets it continue.
-            logger.info("run %s of %s: resumed on the page by %s", run.id, person_of(record.caller), visitor.name)
+            logger.info(
+                "run %s of %s: resumed on the page by %s",
+                run.id,
+                person_of(record.caller),
+                visitor.name,
+            )
         self._site.front.running.publish_when_done(run)
         return self._site.back(request, f"{PREFIX}/runs/{run.id}", "The run continues here.")
 
@@ -206,35 +235,62 @@ class RunPages:
         Raises:
             ForkError: the run belongs to somebody else. Its calls would run in that person's name.
         """
-        record, visitor = self._site.record(request, request.path_params["run"]), visitor_of(request)
+        record, visitor = (
+            self._site.record(request, request.path_params["run"]),
+            visitor_of(request),
+        )
         if record.caller != visitor.caller:
-            raise ForkError(f"run {record.id} belongs to {person_of(record.caller)}, who alone forks it")
+            raise ForkError(
+                f"run {record.id} belongs to {person_of(record.caller)}, who alone forks it"
+            )
         form = form_of(request)
-        at, given, solution = number_of(form.get("at")), form.get("input").strip(), form.get("solution").strip()
+        at, given, solution = (
+            number_of(form.get("at")),
+            form.get("input").strip(),
+            form.get("solution").strip(),
+        )
         if at is None:
-            raise ArgumentError(f"after event: expected the number of an event, found {form.get('at')[:20]!r}")
+            raise ArgumentError(
+                f"after event: expected the number of an event, found {form.get('at')[:20]!r}"
+            )
         changes = decode(given, what="the input") if given else None
         if changes is not None and not isinstance(changes, dict):
             raise ArgumentError("the input: expected an object")
-        complete = None if changes is None else {**input_of(self._bridge.store, record.id), **changes}
+        complete = (
+            None if changes is None else {**input_of(self._bridge.store, record.id), **changes}
+        )
         other = decode(solution, what="the solution") if solution else None
-        run = await self._bridge.fork(record.id, at, solution=other, input=complete, caller=visitor.caller)
-        return self._site.back(request, f"{PREFIX}/runs/{run.id}", f"This run continues {record.id}.")
+        run = await self._bridge.fork(
+            record.id, at, solution=other, input=complete, caller=visitor.caller
+        )
+        return self._site.back(
+            request, f"{PREFIX}/runs/{run.id}", f"This run continues {record.id}."
+        )
 
-    # -- one call ----------------------------------------------------------------------------------------------
+    # -- one call ----------------------------------------------------------------------------------
 
     async def call(self, request: Request) -> Response:
-        """One call: as written and as resolved, its result or error, and what was decided about it."""
-        record, number = self._site.record(request, request.path_params["run"]), _number_in(request, "call")
+        """One call: as written and as resolved, its result or error, and what was
+        decided about it.
+        """
+        record, number = (
+            self._site.record(request, request.path_params["run"]),
+            _number_in(request, "call"),
+        )
         async with self._site.histories.reading(record.id, fold=True) as read:
             if read.history is not None:
-                values = await compute_in_thread(run_pages.call_values, self._bridge.store, record, read, number)
+                values = await compute_in_thread(
+                    run_pages.call_values, self._bridge.store, record, read, number
+                )
                 return self._site.page(request, "call.html", **values)
         return await self._made(request, run_pages.call_page, record, number)
 
     async def result(self, request: Request) -> Response:
         """The result of a call as a file."""
-        record, number = self._site.record(request, request.path_params["run"]), _number_in(request, "call")
+        record, number = (
+            self._site.record(request, request.path_params["run"]),
+            _number_in(request, "call"),
+        )
         async with self._site.histories.reading(record.id, fold=True) as read:
             here = None
             if read.history is not None:
@@ -246,24 +302,35 @@ class RunPages:
 
     async def image(self, request: Request) -> Response:
         """An image in the result of a call."""
-        record, number = self._site.record(request, request.path_params["run"]), _number_in(request, "call")
+        record, number = (
+            self._site.record(request, request.path_params["run"]),
+            _number_in(request, "call"),
+        )
         place = _number_in(request, "image")
         async with self._site.histories.reading(record.id, fold=True) as read:
             here = None
             if read.history is not None:
                 here = await compute_in_thread(run_pages.image_of, record, read, number, place)
-        kind, data = cast("list[str]", here or await self._read(run_pages.image, record, number, place))
+        kind, data = cast(
+            "list[str]", here or await self._read(run_pages.image, record, number, place)
+        )
         return Response(base64.b64decode(data), media_type=kind)
 
 
-def _rows(store: Store, status: str, caller: Viewer, chosen: RunFilter, after: str | None) -> list[RunRow]:
+def _rows(
+    store: Store, status: str, caller: Viewer, chosen: RunFilter, after: str | None
+) -> list[RunRow]:
     """The runs of a page, and one more if there is one."""
     # Only its process shows whether a run stored as running is interrupted.
-    stored = [] if not status else ["running", "interrupted"] if status == "interrupted" else [status]
+    stored = (
+        [] if not status else ["running", "interrupted"] if status == "interrupted" else [status]
+    )
     found: list[RunRow] = []
     while True:
         limit = PAGE + 1 if not status else _SCANNED
-        page = store.runs.newest(caller, stored, limit=limit, after=after, rooms=False, chosen=chosen)
+        page = store.runs.newest(
+            caller, stored, limit=limit, after=after, rooms=False, chosen=chosen
+        )
         found += [row for row in map(_row, page) if not status or row.status == status]
         if len(found) > PAGE or len(page) < limit:
             return found[: PAGE + 1]
@@ -274,7 +341,10 @@ def _row(record: RunRecord) -> RunRow:
     from datetime import datetime
 
     status, reason = run_status(record)
-    began, changed = datetime.fromisoformat(record.created), datetime.fromisoformat(record.updated or record.created)
+    began, changed = (
+        datetime.fromisoformat(record.created),
+        datetime.fromisoformat(record.updated or record.created),
+    )
     seconds = (changed - began).total_seconds() if status in ENDED else None
     return RunRow(record, status, reason, errors_of(record), seconds)
 

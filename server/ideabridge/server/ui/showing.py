@@ -33,7 +33,9 @@ def duration(seconds: float | None) -> str:
 
 
 def ago(at: float | str | None, now: float) -> str:
-    """`5 s ago`, `3 min ago`, `2 h ago`, `4 d ago`; empty for None. A text is a time as the store writes it."""
+    """`5 s ago`, `3 min ago`, `2 h ago`, `4 d ago`; empty for None. A text is a time as the
+    store writes it.
+    """
     if not at:
         return ""
     then = datetime.fromisoformat(at).timestamp() if isinstance(at, str) else at
@@ -58,7 +60,9 @@ def as_json(value: JSON) -> str:
 
 
 def text_of(value: JSON) -> str:
-    """A value for people: text as it is, with hidden characters visible, anything else as indented JSON."""
+    """A value for people: text as it is, with hidden characters visible, anything else
+    as indented JSON.
+    """
     return visible(value, "\n\t") if isinstance(value, str) else as_json(value)
 
 
@@ -69,7 +73,9 @@ def bounded(value: JSON) -> str:
 
 
 def omitted(value: JSON) -> int:
-    """The characters that `bounded` leaves out, of large values about so many; 0 if and only if it leaves out none."""
+    """The characters that `bounded` leaves out, of large values about so many; 0 if and only if it
+    leaves out none.
+    """
     beginning = Beginning(value, LONGEST)
     if not beginning.is_cut:
         return max(0, len(text_of(value)) - LONGEST)

@@ -1,8 +1,8 @@
 """Site: the page of the server, its routes and templates.
 
-Every page is rendered here, works without JavaScript, and is an ordinary document with links and forms. The script
-`static/ui.js` adds what a document cannot do: it loads the page again when the store has changed, and replaces the
-elements marked `data-live`.
+Every page is rendered here, works without JavaScript, and is an ordinary document with links and
+forms. The script `static/ui.js` adds what a document cannot do: it loads the page again when the
+store has changed, and replaces the elements marked `data-live`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,26 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from ideabridge.bridge.bridge import Bridge
-from ideabridge.bridge.store.errors import UnknownIdeaError, UnknownPublicationError, UnknownRunError
+from ideabridge.bridge.store.errors import (
+    UnknownIdeaError,
+    UnknownPublicationError,
+    UnknownRunError,
+)
 from ideabridge.bridge.store.idea import RunRecord
 from ideabridge.server.callers import MissingScopeError
 from ideabridge.server.transports.gate import SIGN_IN
 from ideabridge.server.transports.quotas import QuotaError
-from ideabridge.server.ui.access import PREFIX, REVISION, VISITOR, Access, Note, Visitor, cookie, form_of, visitor_of
+from ideabridge.server.ui.access import (
+    PREFIX,
+    REVISION,
+    VISITOR,
+    Access,
+    Note,
+    Visitor,
+    cookie,
+    form_of,
+    visitor_of,
+)
 from ideabridge.server.ui.histories import Histories
 from ideabridge.server.ui.rendering import FILES, render
 from ideabridge.tools.encoding import JSONObject
@@ -89,7 +103,7 @@ class Site:
             },
         )
 
-    # -- what pages use ----------------------------------------------------------------------------------------
+    # -- what pages use ----------------------------------------------------------------------------
 
     def page(self, request: Request, template: str, *, code: int = 200, **values: Any) -> Response:
         """A page made from a template, with the frame that all pages have."""
@@ -101,11 +115,14 @@ class Site:
         return HTMLResponse(await compute_in_thread(lambda: render(template, **frame, **values)))
 
     def frame(self, request: Request) -> JSONObject:
-        """What all pages have, as values for their templates. The messages for the visitor are taken."""
+        """What all pages have, as values for their templates. The messages for the
+        visitor are taken.
+        """
         visitor = visitor_of(request)
         notes: list[Note] = []
         if REFRESH not in request.headers:
-            # The script loads pages that somebody has open; a message is for the page that they open next.
+            # The script loads pages that somebody has open; a message is for the page that
+            # they open next.
             notes, visitor.notes = visitor.notes, []
         return {
             "visitor": {
@@ -147,7 +164,9 @@ class Site:
         return RedirectResponse(where, 303)
 
     def changing(self, work: Callable[[Request], Awaitable[Response]]) -> Handler:
-        """A handler of a form: if the work is refused, the visitor goes back to the page of the form and reads why."""
+        """A handler of a form: if the work is refused, the visitor goes back to the page of the
+        form and reads why.
+        """
 
         async def handle(request: Request) -> Response:
             try:
@@ -160,7 +179,7 @@ class Site:
 
         return handle
 
-    # -- pages of its own --------------------------------------------------------------------------------------
+    # -- pages of its own --------------------------------------------------------------------------
 
     async def _home(self, _request: Request) -> Response:
         return RedirectResponse(f"{PREFIX}/runs", 303)
@@ -176,11 +195,19 @@ class Site:
             elif request.method == "GET" and "key" in request.query_params:
                 # HEAD is how chats and scanners look at a link, which works once.
                 key = access.follow_link(request.query_params["key"], request.scope)
-                wrong = "" if key else "This link was used already, or is older than 10 minutes: make another one."
+                wrong = (
+                    ""
+                    if key
+                    else (
+                        "This link was used already, or is older than 10 minutes: make another one."
+                    )
+                )
         except MissingScopeError as error:
             wrong = f"This token cannot be used: {error}."
         except QuotaError as error:
-            return access.refusal(429, str(error), {"Retry-After": str(math.ceil(error.retry_after))})
+            return access.refusal(
+                429, str(error), {"Retry-After": str(math.ceil(error.retry_after))}
+            )
         if key is None:
             text = render("sign_in.html", ui=PREFIX, wrong=wrong)
             return HTMLResponse(text, 403 if wrong else 200)
@@ -192,7 +219,9 @@ class Site:
         return RedirectResponse(SIGN_IN, 303, {"Set-Cookie": cookie(request.scope, "")})
 
     async def _live(self, request: Request) -> Response:
-        """Server-sent events: one whenever the store has changed since the page was made, at most one a second."""
+        """Server-sent events: one whenever the store has changed since the page was made, at
+        most one a second.
+        """
         shown = request.query_params.get("since", "")
 
         async def changes() -> AsyncGenerator[str]:
@@ -210,22 +239,32 @@ class Site:
                     yield ": still here\n\n"
                     quiet = now
 
-        return StreamingResponse(changes(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+        return StreamingResponse(
+            changes(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"}
+        )
 
-    # -- refusals ----------------------------------------------------------------------------------------------
+    # -- refusals ----------------------------------------------------------------------------------
 
     async def _refused(self, request: Request, error: Exception) -> Response:
         why = self.bridge.secrets.mask(str(error))
         status = 404 if isinstance(error, _UNKNOWN) else 400
         if request.scope.get(VISITOR) is None:
             return HTMLResponse("this cannot be done now", status)
-        return self.page(request, "refused.html", code=status, title="This cannot be shown", why=why)
+        return self.page(
+            request, "refused.html", code=status, title="This cannot be shown", why=why
+        )
 
     async def _missing(self, request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
         if request.scope.get(VISITOR) is None:
             return HTMLResponse("not found", status)
-        return self.page(request, "refused.html", code=status, title="There is no such page", why=request.url.path)
+        return self.page(
+            request,
+            "refused.html",
+            code=status,
+            title="There is no such page",
+            why=request.url.path,
+        )
 
 
 def _from(request: Request) -> str:
@@ -234,4 +273,10 @@ def _from(request: Request) -> str:
 
     parts = urlsplit(request.headers.get("referer", ""))
     same = parts.netloc == request.headers.get("host") and parts.path.startswith(f"{PREFIX}/")
-    return f"{parts.path}?{parts.query}" if same and parts.query else parts.path if same else f"{PREFIX}/runs"
+    return (
+        f"{parts.path}?{parts.query}"
+        if same and parts.query
+        else parts.path
+        if same
+        else f"{PREFIX}/runs"
+    )

@@ -23,7 +23,8 @@ _NARROWEST: Final = 0.4
 
 _BUCKETS: Final = 160
 _IDLE: Final = 0.12
-"""A long stretch in which nothing ran is drawn as this part of the time in which something ran, ..."""
+"""A long stretch in which nothing ran is drawn as this part of the time in which
+something ran, ..."""
 
 _LEAST_IDLE: Final = 0.01
 _LONG_IDLE: Final = 2.0
@@ -72,11 +73,12 @@ class Timeline:
         first: the place of the first row among those that were chosen.
         total: how many were chosen.
         most: the most calls that ran at the same time.
-        density: for a run with more than one page, how many calls ran in each part of its time, as (x, height) in
-            per cent.
+        density: for a run with more than one page, how many calls ran in each part of its time, as
+            (x, height) in per cent.
         seconds: the time that the run took so far.
         ticks: the texts of the marks on the axis, at equal distances.
-        breaks: (left, width, seconds) in per cent of each stretch in which nothing ran, and which is drawn shorter.
+        breaks: (left, width, seconds) in per cent of each stretch in which nothing ran, and which
+            is drawn shorter.
     """
 
     rows: list[Row]
@@ -103,7 +105,8 @@ def timeline(
 
     Args:
         trace: its journal.
-        machine: the folded journal, which knows why calls waited, and the exact status of those that never started.
+        machine: the folded journal, which knows why calls waited, and the exact status of those
+            that never started.
         first: the first row of the page.
         status: only rows with this status.
         tool: only rows of this tool.
@@ -112,7 +115,9 @@ def timeline(
     """
     end = trace.ended or now or time.time()
     begun = end if trace.begun is None else trace.begun
-    last = max((bar.finished or bar.started or 0.0 for bar in (*trace.bars, *trace.minds)), default=0.0)
+    last = max(
+        (bar.finished or bar.started or 0.0 for bar in (*trace.bars, *trace.minds)), default=0.0
+    )
     end = max(end, last)
     ran = _ran(trace.bars, end)
     answered = _ran(trace.minds, end) if trace.mind else []
@@ -128,7 +133,9 @@ def timeline(
         left = None if bar.started is None else min(place(bar.started), 100 - _NARROWEST)
         finish = bar.finished if bar.finished is not None else end
         progress = (
-            machine.history[bar.number] if machine is not None and 0 <= bar.number < len(machine.history) else None
+            machine.history[bar.number]
+            if machine is not None and 0 <= bar.number < len(machine.history)
+            else None
         )
         instance = bar.call.get("_instance")
         return Row(
@@ -144,20 +151,36 @@ def timeline(
             None if bar.started is None else finish - bar.started,
             bar.items,
             bar.error or _error(progress),
-            "" if progress is None or machine is None else why_waited(progress, bar, trace, machine),
+            ""
+            if progress is None or machine is None
+            else why_waited(progress, bar, trace, machine),
         )
 
-    every = sorted((*trace.minds, *trace.bars), key=lambda bar: bar.event) if trace.minds else trace.bars
-    chosen = [bar for bar in every if (not status or bar.status == status) and (not tool or bar.name == tool)]
+    every = (
+        sorted((*trace.minds, *trace.bars), key=lambda bar: bar.event)
+        if trace.minds
+        else trace.bars
+    )
+    chosen = [
+        bar
+        for bar in every
+        if (not status or bar.status == status) and (not tool or bar.name == tool)
+    ]
     most, density = _density(ran, axis)
     shown = [row(bar) for bar in chosen[first : first + ROWS]]
     density = density if len(chosen) > ROWS else []
-    return Timeline(shown, first, len(chosen), most, density, end - begun, axis.ticks(), axis.breaks())
+    return Timeline(
+        shown, first, len(chosen), most, density, end - begun, axis.ticks(), axis.breaks()
+    )
 
 
 def _ran(bars: Iterable[CallBar], end: float) -> list[tuple[float, float]]:
     """When each bar began and ended; one that runs ends at `end`."""
-    return [(one.started, end if one.finished is None else one.finished) for one in bars if one.started is not None]
+    return [
+        (one.started, end if one.finished is None else one.finished)
+        for one in bars
+        if one.started is not None
+    ]
 
 
 def _status(bar: CallBar, progress: Progress | None) -> str:
@@ -180,9 +203,11 @@ def _length(stretch: tuple[float, float]) -> float:
 
 
 class _Axis:
-    """The axis of time. A run may wait for a person for hours: a long stretch in which nothing ran is drawn shorter.
+    """The axis of time. A run may wait for a person for hours: a long stretch in which nothing ran
+    is drawn shorter.
 
-    `points` are (seconds since 1970, per cent) of the ends of the stretches; between two of them time is even.
+    `points` are (seconds since 1970, per cent) of the ends of the stretches; between two of
+    them time is even.
     """
 
     def __init__(self, points: list[tuple[float, float]], idle: list[tuple[float, float]]) -> None:
@@ -192,7 +217,9 @@ class _Axis:
 
     @classmethod
     def of(cls, ran: Iterable[tuple[float, float]], begun: float, end: float) -> _Axis:
-        """The axis of a run from its beginning to its end, in which something ran at these times."""
+        """The axis of a run from its beginning to its end, in which something ran at these
+        times.
+        """
         busy = sorted(ran)
         gaps: list[tuple[float, float]] = []
         reached = begun
@@ -232,7 +259,9 @@ class _Axis:
         """The time at a place."""
         for (start, left), (finish, right) in pairwise(self._points):
             if place <= right:
-                return start + (finish - start) * ((place - left) / (right - left) if right > left else 0.0)
+                return start + (finish - start) * (
+                    (place - left) / (right - left) if right > left else 0.0
+                )
         return self._points[-1][0]
 
     def ticks(self) -> list[str]:
@@ -243,12 +272,17 @@ class _Axis:
     def breaks(self) -> list[tuple[float, float, float]]:
         """(left, width, seconds) of the stretches that are drawn shorter."""
         return [
-            (self.place(start), self.place(finish) - self.place(start), finish - start) for start, finish in self._idle
+            (self.place(start), self.place(finish) - self.place(start), finish - start)
+            for start, finish in self._idle
         ]
 
 
-def _density(ran: Sequence[tuple[float, float]], axis: _Axis) -> tuple[int, list[tuple[float, float]]]:
-    """(the most calls that ran at once, how many ran in each part of the axis as (x, height) in per cent)."""
+def _density(
+    ran: Sequence[tuple[float, float]], axis: _Axis
+) -> tuple[int, list[tuple[float, float]]]:
+    """(the most calls that ran at once, how many ran in each part of the axis as (x,
+    height) in per cent).
+    """
     starts, ends = sorted(start for start, _ in ran), sorted(finish for _, finish in ran)
     edges = [axis.time(number * 100 / _BUCKETS) for number in range(_BUCKETS)]
     # What runs where a part begins, and then after each beginning of a call in it.
@@ -265,7 +299,11 @@ def _density(ran: Sequence[tuple[float, float]], axis: _Axis) -> tuple[int, list
             highest[bucket] = running
     most = max(highest, default=0)
     tallest = max(1, most)
-    return most, [(number * 100 / _BUCKETS, value / tallest * 100) for number, value in enumerate(highest) if value]
+    return most, [
+        (number * 100 / _BUCKETS, value / tallest * 100)
+        for number, value in enumerate(highest)
+        if value
+    ]
 
 
 def suppliers(progress: Progress) -> set[int]:
@@ -297,7 +335,11 @@ def why_waited(progress: Progress, bar: CallBar, trace: Trace, machine: Machine)
     last = _last(trace, set(before), start)
     if last is not None:
         finish = trace.bars[last].finished
-        time_ = f" {duration(finish - bar.listed)}" if finish is not None and finish > bar.listed else ""
+        time_ = (
+            f" {duration(finish - bar.listed)}"
+            if finish is not None and finish > bar.listed
+            else ""
+        )
         name = machine.history[last].call.label
         parts.append(f"{'waits' if finish is None else 'waited'}{time_} for {name}: {before[last]}")
     if bar.started is not None:
@@ -312,9 +354,15 @@ def why_waited(progress: Progress, bar: CallBar, trace: Trace, machine: Machine)
 
 
 def _last(trace: Trace, before: set[int], start: float | None) -> int | None:
-    """The call that ended last, before a time, among the calls that another waited for; an open one comes first."""
+    """The call that ended last, before a time, among the calls that another waited for; an open
+    one comes first.
+    """
     open_ = [one for one in before if one < len(trace.bars) and trace.bars[one].finished is None]
     if open_ and start is None:
         return min(open_)
-    ended = [(finish, one) for one in before if one < len(trace.bars) and (finish := trace.bars[one].finished)]
+    ended = [
+        (finish, one)
+        for one in before
+        if one < len(trace.bars) and (finish := trace.bars[one].finished)
+    ]
     return max(ended)[1] if ended else None

@@ -43,7 +43,9 @@ class WritingPage:
         return [Route("/write", self.show, methods=["GET", "POST"])]
 
     async def show(self, request: Request) -> Response:
-        """The editor. A POST shows what the document would become, and saves it if that was shown before."""
+        """The editor. A POST shows what the document would become, and saves it if that
+        was shown before.
+        """
         form, visitor = form_of(request), visitor_of(request)
         text = form.get("text", _EXAMPLE)
         values: dict[str, Any] = {"written": None, "why": ""}
@@ -55,22 +57,33 @@ class WritingPage:
                 values.update(written=written, seen=seen, **_shown(written))
                 if form.get("action") == "save" and form.get("seen") == seen:
                     saved = await self._bridge.save_idea(
-                        document, publish=True, to=form.get("to").strip() or None, caller=visitor.caller
+                        document,
+                        publish=True,
+                        to=form.get("to").strip() or None,
+                        caller=visitor.caller,
                     )
                     name = written.name or ""
                     self._site.front.announcements.poke()
-                    said = f"{name} is a tool now." if not saved.is_unchanged else f"{name} is exactly this already."
+                    said = (
+                        f"{name} is a tool now."
+                        if not saved.is_unchanged
+                        else f"{name} is exactly this already."
+                    )
                     said = " ".join([said, *(f"Missing here: {line}." for line in saved.missing)])
                     return self._site.back(request, f"{PREFIX}/ideas/{name}", said)
             except IdeabridgeError as error:
                 values["why"] = self._bridge.secrets.mask(str(error))
-        return await self._site.page_beside(request, "write.html", text=text, to=form.get("to"), **values)
+        return await self._site.page_beside(
+            request, "write.html", text=text, to=form.get("to"), **values
+        )
 
 
 def _read(text: str) -> tuple[JSONObject, WrittenIdea]:
     document = read_written(text, what="the idea")
     if not isinstance(document, dict):
-        raise ArgumentError("the idea: expected an object with context, and perhaps schema and solution")
+        raise ArgumentError(
+            "the idea: expected an object with context, and perhaps schema and solution"
+        )
     return document, read_idea(document)
 
 

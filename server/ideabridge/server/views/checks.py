@@ -74,7 +74,12 @@ def check_interpreter(found: Findings) -> None:
     try:
         found.add("interpreter", f"{interpreter()} runs programs")
     except ProgramError as error:
-        found.add("interpreter", str(error), wrong=True, hint="`pip install pydantic-monty`; plans without compute run")
+        found.add(
+            "interpreter",
+            str(error),
+            wrong=True,
+            hint="`pip install pydantic-monty`; plans without compute run",
+        )
 
 
 def check_sqlite(found: Findings) -> None:
@@ -86,8 +91,11 @@ def check_sqlite(found: Findings) -> None:
         return
     found.add(
         "sqlite",
-        f"{described()}, which has the WAL-reset bug; ideabridge avoids it, and writes wait while it does",
-        hint=f"for a fixed one (SQLite {FIXED_IN}): `pip install pysqlite3`, or a Python that has it",
+        f"{described()}, which has the WAL-reset bug; ideabridge avoids it, and "
+        "writes wait while it does",
+        hint=(
+            f"for a fixed one (SQLite {FIXED_IN}): `pip install pysqlite3`, or a Python that has it"
+        ),
     )
 
 
@@ -96,8 +104,14 @@ def check_configuration(found: Findings, configuration: Configuration) -> None:
     from ideabridge.bridge.loop.policy import approval_parts
 
     if configuration.source is None and configuration.untrusted is None:
-        hint = "`ideabridge modules import HOST --write` makes one from the servers a host has already"
-        found.add("configuration", f"none; looked for {configuration.project / 'ideabridge.json'}", hint=hint)
+        hint = (
+            "`ideabridge modules import HOST --write` makes one from the servers a host has already"
+        )
+        found.add(
+            "configuration",
+            f"none; looked for {configuration.project / 'ideabridge.json'}",
+            hint=hint,
+        )
     for layer in configuration.layers:
         whose = "the project's, trusted" if layer.is_project else "yours"
         found.add("configuration", f"{layer.file} ({whose})", hint=_settings(configuration, layer))
@@ -107,9 +121,14 @@ def check_configuration(found: Findings, configuration: Configuration) -> None:
     if untrusted is not None:
         found.add("configuration", untrusted.told(), wrong=True)
     parts = approval_parts(configuration.approval_setting)
-    approval = " and ".join(dict.fromkeys(part if isinstance(part, str) else "rules" for part in parts))
+    approval = " and ".join(
+        dict.fromkeys(part if isinstance(part, str) else "rules" for part in parts)
+    )
     limits = configuration.limits
-    found.add("rules", f"approval {approval}, order {configuration.order}, {limits.requests} requests a run")
+    found.add(
+        "rules",
+        f"approval {approval}, order {configuration.order}, {limits.requests} requests a run",
+    )
 
 
 def _settings(configuration: Configuration, layer: Layer) -> str | None:
@@ -119,8 +138,12 @@ def _settings(configuration: Configuration, layer: Layer) -> str | None:
     settings: list[str] = []
     for key in layer.keys:
         if key == "mcpServers":
-            names = [name for name in configuration.modules if configuration.layer_of(name) is layer]
-            own = [f"{name} (in place of yours)" if name in layer.replaced else name for name in names]
+            names = [
+                name for name in configuration.modules if configuration.layer_of(name) is layer
+            ]
+            own = [
+                f"{name} (in place of yours)" if name in layer.replaced else name for name in names
+            ]
             settings.append(f"modules {', '.join(own) or 'none'}")
         elif key != "$schema" and (key in merging or not any(key in one.keys for one in above)):
             settings.append(key)
@@ -160,13 +183,18 @@ def describe_store(found: Findings, store: Store, configuration: Configuration) 
 
     from ideabridge.bridge.store.users import SEES_ALL
 
-    runs = Counter(run_status(run)[0] for run in store.runs.newest(SEES_ALL, limit=100, rooms=False))
+    runs = Counter(
+        run_status(run)[0] for run in store.runs.newest(SEES_ALL, limit=100, rooms=False)
+    )
     published = len(store.publications.page(limit=100, caller=SEES_ALL).items)
     retention = _retention(store, configuration)
     what = store.path if store.is_file else f"{store.path}, {store.engine()}"
     size = (Path(store.path).stat().st_size if store.is_file else store.used_bytes()) / 1_000_000
     latest = ", ".join(f"{number} {status}" for status, number in runs.most_common()) or "no runs"
-    found.add("store", f"{what}: {size:.1f} MB; latest runs: {latest}; {counted(published, 'published idea')}")
+    found.add(
+        "store",
+        f"{what}: {size:.1f} MB; latest runs: {latest}; {counted(published, 'published idea')}",
+    )
     found.add("retention", retention)
 
 
@@ -188,7 +216,12 @@ def _retention(store: Store, configuration: Configuration) -> str:
     if not due.runs:
         return f"{what}; none is due"
     first = due.at or now
-    when = datetime.fromtimestamp(first if due.deletes else first + EVERY).astimezone().date().isoformat()
+    when = (
+        datetime.fromtimestamp(first if due.deletes else first + EVERY)
+        .astimezone()
+        .date()
+        .isoformat()
+    )
     return f"{what}; up to {counted(due.runs, 'run')} from {when} on"
 
 
@@ -216,12 +249,17 @@ def describe_module(found: Findings, status: ModuleStatus) -> None:
         found.add(f"module {status.name}", "disabled in the configuration")
     else:
         why = (status.error or "no answer yet").removeprefix(f"module {status.name!r} ")
-        found.add(f"module {status.name}", f"{status.state}: {why}", wrong=True, hint="\n".join(status.notes) or None)
+        found.add(
+            f"module {status.name}",
+            f"{status.state}: {why}",
+            wrong=True,
+            hint="\n".join(status.notes) or None,
+        )
 
 
 async def check_mind(found: Findings, configuration: Configuration) -> None:
-    """Check who answers. A model gets no request, but its package and key must exist, and a server of the user is asked
-    for its models.
+    """Check who answers. A model gets no request, but its package and key must exist, and a server
+    of the user is asked for its models.
     """
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.bridge.minds.choice import AUTO, choose
@@ -235,11 +273,18 @@ async def check_mind(found: Findings, configuration: Configuration) -> None:
         return
     asked, alone = choose(AUTO, mind, samples=True), choose(AUTO, mind)
     if asked != alone:
-        found.add("mind", f"{asked.name} in clients that declare it, else {alone.name}: no model is configured here")
+        found.add(
+            "mind",
+            f"{asked.name} in clients that declare it, else {alone.name}: no "
+            "model is configured here",
+        )
         return
     hint = None
     if is_elsewhere and configuration.limits.cost is not None:
-        hint = "limits.cost bounds nothing unless the address is that of a provider whose prices are known"
+        hint = (
+            "limits.cost bounds nothing unless the address is that of a "
+            "provider whose prices are known"
+        )
     text = alone.why if model is None else f"{model} is configured here"
     if isinstance(mind, ModelMind) and is_elsewhere:
         try:
@@ -261,7 +306,10 @@ def _listed(name: str, names: list[str] | None) -> str:
     if any(one in (name, f"{name}:latest") for one in names):
         return "; it answers, and has this model"
     shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-    return f"; it answers, and lists {shown or 'no models'}: some servers take any name, others refuse this one"
+    return (
+        f"; it answers, and lists {shown or 'no models'}: some servers take any "
+        "name, others refuse this one"
+    )
 
 
 def check_hosts(found: Findings, project: Path) -> None:
@@ -284,7 +332,10 @@ def check_hosts(found: Findings, project: Path) -> None:
         if having:
             found.add(f"host {host.name}", f"has ideabridge in {', '.join(having)}")
         elif others:
-            hint = f"`ideabridge modules import {host.name} --move`, then `ideabridge install {host.name} --write`"
+            hint = (
+                f"`ideabridge modules import {host.name} --move`, then `ideabridge "
+                f"install {host.name} --write`"
+            )
             found.add(f"host {host.name}", f"has {others} other servers, not ideabridge", hint=hint)
         else:
             found.add(f"host {host.name}", "not set up")

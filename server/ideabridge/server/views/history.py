@@ -1,6 +1,7 @@
 """History: a run as its journal records it, described for people.
 
-`read_history` folds a journal. The command line (`runs show`, `approvals list`) and the page show its entries.
+`read_history` folds a journal. The command line (`runs show`, `approvals list`) and the page
+show its entries.
 """
 
 from __future__ import annotations
@@ -63,7 +64,9 @@ class RunHistory:
     broken: str | None = None
 
     def add(self, journal: list[tuple[int, JSONObject]], times: Mapping[int, float]) -> None:
-        """Add the next events of the journal, with their times by number. It stops at one that cannot be read."""
+        """Add the next events of the journal, with their times by number. It stops at one that
+        cannot be read.
+        """
         for number, raw in journal:
             try:
                 event = event_from_json(raw)
@@ -71,11 +74,15 @@ class RunHistory:
             except IdeabridgeError as error:
                 self.broken = f"event {number} cannot be read: {error}"
                 return
-            self.entries.append(HistoryEntry(number, times.get(number), *_event_line(event, self.machine), event))
+            self.entries.append(
+                HistoryEntry(number, times.get(number), *_event_line(event, self.machine), event)
+            )
 
 
 def read_history(journal: list[tuple[int, JSONObject]], times: Mapping[int, float]) -> RunHistory:
-    """The history of a run, from (number, event) of its journal and the times of the events by number."""
+    """The history of a run, from (number, event) of its journal and the times of the
+    events by number.
+    """
     history = RunHistory()
     history.add(journal, times)
     return history
@@ -84,10 +91,22 @@ def read_history(journal: list[tuple[int, JSONObject]], times: Mapping[int, floa
 def _event_line(event: Event, machine: Machine) -> Line:
     match event:
         case events.RunStarted():
-            by = f", answered by {event.mind}" if event.mind else ", by turns" if event.mode == "solve" else ""
+            by = (
+                f", answered by {event.mind}"
+                if event.mind
+                else ", by turns"
+                if event.mode == "solve"
+                else ""
+            )
             return f"the run begins ({event.mode}{by}); {counted(len(event.tools), 'tool')}", "bold"
         case events.ConfigurationChanged():
-            return "the run continues under another configuration, whose rules hold as well from now on", "bold"
+            return (
+                (
+                    "the run continues under another configuration, whose rules "
+                    "hold as well from now on"
+                ),
+                "bold",
+            )
         case events.RequestMade():
             size = "" if event.bytes is None else f", {cost_of_request(event.bytes)}"
             return f"request {event.step} is sent ({event.request[:12]}{size})", "bold"
@@ -106,7 +125,10 @@ def _event_line(event: Event, machine: Machine) -> Line:
         case events.SolutionClosed() if event.error is not None:
             return f"the program ends with an error: {shortened(event.error.get('message'))}", "red"
         case events.SolutionClosed():
-            return f"the answer breaks off: {event.broken}" if event.broken else "the answer ends", None
+            return (
+                f"the answer breaks off: {event.broken}" if event.broken else "the answer ends",
+                None,
+            )
         case events.SolutionRejected():
             return f"a solution is malformed: {shortened(event.errors)}", "red"
         case events.UsageNoted():
@@ -122,7 +144,10 @@ def _event_line(event: Event, machine: Machine) -> Line:
 def _call_line(event: Event, machine: Machine) -> Line:
     match event:
         case events.CallStarted():
-            return f"▶ {_label(machine, event.call, event.item)} {_parameters(machine, event)}", None
+            return (
+                f"▶ {_label(machine, event.call, event.item)} {_parameters(machine, event)}",
+                None,
+            )
         case events.CallFinished() if event.error is not None:
             message = event.error.get("message")
             return f"✗ {_label(machine, event.call, event.item)} {message}", "red"
@@ -134,7 +159,9 @@ def _call_line(event: Event, machine: Machine) -> Line:
             return f"? {_label(machine, event.call, None)} asks for approval: {resolved}", "yellow"
         case events.CallDecided():
             edited = f", as {shortened(event.edited)}" if event.edited is not None else ""
-            what = f"{decision_text(event)} by {event.by}{_why(event.reason)}{edited}{_grant(event)}"
+            what = (
+                f"{decision_text(event)} by {event.by}{_why(event.reason)}{edited}{_grant(event)}"
+            )
             return f"! {_label(machine, event.call, None)} {what}", "yellow"
         case events.OutcomeAsked():
             label, why = _label(machine, event.call, event.item), _why(event.why)
@@ -143,14 +170,19 @@ def _call_line(event: Event, machine: Machine) -> Line:
             what = f"{event.decision} by {event.by}{_why(event.reason)}"
             return f"! {_label(machine, event.call, event.item)} {what}", "yellow"
         case events.QuestionAsked():
-            said = f"module {event.module} asks: {shortened(event.message)} {shortened(event.schema)}"
+            said = (
+                f"module {event.module} asks: {shortened(event.message)} {shortened(event.schema)}"
+            )
             return f"? {_label(machine, event.call, event.item)} {said}", "yellow"
         case events.QuestionAnswered():
             what = f"{event.action} by {event.by}{_why(event.reason)}"
             content = "" if event.content is None else f": {shortened(event.content)}"
             return f"! {_label(machine, event.call, event.item)} {what}{content}", "yellow"
         case events.QuestionRefused():
-            said = f"module {event.module} asked {shortened(event.message)}, and was not answered: {event.why}"
+            said = (
+                f"module {event.module} asked {shortened(event.message)}, and was "
+                f"not answered: {event.why}"
+            )
             return f"! {_label(machine, event.call, event.item)} {said}", "red"
         case events.PlanAsked():
             return "? the plan waits to be accepted", "yellow"

@@ -32,7 +32,8 @@ from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import Annotations, Tool
 
 _WAITING: Final = ("needs_approval", "running", "queued", "needs_solution", "interrupted")
-"""The statuses of runs that may have open decisions. Beside them, other calls may run, or rooms need solutions."""
+"""The statuses of runs that may have open decisions. Beside them, other calls may run, or rooms
+need solutions."""
 
 _PAGE: Final = 200
 
@@ -74,7 +75,11 @@ class Pending:
 
     def to_json(self) -> JSONObject:
         """The decision as `approvals list --json` prints it."""
-        when = None if self.asked is None else datetime.fromtimestamp(self.asked, UTC).isoformat(timespec="seconds")
+        when = (
+            None
+            if self.asked is None
+            else datetime.fromtimestamp(self.asked, UTC).isoformat(timespec="seconds")
+        )
         left = None if self.deadline is None else round(self.deadline - time.time(), 1)
         return {
             "run": self.record.id,
@@ -93,7 +98,8 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class OpenQuestions:
-    """What one journal leaves open. It has no results of calls, so it is small beside the folded journal.
+    """What one journal leaves open. It has no results of calls, so it is small beside the
+    folded journal.
 
     Attributes:
         asked: (question, the time at which it was asked); see `Pending.asked`.
@@ -152,10 +158,16 @@ class OpenQuestions:
         for question, asked in self.asked:
             deadline = None if self.seconds is None or asked is None else asked + self.seconds
             approval = f"{prefix}{question.approval}"
-            yield Pending(root, approval, question, asked, deadline, at_work, self.grants, self.instances)
+            yield Pending(
+                root, approval, question, asked, deadline, at_work, self.grants, self.instances
+            )
 
-    def open_rooms(self, store: Store, record: RunRecord, prefix: str) -> Iterator[tuple[RunRecord, str]]:
-        """(room, the beginning of the approvals in it) of each room of the run `record` that is open."""
+    def open_rooms(
+        self, store: Store, record: RunRecord, prefix: str
+    ) -> Iterator[tuple[RunRecord, str]]:
+        """(room, the beginning of the approvals in it) of each room of the run
+        `record` that is open.
+        """
         if not self.rooms:
             return
         for room in store.runs.rooms(record.id):
@@ -164,7 +176,8 @@ class OpenQuestions:
 
 
 def pending(store: Store, chosen: RunRecord | None = None, *, caller: Viewer) -> Iterator[Pending]:
-    """The open decisions in the journals, those of the newest run first. It folds each of these journals.
+    """The open decisions in the journals, those of the newest run first. It folds each of
+    these journals.
 
     Args:
         store: has the journals.
@@ -206,7 +219,10 @@ def _asked(history: RunHistory) -> dict[str, float]:
     times: dict[str, float] = {}
     for entry in history.entries:
         event = entry.event
-        if isinstance(event, ApprovalAsked | OutcomeAsked | PlanAsked | QuestionAsked) and event.at is not None:
+        if (
+            isinstance(event, ApprovalAsked | OutcomeAsked | PlanAsked | QuestionAsked)
+            and event.at is not None
+        ):
             times[event.approval] = event.at
     return times
 
@@ -260,7 +276,9 @@ def _grant_from_json(stored: dict[str, Any]) -> Grant:
     where = None if stored["where"] is None else Validator(stored["where"], what="the parameters")
     tool = Tool.from_json(stored["tool"])
     by = read_decider(stored["by"])
-    return Grant(stored["call"], tool, stored["activity"], by, stored["most"], where, stored["used"])
+    return Grant(
+        stored["call"], tool, stored["activity"], by, stored["most"], where, stored["used"]
+    )
 
 
 def _tool_to_json(tool: Tool | None) -> JSONObject | None:

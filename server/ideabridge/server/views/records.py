@@ -50,7 +50,8 @@ def lineage_of(store: Store, record: RunRecord) -> JSONObject:
         lineage["forked_from"] = {"run": record.forked_from, "at": record.forked_at}
     lineage["forks"] = [{"run": run, "at": at} for run, at in store.runs.forks(record.id)]
     lineage["rooms"] = [
-        {"run": one.id, "status": one.status, "title": one.title} for one in store.runs.rooms(record.id)
+        {"run": one.id, "status": one.status, "title": one.title}
+        for one in store.runs.rooms(record.id)
     ]
     lineage["ideas"] = [one.id for one in store.ideas.of_run(record.id)]
     return {key: value for key, value in lineage.items() if value}

@@ -1,8 +1,8 @@
 """Shown: a question as people see it, and whether they see all of it.
 
-The form, the page, the view inside an assistant and the terminal differ in how much of a question fits. `show_question`
-decides for all of them whether it is shown whole. A person cannot allow what they have not seen: without the whole, a
-question takes a refusal only.
+The form, the page, the view inside an assistant and the terminal differ in how much of a question
+fits. `show_question` decides for all of them whether it is shown whole. A person cannot allow what
+they have not seen: without the whole, a question takes a refusal only.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ class ShownQuestion:
     """A question in one place.
 
     Attributes:
-        content: what would happen as indented JSON for people; of a question that is not whole, the beginning.
+        content: what would happen as indented JSON for people; of a question that is not
+            whole, the beginning.
         why: the reasons, likewise.
         omitted: about how many characters are in neither; 0 if it is whole.
         sums: how often something would happen: `3,000 executions`; empty for a single one.
@@ -80,7 +81,8 @@ class ShownQuestion:
         return choices_if(choices, whole=self.whole)
 
     def seal(self, secret: str, key: str) -> str:
-        """What a form holds that comes from a place which shows the question whole; empty for any other place.
+        """What a form holds that comes from a place which shows the question whole; empty for
+        any other place.
 
         Args:
             secret: the secret of the session, so that nobody else can make it.
@@ -88,7 +90,9 @@ class ShownQuestion:
         """
         if not self.whole:
             return ""
-        return hmac.new(secret.encode(), f"{key} {self.digest}".encode(), hashlib.sha256).hexdigest()
+        return hmac.new(
+            secret.encode(), f"{key} {self.digest}".encode(), hashlib.sha256
+        ).hexdigest()
 
 
 def show_question(content: JSONObject, why: str, room: Room, sums: str = "") -> ShownQuestion:
@@ -114,8 +118,8 @@ def show_question(content: JSONObject, why: str, room: Room, sums: str = "") -> 
 
 
 def fits(content: JSONObject, why: str, room: Room) -> bool:
-    """Return whether a place shows what a question asks whole; see `show_question`. No more is written
-    than the place has room for.
+    """Return whether a place shows what a question asks whole; see `show_question`. No more is
+    written than the place has room for.
     """
     return _line_of(content, room) is not None and _reasons_of(why, room) is not None
 
@@ -155,7 +159,11 @@ def _beginning(text: str, room: Room) -> str:
 
 def content_of(question: Question) -> JSONObject:
     """What a question is about: the call, the plan, or what a module asks during a call."""
-    shown = plan_without_ids(question.shown) if question.kind == "plan" else call_without_ids(question.shown)
+    shown = (
+        plan_without_ids(question.shown)
+        if question.kind == "plan"
+        else call_without_ids(question.shown)
+    )
     if question.asked is None:
         return shown
     asked = question.asked
@@ -163,14 +171,16 @@ def content_of(question: Question) -> JSONObject:
 
 
 def call_without_ids(call: JSONObject) -> JSONObject:
-    """Return a call that is put before a person without its id and those of the calls for which it has waited: they
-    change nothing of what it does.
+    """Return a call that is put before a person without its id and those of the calls for which it
+    has waited: they change nothing of what it does.
     """
     return {key: value for key, value in call.items() if key not in ("_id", "_after")}
 
 
 def plan_without_ids(plan: JSONObject) -> JSONObject:
-    """Return a plan that is put before a person without the ids of its calls: a call waits for `calls.2`."""
+    """Return a plan that is put before a person without the ids of its calls: a call
+    waits for `calls.2`.
+    """
     calls = plan.get("calls")
     if not isinstance(calls, list):
         return plan
@@ -186,7 +196,9 @@ def plan_without_ids(plan: JSONObject) -> JSONObject:
         members: JSONObject = {key: value for key, value in call.items() if key != "_id"}
         after = members.get("_after")
         if isinstance(after, list):
-            members["_after"] = [places.get(name, name) if isinstance(name, str) else name for name in after]
+            members["_after"] = [
+                places.get(name, name) if isinstance(name, str) else name for name in after
+            ]
         shown.append(members)
     return {**plan, "calls": shown}
 

@@ -22,7 +22,9 @@ def counted(count: int, noun: str) -> str:
 
 
 def shortened(value: JSON, most: int = _LONGEST_VALUE) -> str:
-    """A value as JSON in one line, cut after `most` characters; of a large value with about how many it has."""
+    """A value as JSON in one line, cut after `most` characters; of a large value with about
+    how many it has.
+    """
     beginning = Beginning(value, most)
     text = readable_json(beginning.value, compact=True)
     if len(text) <= most:
@@ -32,7 +34,8 @@ def shortened(value: JSON, most: int = _LONGEST_VALUE) -> str:
 
 
 class Beginning:
-    """The part of a value whose JSON for people has the same first `most` characters, and hardly more.
+    """The part of a value whose JSON for people has the same first `most` characters,
+    and hardly more.
 
     JSON for people of a result of megabytes takes seconds, and people see its beginning.
 
@@ -82,7 +85,9 @@ class Beginning:
 
 
 def source_text(program: str) -> str:
-    """The text of a program for people: its lines and indentation as they are, everything that hides as escapes."""
+    """The text of a program for people: its lines and indentation as they are, everything that
+    hides as escapes.
+    """
     lines: list[str] = []
     for line in program.split("\n"):
         code = line.lstrip(" \t")
@@ -107,7 +112,11 @@ def error_line(entry: JSONObject) -> str:
     name = f"{call.get('_id') or call.get('_tool')}: " if isinstance(call, dict) else ""
     error = entry.get("error")
     sent = error.get("sent") if isinstance(error, dict) else None
-    more = "" if sent is None else f"; sent, and checked by nobody: {shortened(without_payloads(sent), _SENT)}"
+    more = (
+        ""
+        if sent is None
+        else f"; sent, and checked by nobody: {shortened(without_payloads(sent), _SENT)}"
+    )
     return f"{name}{message_of(error)}{more}"
 
 

@@ -1,8 +1,10 @@
-"""Trace: when each call of a run was listed, asked about, started and finished, read from the journal alone.
+"""Trace: when each call of a run was listed, asked about, started and finished, read from
+the journal alone.
 
-A page must open at once, also for a run of 10,000 calls. Folding its journal takes seconds, because the machine binds
-references and checks parameters; a trace only notes times and takes 100 ms. What a trace cannot know (why a call that
-never started did not run, what its references resolved to) comes from the folded `RunHistory`.
+A page must open at once, also for a run of 10,000 calls. Folding its journal takes seconds, because
+the machine binds references and checks parameters; a trace only notes times and takes 100 ms. What
+a trace cannot know (why a call that never started did not run, what its references resolved to)
+comes from the folded `RunHistory`.
 """
 
 from __future__ import annotations
@@ -14,7 +16,9 @@ from typing import Final, Literal, TypeAlias
 from ideabridge.bridge.loop.event import decider_text, denial_text
 from ideabridge.tools.encoding import JSON, JSONObject
 
-BarStatus: TypeAlias = Literal["waiting", "asking", "running", "done", "failed", "denied", "not run"]
+BarStatus: TypeAlias = Literal[
+    "waiting", "asking", "running", "done", "failed", "denied", "not run"
+]
 """The status of a bar. `not run`: the run ended before the call started."""
 
 _FAILED: Final = ("failed", "denied")
@@ -22,14 +26,15 @@ _FAILED: Final = ("failed", "denied")
 
 @dataclass(slots=True)
 class CallBar:
-    """One call of a run, or one answer of its mind, in time. Times are seconds since 1970; None: not yet, or never.
+    """One call of a run, or one answer of its mind, in time. Times are seconds since 1970; None:
+    not yet, or never.
 
     Attributes:
         number: the number of the call in the run; -1 for an answer of the mind.
         name: its tool.
         call: the call as it was written.
-        approvals: (who, seconds) of each decision without which it would not have run: who decided, in
-            words, and how long after the question. First that on its plan, if there was one.
+        approvals: (who, seconds) of each decision without which it would not have run: who decided,
+            in words, and how long after the question. First that on its plan, if there was one.
         items: how many executions have started; more than 1 with `_each`.
         open: how many executions are running now.
         event: the number of the event that listed it.
@@ -53,7 +58,8 @@ class CallBar:
 
 @dataclass(slots=True)
 class Trace:
-    """The bars of a run, made by `add` from the events of its journal, in order. A growing journal can be added on.
+    """The bars of a run, made by `add` from the events of its journal, in order. A growing journal
+    can be added on.
 
     Attributes:
         bars: a bar for each call, by its number.
@@ -110,7 +116,9 @@ class Trace:
                         self.modules[str(tool.get("name"))] = str(tool["module"])
             case "request_made":
                 name = self.mind
-                self.minds.append(CallBar(-1, name, {}, "running", listed=at, started=at, event=self.last))
+                self.minds.append(
+                    CallBar(-1, name, {}, "running", listed=at, started=at, event=self.last)
+                )
             case "call_proposed":
                 self._list(event.get("call"), at)
             case "solution_proposed":
@@ -130,7 +138,9 @@ class Trace:
                     del self.bars[self.proposed :]
                 for call in _list(event.get("calls")):
                     self._list(call, at)
-                self.decisions.append((at, None, str(event.get("decision")), who, str(event.get("reason") or "")))
+                self.decisions.append(
+                    (at, None, str(event.get("decision")), who, str(event.get("reason") or ""))
+                )
             case "program_proposed":
                 self._answered(at)
                 self.program = str(event.get("program"))
@@ -143,7 +153,9 @@ class Trace:
             case "usage_noted":
                 usage = event.get("usage")
                 if isinstance(usage, dict):
-                    self.tokens += sum(_number(usage.get(key)) for key in ("input_tokens", "output_tokens"))
+                    self.tokens += sum(
+                        _number(usage.get(key)) for key in ("input_tokens", "output_tokens")
+                    )
                     cost = usage.get("cost")
                     self.cost += cost if isinstance(cost, float | int) else 0.0
             case "run_ended":
@@ -183,13 +195,17 @@ class Trace:
                 bar.decided = at
                 if kind == "call_decided" and at is not None and bar.asked is not None:
                     bar.approvals.append((who, at - bar.asked))
-                bar.status = "denied" if decision == "deny" else "running" if bar.open else "waiting"
+                bar.status = (
+                    "denied" if decision == "deny" else "running" if bar.open else "waiting"
+                )
                 if decision == "deny":
                     bar.finished = at
                     reason = event.get("reason")
                     bar.error = denial_text(who, reason if isinstance(reason, str) else None)
                 if event.get("granted") is None:
-                    self.decisions.append((at, bar.number, decision, who, str(event.get("reason") or "")))
+                    self.decisions.append(
+                        (at, bar.number, decision, who, str(event.get("reason") or ""))
+                    )
             case _:
                 pass
 

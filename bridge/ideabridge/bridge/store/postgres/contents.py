@@ -1,7 +1,8 @@
 """PostgresContents: the table `contents` where several processes insert at once.
 
-A row is found by the unique index on its hash, and the database numbers the rows. The numbers that this process
-remembers are valid until a sweep deletes contents: each transaction reads how many there were (`swept`).
+A row is found by the unique index on its hash, and the database numbers the rows. The numbers that
+this process remembers are valid until a sweep deletes contents: each transaction reads how many
+there were (`swept`).
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ class PostgresContents(Contents):
 
     def _put(self, bodies: list[Body], new: list[StoredContent]) -> list[int]:
         known = self._known
-        # In the order of the hashes, so that two processes that insert the same rows do not wait for each other.
+        # In the order of the hashes, so that two processes that insert the same rows do not wait
+        # for each other.
         missing = sorted({body for body in bodies if body[0] not in known})
         if missing:
             missing = self._stored_forms(missing)
@@ -51,9 +53,14 @@ class PostgresContents(Contents):
         long = [digest for digest, text in missing if len(text) > LONG // 4]
         if not long:
             return missing
-        there = self._postgres.execute("SELECT hash FROM contents WHERE hash = ANY(?1::bytea[])", (long,))
+        there = self._postgres.execute(
+            "SELECT hash FROM contents WHERE hash = ANY(?1::bytea[])", (long,)
+        )
         stored = {digest for (digest,) in there.fetchall()}
-        return [(digest, text if digest in stored else self._stored_form(text, [])) for digest, text in missing]
+        return [
+            (digest, text if digest in stored else self._stored_form(text, []))
+            for digest, text in missing
+        ]
 
     def _store(self, new: list[StoredContent]) -> None:
         """Nothing is left to store: `_put` has."""

@@ -1,17 +1,20 @@
 """PostgresDatabase: the connections of one process to a store in PostgreSQL.
 
-Concurrency. Every transaction that writes holds the advisory lock `STORE`, shared by all of them. A transaction of the
-kind `exclusive` holds it alone: it begins when all others have ended, so that it sees every row with a smaller number
-than the newest. A plain `transaction`, which reads what it then changes, also holds the lock `CHANGES`, alone. The
-statements of a `concurrent` one need no more: they lock rows, or insert with `ON CONFLICT`. All locks end with the
-transaction. PostgreSQL ends deadlocks, and the loser is repeated as after any `StoreBusyError`.
+Concurrency. Every transaction that writes holds the advisory lock `STORE`, shared by all of them. A
+transaction of the kind `exclusive` holds it alone: it begins when all others have ended, so that it
+sees every row with a smaller number than the newest. A plain `transaction`, which reads what it
+then changes, also holds the lock `CHANGES`, alone. The statements of a `concurrent` one need no
+more: they lock rows, or insert with `ON CONFLICT`. All locks end with the transaction. PostgreSQL
+ends deadlocks, and the loser is repeated as after any `StoreBusyError`.
 
-Lost connections. A transaction whose connection is lost before its end has changed nothing: `StoreAccessError`, which
-`Writer` repeats. If the connection is lost during the commit, the next connection asks the server for the fate of the
-transaction, by its number. So nothing is written twice. A single read is repeated by itself.
+Lost connections. A transaction whose connection is lost before its end has changed nothing:
+`StoreAccessError`, which `Writer` repeats. If the connection is lost during the commit, the next
+connection asks the server for the fate of the transaction, by its number. So nothing is written
+twice. A single read is repeated by itself.
 
-A process uses two connections, as with SQLite: the one that writes belongs to the thread in a transaction, the other
-reads. A pool would not help: writes are committed together by one thread, and reads take tens of microseconds.
+A process uses two connections, as with SQLite: the one that writes belongs to the thread in a
+transaction, the other reads. A pool would not help: writes are committed together by one thread,
+and reads take tens of microseconds.
 """
 
 from __future__ import annotations
@@ -103,7 +106,8 @@ logger: Final = logging.getLogger(__name__)
 
 
 def read_address(text: str) -> tuple[str, str]:
-    """(connection string, schema) of an address `postgresql://[USER@]HOST[:PORT]/DATABASE[?schema=NAME&...]`.
+    """(connection string, schema) of an address
+    `postgresql://[USER@]HOST[:PORT]/DATABASE[?schema=NAME&...]`.
 
     Raises:
         StoreAccessError: it has a password, or an invalid schema.
@@ -112,13 +116,15 @@ def read_address(text: str) -> tuple[str, str]:
     options = parse_qsl(parts.query, keep_blank_values=True)
     if parts.password is not None or any(key in _SECRETS for key, _ in options):
         raise StoreAccessError(
-            f"store: {parts.hostname or 'the address'}: a password does not belong into the configuration; put it into "
-            "the environment (PGPASSWORD), a password file (~/.pgpass) or a service file (postgresql:///?service=NAME)"
+            f"store: {parts.hostname or 'the address'}: a password does not belong into the "
+            "configuration; put it into the environment (PGPASSWORD), a password file "
+            "(~/.pgpass) or a service file (postgresql:///?service=NAME)"
         )
     name = dict(options).get("schema", "ideabridge")
     if _SCHEMA.fullmatch(name) is None or name.startswith("pg_"):
         raise StoreAccessError(
-            f"store: schema {name[:70]!r}: expected a to z or _, then up to 62 of a to z, 0 to 9 and _, without pg_"
+            f"store: schema {name[:70]!r}: expected a to z or _, then up to 62 of a to z, "
+            "0 to 9 and _, without pg_"
         )
     kept = urlencode([(key, value) for key, value in options if key != "schema"])
     return urlunsplit(("postgresql", parts.netloc, parts.path, kept, "")), name
@@ -139,7 +145,9 @@ class PostgresDatabase(Database):
         busy_timeout_s: float = 5.0,
         conninfo: str | None = None,
     ) -> None:
-        """Open a database; with `conninfo`, which `reader` gives to another process, only to read it."""
+        """Open a database; with `conninfo`, which `reader` gives to another process,
+        only to read it.
+        """
         super().__init__(busy_timeout_s)
         self._conninfo, self._schema = read_address(address)
         self._only_reads = conninfo is not None
@@ -155,7 +163,8 @@ class PostgresDatabase(Database):
         self.reading: Final = threading.RLock()
         self._kinds: list[Kind] = []
         self._flat = False
-        """True while nested transactions make no savepoints, because a failure repeats each job by itself."""
+        """True while nested transactions make no savepoints, because a failure repeats
+        each job by itself."""
         self._doomed = False
         self._changes_locked = False
         self._writer = 0
@@ -213,7 +222,9 @@ class PostgresDatabase(Database):
             version = connection.info.server_version // 10_000
             connection.close()
             raise StoreVersionError(f"{self.path}: PostgreSQL {version}: expected 14 or later")
-        settings = f"SET search_path TO {self._schema}; SET idle_in_transaction_session_timeout = '60s'"
+        settings = (
+            f"SET search_path TO {self._schema}; SET idle_in_transaction_session_timeout = '60s'"
+        )
         if self.durability == "full":
             settings += "; SET synchronous_commit = on"
         if self._only_reads:
@@ -230,7 +241,9 @@ class PostgresDatabase(Database):
         with self._translated(), self._write.transaction():
             run = self._write.execute
             run("SELECT pg_advisory_xact_lock(%s)", (self._key("migration"),))
-            (found,) = run("SELECT to_regclass(%s)", (f"{self._schema}.counters",)).fetchone() or (None,)
+            (found,) = run("SELECT to_regclass(%s)", (f"{self._schema}.counters",)).fetchone() or (
+                None,
+            )
             if found is None:
                 run(f"CREATE SCHEMA IF NOT EXISTS {self._schema}".encode())
                 for statement in schema.CREATE:
@@ -240,8 +253,8 @@ class PostgresDatabase(Database):
             version = 0 if row is None else int(row[0])
             if version > schema.VERSION:
                 raise StoreVersionError(
-                    f"{self.path}: written by a newer ideabridge (store version {version}; this one reads "
-                    f"{schema.VERSION}): upgrade ideabridge, or name another store"
+                    f"{self.path}: written by a newer ideabridge (store version {version}; this "
+                    f"one reads {schema.VERSION}): upgrade ideabridge, or name another store"
                 )
             for step in range(version, schema.VERSION):
                 for statement in schema.MIGRATIONS[step]:
@@ -257,7 +270,9 @@ class PostgresDatabase(Database):
 
     def _key(self, name: str) -> int:
         """The number of an advisory lock of this store."""
-        return int.from_bytes(hashlib.sha256(f"ideabridge {self._schema} {name}".encode()).digest()[:8], signed=True)
+        return int.from_bytes(
+            hashlib.sha256(f"ideabridge {self._schema} {name}".encode()).digest()[:8], signed=True
+        )
 
     def _is_lost(self, connection: psycopg.Connection[Any]) -> bool:
         return connection.closed or connection.broken
@@ -302,7 +317,8 @@ class PostgresDatabase(Database):
     def numbered(self, tables: Sequence[str]) -> None:
         for table in tables:
             self.execute(
-                f"SELECT setval(pg_get_serial_sequence('{table}', 'number'), (SELECT max(number) FROM {table}))"  # noqa: S608
+                f"SELECT setval(pg_get_serial_sequence('{table}', 'number'), "  # noqa: S608
+                f"(SELECT max(number) FROM {table}))"
             )
 
     def newest_row(self, table: str) -> int:
@@ -347,9 +363,22 @@ class PostgresDatabase(Database):
         if self._is_lost(self._write):
             self._write = self._connect()
         shared = "" if kind == "exclusive" else "_shared"
-        wait = max(1, int(1000 * (self.patience if kind != "exclusive" else max(self.patience, self._busy_timeout_s))))
+        wait = max(
+            1,
+            int(
+                1000
+                * (
+                    self.patience
+                    if kind != "exclusive"
+                    else max(self.patience, self._busy_timeout_s)
+                )
+            ),
+        )
         statement = (
-            f"BEGIN; SET LOCAL lock_timeout = {wait}; SELECT pg_advisory_xact_lock{shared}({self._key('store')}); "  # noqa: S608
+            (  # noqa: S608
+                f"BEGIN; SET LOCAL lock_timeout = {wait}; "
+                f"SELECT pg_advisory_xact_lock{shared}({self._key('store')}); "
+            )
             + (f"SELECT pg_advisory_xact_lock({self._key('changes')}); " if kind == "plain" else "")
             + "SELECT pg_current_xact_id()::text, (SELECT value FROM counters WHERE key = 'swept')"
         )
@@ -423,7 +452,10 @@ class PostgresDatabase(Database):
     def _notifying(self) -> str:
         """Statements that notify the listeners, for the message that commits."""
         return "".join(
-            f"SELECT pg_notify('{self._channel}', {quoting.Literal(notice).as_string(self._write)}); "
+            (
+                f"SELECT pg_notify('{self._channel}', "
+                f"{quoting.Literal(notice).as_string(self._write)}); "
+            )
             for notice in self._notices
         )
 
@@ -455,8 +487,8 @@ class PostgresDatabase(Database):
             except (StoreAccessError, psycopg.OperationalError) as error:
                 if time.monotonic() > deadline:
                     raise StoreError(
-                        f"{self.path}: the connection was lost during a commit, and the server does not answer: the "
-                        "change may have been written"
+                        f"{self.path}: the connection was lost during a commit, and the server "
+                        "does not answer: the change may have been written"
                     ) from error
                 time.sleep(0.1)
                 continue
@@ -547,7 +579,12 @@ class PostgresDatabase(Database):
     def back_up(self, target: Path) -> int:
         def fill(part: Path) -> None:
             # The address has no password; pg_dump finds it where this process does.
-            words = ["--format=custom", "--strict-names", f"--schema={self._schema}", f"--dbname={self._conninfo}"]
+            words = [
+                "--format=custom",
+                "--strict-names",
+                f"--schema={self._schema}",
+                f"--dbname={self._conninfo}",
+            ]
             self._call("pg_dump", "--no-password", *words, f"--file={part}")
             # This reads and unpacks everything in it.
             self._call("pg_restore", f"--file={os.devnull}", str(part))
@@ -560,12 +597,17 @@ class PostgresDatabase(Database):
         path = shutil.which(program)
         if path is None:
             raise StoreExtraError(
-                f"{self.path}: a backup needs PostgreSQL's programs pg_dump and pg_restore, and {program} is not "
-                "installed (Debian: postgresql-client); `ideabridge store copy` copies a store into a file without them"
+                f"{self.path}: a backup needs PostgreSQL's programs pg_dump and pg_restore, and "
+                f"{program} is not installed (Debian: postgresql-client); `ideabridge store copy` "
+                "copies a store into a file without them"
             )
-        done = subprocess.run([path, *arguments], stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        done = subprocess.run(
+            [path, *arguments], stdin=subprocess.DEVNULL, capture_output=True, check=False
+        )
         if done.returncode:
-            raise StoreAccessError(f"{self.path}: {program} failed: {done.stderr.decode(errors='replace').strip()}")
+            raise StoreAccessError(
+                f"{self.path}: {program} failed: {done.stderr.decode(errors='replace').strip()}"
+            )
 
     def vacuum(self) -> tuple[int, int]:
         tables = ("events", "contents", "ideas", "runs", "idea_words")
@@ -593,7 +635,9 @@ class PostgresDatabase(Database):
             raise
 
     def raise_translated(self, error: BaseException) -> None:
-        """Raise the store's error for an error of PostgreSQL or of binding text; do nothing for any other."""
+        """Raise the store's error for an error of PostgreSQL or of binding text; do
+        nothing for any other.
+        """
         if isinstance(error, psycopg.Error):
             raise self.translate(error) from error
         if isinstance(error, UnicodeEncodeError):
@@ -607,12 +651,16 @@ class PostgresDatabase(Database):
             if isinstance(error, cause):
                 return kind(f"{self.path}: {why}")
         if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
-            return StoreAccessError(f"{self.path}: the connection to the server is lost: {_first_line(error)}")
+            return StoreAccessError(
+                f"{self.path}: the connection to the server is lost: {_first_line(error)}"
+            )
         return StoreError(f"{self.path}: {_first_line(error)}")
 
 
 class Listener:
-    """A thread that listens on a channel with a connection of its own, and connects again when that is lost."""
+    """A thread that listens on a channel with a connection of its own, and connects again
+    when that is lost.
+    """
 
     def __init__(
         self,
@@ -665,7 +713,9 @@ class Listener:
 
 
 class _DoomedError(Exception):
-    """A nested transaction without a savepoint failed, so that the outer one cannot be committed."""
+    """A nested transaction without a savepoint failed, so that the outer one cannot be
+    committed.
+    """
 
 
 def _first_line(error: BaseException) -> str:
@@ -674,7 +724,9 @@ def _first_line(error: BaseException) -> str:
 
 
 class _Guard:
-    """Holds the lock of the connection that reads, and translates errors. It has no state, so a database has one."""
+    """Holds the lock of the connection that reads, and translates errors. It has no state, so a
+    database has one.
+    """
 
     __slots__ = ("_database",)
 

@@ -1,8 +1,10 @@
 r"""Dialect: the SQL of the store's tables as PostgreSQL and psycopg read it.
 
 - `?` becomes `%s`, and `?2` becomes `%(p2)s`.
-- A parameter that is None becomes NULL in the text, because PostgreSQL cannot find the type of `? IS NULL`.
-- Text cannot hold NUL characters: U+FFFD replaces them. Inside of JSON they are written as `\u0000`, which is kept.
+- A parameter that is None becomes NULL in the text, because PostgreSQL cannot find the type
+  of `? IS NULL`.
+- Text cannot hold NUL characters: U+FFFD replaces them. Inside of JSON they are written as
+  `\u0000`, which is kept.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ _NO_NULLS: Final[frozenset[int]] = frozenset()
 
 
 class _Parsed(NamedTuple):
-    """A statement between its parameters: `texts` has one more member than `places`, the parameters' indexes."""
+    """A statement between its parameters: `texts` has one more member than `places`, the
+    parameters' indexes.
+    """
 
     texts: tuple[str, ...]
     places: tuple[int, ...]
@@ -70,7 +74,9 @@ def bind_many(sql: str, rows: Sequence[Sequence[Any]]) -> tuple[str, list[Any]]:
     """A statement and the parameters of each of its executions, for psycopg."""
     places = _parsed(sql).places
     if _parsed(sql).is_named:
-        return _written(sql, _NO_NULLS), [{f"p{place + 1}": clean(row[place]) for place in places} for row in rows]
+        return _written(sql, _NO_NULLS), [
+            {f"p{place + 1}": clean(row[place]) for place in places} for row in rows
+        ]
     return _written(sql, _NO_NULLS), [[clean(row[place]) for place in places] for row in rows]
 
 

@@ -1,6 +1,8 @@
-"""The schema of a store in PostgreSQL: the tables, indexes and views of `sqlite/schema.py`, and functions of SQLite.
+"""The schema of a store in PostgreSQL: the tables, indexes and views of `sqlite/schema.py`, and
+functions of SQLite.
 
-All of it is in one PostgreSQL schema. Tables have the columns that they have in SQLite, with these differences:
+All of it is in one PostgreSQL schema. Tables have the columns that they have in SQLite, with
+these differences:
 
 - Row numbers are identity columns, because several transactions insert at once. They may have gaps.
 - `contents` is found by a unique index on the whole hash, so `content_keys` does not exist.
@@ -71,12 +73,13 @@ _FUNCTIONS: Final = (
     RETURN CASE WHEN before IS NULL THEN next ELSE before || ',' || next END
     """,
 )
-"""Their bodies are standard SQL, in which names are resolved once: pg_restore computes columns with them, and sets no
-search path."""
+"""Their bodies are standard SQL, in which names are resolved once: pg_restore computes columns with
+them, and sets no search path."""
 
 _WORDS: Final = (
     "CREATE AGGREGATE group_concat(text) (SFUNC = joined, STYPE = text)",
-    # Like the tokenizer `porter` of SQLite: English stems, no stop words. `PostgresWords` splits the words.
+    # Like the tokenizer `porter` of SQLite: English stems, no stop words. `PostgresWords`
+    # splits the words.
     "CREATE TEXT SEARCH DICTIONARY stems (TEMPLATE = snowball, LANGUAGE = english)",
     "CREATE TEXT SEARCH CONFIGURATION stemmed (COPY = simple)",
     "ALTER TEXT SEARCH CONFIGURATION stemmed ALTER MAPPING REPLACE simple WITH stems",
@@ -117,10 +120,16 @@ _TABLES: Final = (
     )
     """,
     "CREATE INDEX occurrences_by_idea ON occurrences(idea)",
-    f"CREATE TABLE idea_uses (what {_TEXT}, time {_TEXT}, idea BIGINT, PRIMARY KEY (what, time, idea))",
+    (
+        f"CREATE TABLE idea_uses (what {_TEXT}, time {_TEXT}, idea BIGINT, PRIMARY KEY (what, "
+        "time, idea))"
+    ),
     "CREATE TABLE idea_shapes (idea BIGINT PRIMARY KEY, shape BYTEA NOT NULL)",
     "CREATE INDEX idea_shapes_by_shape ON idea_shapes(shape, idea)",
-    f"CREATE TABLE idea_calls (tool {_TEXT}, module {_TEXT}, idea BIGINT, PRIMARY KEY (idea, tool, module))",
+    (
+        f"CREATE TABLE idea_calls (tool {_TEXT}, module {_TEXT}, idea BIGINT, PRIMARY KEY (idea, "
+        "tool, module))"
+    ),
     "CREATE TABLE idea_words (rowid BIGINT PRIMARY KEY, words TSVECTOR NOT NULL)",
     "CREATE INDEX idea_words_by_word ON idea_words USING gin(words)",
     "CREATE TABLE publication_words (rowid BIGINT PRIMARY KEY, words TSVECTOR NOT NULL)",
@@ -153,9 +162,15 @@ _TABLES: Final = (
         pinned BIGINT NOT NULL DEFAULT 0
     )
     """,
-    f"CREATE TABLE shares (caller {_TEXT}, name {_TEXT}, since BIGINT NOT NULL, PRIMARY KEY (caller, name))",
+    (
+        f"CREATE TABLE shares (caller {_TEXT}, name {_TEXT}, since BIGINT NOT NULL, "
+        "PRIMARY KEY (caller, name))"
+    ),
     "CREATE INDEX shares_by_name ON shares(name)",
-    f"CREATE TABLE tool_uses (tool {_TEXT} PRIMARY KEY, count BIGINT NOT NULL, last {_TEXT} NOT NULL)",
+    (
+        f"CREATE TABLE tool_uses (tool {_TEXT} PRIMARY KEY, count BIGINT NOT NULL, "
+        f"last {_TEXT} NOT NULL)"
+    ),
     f"""
     CREATE TABLE runs (
         {_NUMBER},
@@ -181,7 +196,10 @@ _TABLES: Final = (
     "CREATE INDEX runs_by_fork ON runs(forked_from) WHERE forked_from IS NOT NULL",
     "CREATE INDEX runs_by_parent ON runs(parent) WHERE parent IS NOT NULL",
     "CREATE INDEX runs_of_sessions ON runs(caller, number) WHERE kind = 'session'",
-    "CREATE TABLE events (id BIGINT PRIMARY KEY, body TEXT NOT NULL, at DOUBLE PRECISION NOT NULL, parts TEXT)",
+    (
+        "CREATE TABLE events (id BIGINT PRIMARY KEY, body TEXT NOT NULL, "
+        "at DOUBLE PRECISION NOT NULL, parts TEXT)"
+    ),
     "CREATE INDEX events_with_parts ON events(id) WHERE parts IS NOT NULL",
     f"CREATE TABLE settings (key {_TEXT} PRIMARY KEY, value BYTEA NOT NULL)",
     f"CREATE TABLE counters (key {_TEXT} PRIMARY KEY, value BIGINT NOT NULL)",

@@ -1,7 +1,8 @@
 """PostgresWords: the full-text index of a store in PostgreSQL.
 
-PostgreSQL's parser would split addresses, paths and hyphenated words in its own way, so words are split here, as for
-SQLite, and their accents are removed. PostgreSQL only stems them. Its rank does not count how rare a word is.
+PostgreSQL's parser would split addresses, paths and hyphenated words in its own way, so words are
+split here, as for SQLite, and their accents are removed. PostgreSQL only stems them. Its rank does
+not count how rare a word is.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ _LONGEST: Final = 500
 """Longer words are cut, in characters; PostgreSQL refuses words of 2 KB."""
 
 _WEIGHTS: Final = "ABC"
-"""The weights of the columns of a table, in order: of title and name, of tools and description, of the body."""
+"""The weights of the columns of a table, in order: of title and name, of tools and
+description, of the body."""
 
 _RANK: Final = "ts_rank('{0.1, 0.25, 0.5, 1.0}', words, to_tsquery('stemmed', ?2), 1)"
 
@@ -52,7 +54,9 @@ class PostgresWords(WordIndex):
             (_query([word]), most),
         )
 
-    def best(self, table: str, words: Sequence[str], limit: int, *, every: bool) -> list[tuple[int, float]]:
+    def best(
+        self, table: str, words: Sequence[str], limit: int, *, every: bool
+    ) -> list[tuple[int, float]]:
         rows = self._database.execute(
             f"SELECT rowid, {_RANK} AS score FROM {table} WHERE words @@ to_tsquery('stemmed', ?2) "  # noqa: S608
             "ORDER BY score DESC, rowid DESC LIMIT ?1",
@@ -64,7 +68,8 @@ class PostgresWords(WordIndex):
         self, table: str, words: Sequence[str], limit: int, *, every: bool, begins: bool = False
     ) -> list[tuple[int, float]]:
         rows = self._database.execute(
-            f"SELECT rowid FROM {table} WHERE words @@ to_tsquery('stemmed', ?) ORDER BY rowid DESC LIMIT ?",  # noqa: S608
+            f"SELECT rowid FROM {table} WHERE words @@ to_tsquery('stemmed', ?) "  # noqa: S608
+            "ORDER BY rowid DESC LIMIT ?",
             (_query(words, every=every, begins=begins), limit),
         )
         return [(row[0], 0.0) for row in rows]
@@ -73,7 +78,9 @@ class PostgresWords(WordIndex):
 def _folded(text: str) -> str:
     """The words of a text in lower case, without accents."""
     if not text.isascii():
-        text = "".join(sign for sign in unicodedata.normalize("NFKD", text) if not unicodedata.combining(sign))
+        text = "".join(
+            sign for sign in unicodedata.normalize("NFKD", text) if not unicodedata.combining(sign)
+        )
     return " ".join(word[:_LONGEST] for word in _WORD.findall(text.lower()))
 
 

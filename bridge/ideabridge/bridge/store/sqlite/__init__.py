@@ -1,12 +1,14 @@
 """sqlite: the one SQLite library through which this process opens stores.
 
-SQLite 3.7.0 to 3.51.2 have the WAL-reset bug (https://sqlite.org/wal.html#walresetbug): a checkpoint that begins when
-everything is moved already, while another connection commits, can lose commits and damage the file. Many systems still
-have such a version. If Python has one, the library of the package `pysqlite3` is used. Without that package,
-`checkpoint_locked` makes the checkpoints instead of SQLite.
+SQLite 3.7.0 to 3.51.2 have the WAL-reset bug (https://sqlite.org/wal.html#walresetbug): a
+checkpoint that begins when everything is moved already, while another connection commits, can lose
+commits and damage the file. Many systems still have such a version. If Python has one, the library
+of the package `pysqlite3` is used. Without that package, `checkpoint_locked` makes the checkpoints
+instead of SQLite.
 
-Two SQLite libraries in one process break each other's locks on a file (https://sqlite.org/howtocorrupt.html, 2.2.1).
-All code that opens a store in a process with a `Store` must therefore import `sqlite3` from here.
+Two SQLite libraries in one process break each other's locks on a file
+(https://sqlite.org/howtocorrupt.html, 2.2.1). All code that opens a store in a process with a
+`Store` must therefore import `sqlite3` from here.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ FIXED_IN: Final = "3.51.3, 3.50.7 and 3.44.6"
 
 def is_fixed(version: tuple[int, int, int]) -> bool:
     """Return whether a version of SQLite is without the WAL-reset bug."""
-    return version >= (3, 51, 3) or (3, 50, 7) <= version < (3, 51) or (3, 44, 6) <= version < (3, 45)
+    return (
+        version >= (3, 51, 3) or (3, 50, 7) <= version < (3, 51) or (3, 44, 6) <= version < (3, 45)
+    )
 
 
 def _choose() -> ModuleType:
@@ -51,14 +55,15 @@ _LOCK_WAIT_S: Final = 1.0
 
 
 def checkpoint_locked(address: str) -> None:
-    """Move the write-ahead log into the file under the write lock, so that nobody can commit meanwhile: this is safe
-    with the WAL-reset bug too. All writers wait for the disk then.
+    """Move the write-ahead log into the file under the write lock, so that nobody can commit
+    meanwhile: this is safe with the WAL-reset bug too. All writers wait for the disk then.
 
     Args:
         address: the `file:` URI of the database file.
 
     Raises:
-        sqlite3.Error: the file cannot be read or written, or others kept the write lock for a second.
+        sqlite3.Error: the file cannot be read or written, or others kept the write
+            lock for a second.
     """
     with (
         closing(sqlite3.connect(address, isolation_level=None, timeout=0, uri=True)) as mover,
@@ -72,8 +77,8 @@ def checkpoint_locked(address: str) -> None:
             except sqlite3.OperationalError:
                 if time.monotonic() > deadline:
                     raise
-                # Where commits never pause, the lock is free for microseconds. SQLite's own waiting, which sleeps
-                # longer and longer, would miss it.
+                # Where commits never pause, the lock is free for microseconds. SQLite's own
+                # waiting, which sleeps longer and longer, would miss it.
                 time.sleep(0.0005)
         try:
             mover.execute("PRAGMA wal_checkpoint(PASSIVE)")

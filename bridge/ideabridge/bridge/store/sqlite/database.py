@@ -1,4 +1,6 @@
-"""SqliteDatabase: the SQLite file behind a store: opening, locking, transactions, and errors by cause."""
+"""SqliteDatabase: the SQLite file behind a store: opening, locking, transactions, and
+errors by cause.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ from ideabridge.bridge.store.sqlite.words import SqliteWords
 from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.errors import InvalidJSONError
 
-# -- database --------------------------------------------------------------------------------------------------------
+# -- database --------------------------------------------------------------------------------------
 
 T = TypeVar("T")
 
@@ -37,7 +39,8 @@ APPLICATION_ID: Final = 0x49444541
 """`PRAGMA application_id` of a store: "IDEA"."""
 
 COMMITS: Final = 256
-"""The number of commits between two checkpoints if SQLite has the WAL-reset bug. Otherwise SQLite decides."""
+"""The number of commits between two checkpoints if SQLite has the WAL-reset bug. Otherwise
+SQLite decides."""
 
 _SHORTEST: Final = 0.001
 _LONGEST: Final = 0.05
@@ -57,9 +60,11 @@ _CAUSES: Final[dict[int, tuple[type[StoreError], str]]] = {
 
 
 class SqliteDatabase(Database):
-    """A `Database` in an SQLite file. A database in memory has one connection for writing and reading.
+    """A `Database` in an SQLite file. A database in memory has one connection for
+    writing and reading.
 
-    A writer that finds the file locked by another process sleeps and retries. It holds no lock meanwhile.
+    A writer that finds the file locked by another process sleeps and retries. It holds no
+    lock meanwhile.
     """
 
     def __init__(
@@ -137,14 +142,15 @@ class SqliteDatabase(Database):
         mode = self._switch_to_wal()
         if mode != "wal" and self.path != ":memory:":
             raise StoreAccessError(
-                f"{self.path}: its file system does not support write-ahead logging (journal mode is {mode})"
+                f"{self.path}: its file system does not support write-ahead logging "
+                f"(journal mode is {mode})"
             )
         run(f"PRAGMA synchronous={'FULL' if durability == 'full' else 'NORMAL'}")
         run("PRAGMA foreign_keys=ON")
         run("PRAGMA temp_store=MEMORY")
         run("PRAGMA cache_size=-8000")
-        # A checkpoint waits for the disk. With SQLite's default of 1,000 pages, every hundredth save would make one. If
-        # SQLite has the WAL-reset bug, `committed` makes the checkpoints.
+        # A checkpoint waits for the disk. With SQLite's default of 1,000 pages, every hundredth
+        # save would make one. If SQLite has the WAL-reset bug, `committed` makes the checkpoints.
         run(f"PRAGMA wal_autocheckpoint={4000 if IS_FIXED else 0}")
         run("PRAGMA journal_size_limit=67108864")
 
@@ -153,7 +159,8 @@ class SqliteDatabase(Database):
         if application == APPLICATION_ID:
             return
         used = application != 0 or self.number("SELECT count(*) FROM sqlite_master") > 0
-        # Another process may have created the schema between the two reads. It sets both in one transaction.
+        # Another process may have created the schema between the two reads. It sets both in
+        # one transaction.
         if used and self.number("PRAGMA application_id") != APPLICATION_ID:
             raise StoreFormatError(f"{self.path}: it is an SQLite file, but not a store of ideas")
 
@@ -190,18 +197,21 @@ class SqliteDatabase(Database):
         found, wanted = self.number("PRAGMA user_version"), schema.VERSION
         if found > wanted:
             raise StoreVersionError(
-                f"{self.path}: written by a newer ideabridge (store version {found}; this one reads {wanted}): "
-                "upgrade ideabridge, or name another store"
+                f"{self.path}: written by a newer ideabridge (store version {found}; this one "
+                f"reads {wanted}): upgrade ideabridge, or name another store"
             )
         if found > 0 and not schema.can_migrate(found):
             raise StoreVersionError(
-                f"{self.path}: written by an earlier ideabridge (store version {found}; this one reads {wanted}), from "
-                "before the first release: export its ideas with the ideabridge that wrote it (`ideas export`) and "
-                "import them into a new store, or name another store"
+                f"{self.path}: written by an earlier ideabridge (store version {found}; this "
+                f"one reads {wanted}), from before the first release: export its ideas with "
+                "the ideabridge that wrote it (`ideas export`) and import them into a new "
+                "store, or name another store"
             )
         return found
 
-    def execute(self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> sqlite3.Cursor:
+    def execute(
+        self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = ()
+    ) -> sqlite3.Cursor:
         return (self._write if self._writer == get_ident() else self._read)(sql, parameters)
 
     def insert(self, sql: str, parameters: Sequence[Any] = (), key: str = "number") -> int | None:
@@ -242,15 +252,16 @@ class SqliteDatabase(Database):
         Raises:
             StoreBusyError: another thread held it for longer than this thread's patience.
         """
-        # Only the event loop's thread has little patience. Transactions of other threads may take long.
+        # Only the event loop's thread has little patience. Transactions of other
+        # threads may take long.
         if not self.lock.acquire(blocking=False) and not self.lock.acquire(
             timeout=self.patience if self.impatient else -1
         ):
             raise StoreBusyError(f"{self.path}: another thread is writing into it")
 
     def _patiently(self, sql: str, parameters: Sequence[Any] = ()) -> sqlite3.Cursor:
-        """Run a statement that begins to write, and wait while another process keeps the file locked. The caller holds
-        the lock once; it is released during each pause.
+        """Run a statement that begins to write, and wait while another process keeps the file
+        locked. The caller holds the lock once; it is released during each pause.
         """
         deadline, pause = -1.0, _SHORTEST
         while True:
@@ -289,8 +300,8 @@ class SqliteDatabase(Database):
         return self._data_version
 
     def revision(self) -> tuple[int, int]:
-        # The first number counts the commits that the reading connection sees, of the writing one and of other
-        # processes; a store in memory has only the second.
+        # The first number counts the commits that the reading connection sees, of the writing one
+        # and of other processes; a store in memory has only the second.
         with self.guard:
             return self.number("PRAGMA data_version"), self.connection.total_changes
 
@@ -385,7 +396,8 @@ class SqliteDatabase(Database):
     @contextmanager
     def exclusive(self) -> Generator[None]:
         # For a check of foreign keys SQLite would search whole tables at each deletion.
-        # A transaction that waits releases the lock, so hold it once more: no other thread may find the checks off.
+        # A transaction that waits releases the lock, so hold it once more: no other thread may find
+        # the checks off.
         with self.alone():
             self._write("PRAGMA foreign_keys=OFF")
             try:
@@ -396,8 +408,9 @@ class SqliteDatabase(Database):
 
     @contextmanager
     def alone(self) -> Generator[None]:
-        """Keep other threads from writing, outside a transaction, while statements run on `connection` itself. They
-        hold the lock while they wait for other processes, so this is for maintenance outside the event loop's thread.
+        """Keep other threads from writing, outside a transaction, while statements run on
+        `connection` itself. They hold the lock while they wait for other processes, so this is for
+        maintenance outside the event loop's thread.
         """
         with self.lock, self._translated():
             if self._reader is not self.connection:
@@ -418,7 +431,8 @@ class SqliteDatabase(Database):
         )
 
     def back_up(self, target: Path) -> int:
-        # The copy has the commits until it began. If the process is killed, the file is complete or does not exist.
+        # The copy has the commits until it began. If the process is killed, the file is complete or
+        # does not exist.
         with self.alone():
             copy(self.connection, target)
         return target.stat().st_size
@@ -465,7 +479,11 @@ class SqliteDatabase(Database):
         Raises:
             StoreGoneError: the files are gone.
         """
-        if self.files is not None and time.monotonic() > self.files.next_look and not connection.in_transaction:
+        if (
+            self.files is not None
+            and time.monotonic() > self.files.next_look
+            and not connection.in_transaction
+        ):
             fault = self.files.look()
             if fault is not None:
                 raise self._gone(fault, connection)
@@ -473,8 +491,9 @@ class SqliteDatabase(Database):
             self._rescued = ""
 
     def _gone(self, fault: str, connection: sqlite3.Connection) -> StoreGoneError:
-        """The error for files that are gone. The first time, the contents that the connection still holds are saved. If
-        that fails, it is retried when the fault of the files changes: their folder may be back without them.
+        """The error for files that are gone. The first time, the contents that the connection still
+        holds are saved. If that fails, it is retried when the fault of the files changes: their
+        folder may be back without them.
         """
         assert self.files is not None
         with self._rescuing:
@@ -485,21 +504,26 @@ class SqliteDatabase(Database):
                 except (StoreError, sqlite3.Error) as error:
                     self._unsaved = fault
                     self._rescued = (
-                        f"What it held could not be saved: {error}. Where it was moved, move it back: then it goes on"
+                        f"What it held could not be saved: {error}. Where it was moved, move "
+                        "it back: then it goes on"
                     )
                 else:
                     self._unsaved = ""
                     name = self.files.path.name
                     self._rescued = (
-                        f"What it held is saved in {target}. To go on with it, end every process that uses the store, "
-                        f"delete what is left of {name}, {name}-wal and {name}-shm, and move that file to "
-                        f"{self.files.path}"
+                        f"What it held is saved in {target}. To go on with it, end every process "
+                        f"that uses the store, delete what is left of {name}, {name}-wal and "
+                        f"{name}-shm, and move that file to {self.files.path}"
                     )
-            return StoreGoneError(f"{self.path}: the store is gone: {fault} while it was in use. {self._rescued}")
+            return StoreGoneError(
+                f"{self.path}: the store is gone: {fault} while it was in use. {self._rescued}"
+            )
 
     @contextmanager
     def _translated(self) -> Generator[None]:
-        """Translate the errors of statements outside `guard` and `transaction`, which are faster than this."""
+        """Translate the errors of statements outside `guard` and `transaction`, which are
+        faster than this.
+        """
         try:
             yield
         except (sqlite3.Error, UnicodeEncodeError) as error:
@@ -507,7 +531,9 @@ class SqliteDatabase(Database):
             raise
 
     def raise_translated(self, error: BaseException) -> None:
-        """Raise the store's error for an error of SQLite or of binding text; do nothing for any other."""
+        """Raise the store's error for an error of SQLite or of binding text; do
+        nothing for any other.
+        """
         if isinstance(error, sqlite3.Error):
             raise self.translate(error) from error
         if isinstance(error, UnicodeEncodeError):
@@ -521,7 +547,9 @@ class SqliteDatabase(Database):
         if cause is None:
             return StoreError(f"{self.path}: {error}")
         kind, why = cause
-        waited = f" (waited {self.patience:g} s)" if kind is StoreBusyError and self.patience > 0 else ""
+        waited = (
+            f" (waited {self.patience:g} s)" if kind is StoreBusyError and self.patience > 0 else ""
+        )
         return kind(f"{self.path}: {why}{waited}")
 
 
@@ -531,7 +559,9 @@ def _code(error: sqlite3.Error) -> int:
 
 
 class _Guard:
-    """Holds the lock of the connection that reads, and translates errors. It has no state, so a database has one."""
+    """Holds the lock of the connection that reads, and translates errors. It has no state, so a
+    database has one.
+    """
 
     __slots__ = ("_database",)
 
@@ -572,7 +602,8 @@ class _Transaction:
             database.begin(self._level)
         except BaseException as error:
             try:
-                # If it was interrupted just after it got the file's lock, nothing else would release that.
+                # If it was interrupted just after it got the file's lock, nothing else
+                # would release that.
                 if self._level == 0 and database.connection.in_transaction:
                     database.connection.execute("ROLLBACK")
             except sqlite3.Error as failure:

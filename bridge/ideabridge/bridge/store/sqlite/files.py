@@ -1,7 +1,8 @@
-"""StoreFiles: the file of a store, its log and the log's index: made private, and watched while the store is open.
+"""StoreFiles: the file of a store, its log and the log's index: made private, and watched while
+the store is open.
 
-If an open file is deleted, moved or replaced, the process keeps writing to the old one, and these writes are lost when
-it ends. So each commit checks that the files are still there.
+If an open file is deleted, moved or replaced, the process keeps writing to the old one, and these
+writes are lost when it ends. So each commit checks that the files are still there.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ LOOK_S: Final = 0.25
 """Seconds between two checks of the files. Each commit checks their folder."""
 
 _RESCUED: Final = ".rescued-"
-"""In the name of a rescued copy, before a time: what a process still held of a store that was deleted."""
+"""In the name of a rescued copy, before a time: what a process still held of a store
+that was deleted."""
 
 _SMALLEST: Final = 512
 """The smallest page, and therefore the smallest file, of SQLite, in bytes."""
@@ -44,7 +46,10 @@ class StoreFiles:
     def __init__(self, path: Path) -> None:
         self.path = Path(os.path.realpath(path))
         self.next_look = 0.0
-        self._all = [self.path, *(self.path.with_name(f"{self.path.name}{suffix}") for suffix in ("-wal", "-shm"))]
+        self._all = [
+            self.path,
+            *(self.path.with_name(f"{self.path.name}{suffix}") for suffix in ("-wal", "-shm")),
+        ]
         self._folder = str(self.path.parent)
         self._seen: tuple[int, int, int] | None = None
         self._ours: list[Identity | None] = [None] * len(self._all)
@@ -55,10 +60,12 @@ class StoreFiles:
         return f"{self.path.as_uri()}?mode=rw"
 
     def prepare(self) -> None:
-        """Create the file if it does not exist, check that it can be written, and make it and its log private.
+        """Create the file if it does not exist, check that it can be written, and make it and
+        its log private.
 
-        An existing file is never opened here: closing any file descriptor of a file releases all locks of the process
-        on it, including those of another open store (https://sqlite.org/howtocorrupt.html, 2.2).
+        An existing file is never opened here: closing any file descriptor of a file releases all
+        locks of the process on it, including those of another open store
+        (https://sqlite.org/howtocorrupt.html, 2.2).
 
         Raises:
             StoreAccessError, StoreFormatError.
@@ -73,14 +80,19 @@ class StoreFiles:
                     # SQLite would treat such a file as empty and overwrite it.
                     raise StoreFormatError(f"{path}: it is not an SQLite file") from None
                 if not os.access(path, os.W_OK) or not os.access(path.parent, os.W_OK):
-                    raise StoreAccessError(f"{path}: it, or its folder, cannot be written") from None
-            # Existing files may have another mode. SQLite creates new ones with the mode of the first.
+                    raise StoreAccessError(
+                        f"{path}: it, or its folder, cannot be written"
+                    ) from None
+            # Existing files may have another mode. SQLite creates new ones with the
+            # mode of the first.
             for file in self._all:
                 with suppress(FileNotFoundError, PermissionError):
                     if stat.S_IMODE(file.stat().st_mode) != 0o600 and file.is_file():
                         file.chmod(0o600)
         except OSError as error:
-            raise StoreAccessError(f"{path}: it cannot be opened: {error.strerror or error}") from None
+            raise StoreAccessError(
+                f"{path}: it cannot be opened: {error.strerror or error}"
+            ) from None
 
     def opened(self) -> None:
         """Remember the files, after SQLite has opened all of them."""
@@ -88,14 +100,18 @@ class StoreFiles:
         self.look()
 
     def fault(self) -> str | None:
-        """Return what happened to the files, in words; None if they exist. They are checked only if the time of their
-        folder has changed, which changes with every name in it.
+        """Return what happened to the files, in words; None if they exist. They are checked only if
+        the time of their folder has changed, which changes with every name in it.
         """
         try:
             folder = os.stat(self._folder)  # noqa: PTH116 - a commit waits for it: Path.stat takes twice as long
         except OSError:
             return self.look()
-        return None if (folder.st_dev, folder.st_ino, folder.st_mtime_ns) == self._seen else self.look()
+        return (
+            None
+            if (folder.st_dev, folder.st_ino, folder.st_mtime_ns) == self._seen
+            else self.look()
+        )
 
     def look(self) -> str | None:
         """Like `fault`, but always check each file: the time of a folder may be coarse."""
@@ -105,7 +121,10 @@ class StoreFiles:
             for file, ours in zip(self._all, self._ours, strict=True):
                 now = _identity(file)
                 if ours is not None and now != ours:
-                    return f"{file} was {'deleted or moved' if now is None else 'replaced by another file'}"
+                    return (
+                        f"{file} was "
+                        f"{'deleted or moved' if now is None else 'replaced by another file'}"
+                    )
         except (FileNotFoundError, NotADirectoryError):
             return f"{self._folder} was deleted or moved"
         except OSError:
@@ -117,7 +136,9 @@ class StoreFiles:
 
     def beside(self) -> Path:
         """A new name in the folder for a rescued copy."""
-        return self.path.with_name(f"{self.path.name}{_RESCUED}{datetime.now():%Y%m%dT%H%M%S}-{secrets.token_hex(3)}")  # noqa: DTZ005
+        return self.path.with_name(
+            f"{self.path.name}{_RESCUED}{datetime.now():%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"  # noqa: DTZ005
+        )
 
 
 def rescued_of(path: Path) -> list[Path]:
@@ -154,7 +175,8 @@ def copy(connection: sqlite3.Connection, target: Path) -> None:
 def _fill(connection: sqlite3.Connection, part: Path, target: Path) -> None:
     try:
         with closing(sqlite3.connect(part, isolation_level=None)) as made:
-            # In one step: others can write meanwhile, and with several steps each write would restart the copy.
+            # In one step: others can write meanwhile, and with several steps each write would
+            # restart the copy.
             connection.backup(made)
             # Without a log the copy is one file, which can be moved.
             made.execute("PRAGMA journal_mode=DELETE")

@@ -1,7 +1,8 @@
 """query: SQL of the person at the command line, which reads a store in SQLite and changes nothing.
 
-Four things keep it from writing: the file is opened for reading, `query_only` is on, an authorizer refuses whatever is
-not reading, and sqlite3 runs one statement only. No other file can be attached and no extension loaded.
+Four things keep it from writing: the file is opened for reading, `query_only` is on, an authorizer
+refuses whatever is not reading, and sqlite3 runs one statement only. No other file can be attached
+and no extension loaded.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ MOST_BYTES: Final = 64 * 1024 * 1024
 MOST_SECONDS: Final = 30.0
 
 _MOST_MEMORY: Final = 512 * 1024 * 1024
-"""Bytes that SQLite takes in this process from the first query on: a limit cannot be raised again."""
+"""Bytes that SQLite takes in this process from the first query on: a limit cannot be raised
+again."""
 
 _STEPS: Final = 10_000
 """Instructions of SQLite between two looks at the clock: about a tenth of a millisecond."""
@@ -102,13 +104,22 @@ class _Authorizer:
         self.refused = ""
 
     def __call__(
-        self, action: int, first: str | None, second: str | None, database: str | None, source: str | None
+        self,
+        action: int,
+        first: str | None,
+        second: str | None,
+        database: str | None,
+        source: str | None,
     ) -> int:
         if action == sqlite3.SQLITE_PRAGMA:
             name = (first or "").lower()
             if name in _ABOUT_TABLES or (name in _ABOUT_FILE and second is None):
                 return sqlite3.SQLITE_OK
-            self._refuse(f"PRAGMA {name} is refused" if second is None else f"PRAGMA {name} with a value is refused")
+            self._refuse(
+                f"PRAGMA {name} is refused"
+                if second is None
+                else f"PRAGMA {name} with a value is refused"
+            )
             return sqlite3.SQLITE_DENY
         if action == sqlite3.SQLITE_FUNCTION and (second or "").lower() in _FUNCTIONS:
             self._refuse(f"{second}() is refused")
@@ -123,7 +134,8 @@ class _Authorizer:
 
 
 def query(path: Path, sql: str, parameters: Mapping[str, str]) -> QueryResult:
-    """Run one statement that reads, over a connection of its own; others may use the store meanwhile.
+    """Run one statement that reads, over a connection of its own; others may use the
+    store meanwhile.
 
     At most `MOST_ROWS` rows and `MOST_BYTES` bytes are read. Do not call it in an event loop.
 
@@ -133,7 +145,8 @@ def query(path: Path, sql: str, parameters: Mapping[str, str]) -> QueryResult:
         parameters: the value of each `:name`.
 
     Raises:
-        QueryError: it is not one SQL statement that reads, a parameter is missing or unused, or it takes too long.
+        QueryError: it is not one SQL statement that reads, a parameter is missing or unused, or it
+            takes too long.
         StoreAccessError: the file cannot be read.
         StoreFormatError: it is not a store.
     """
@@ -141,7 +154,9 @@ def query(path: Path, sql: str, parameters: Mapping[str, str]) -> QueryResult:
         if re.search(rf"[:@$]{re.escape(name)}\b", sql) is None:
             raise QueryError(f"there is no :{name[:80]} in the SQL")
     try:
-        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
+        connection = sqlite3.connect(
+            f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None
+        )
     except sqlite3.Error as error:
         raise StoreAccessError(f"{path}: it cannot be opened: {error}") from None
     with closing(connection):
@@ -178,11 +193,16 @@ def _read(connection: sqlite3.Connection, sql: str, parameters: dict[str, str]) 
     try:
         cursor = database.execute(sql, parameters)  # pyright: ignore[reportUnknownMemberType]
         if cursor.description is None:
-            raise QueryError("the SQL returns no rows; `store query` takes one statement that reads, such as SELECT")
+            raise QueryError(
+                "the SQL returns no rows; `store query` takes one statement that reads, "
+                "such as SELECT"
+            )
         columns = list(dedupe_keys(column[0] for column in cursor.description))
         return _collect(columns, cursor)
     except MemoryError:
-        raise QueryError(f"the query needs more than {_MOST_MEMORY // 1024**2} MiB of memory") from None
+        raise QueryError(
+            f"the query needs more than {_MOST_MEMORY // 1024**2} MiB of memory"
+        ) from None
     except (sqlite3.Error, sqlite3.Warning, UnicodeEncodeError, ValueError) as error:
         if authorizer.refused:
             raise QueryError(f"`store query` only reads the store: {authorizer.refused}") from None

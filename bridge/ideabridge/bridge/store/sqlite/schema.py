@@ -1,10 +1,12 @@
 """The schema of the store: its tables, indexes and views (`docs/store.md`), and the migrations.
 
-sqlite-utils makes them. Only a new store, and one of an earlier version, needs it: to import it takes 0.1 s.
+sqlite-utils makes them. Only a new store, and one of an earlier version, needs it: to import
+it takes 0.1 s.
 
-A change of a table or index is a function at the end of `MIGRATIONS`. What stands before it is never changed: a new
-store is made as the first version, and then migrated like any other, so that all stores of a version have one schema.
-Views hold nothing: each migration ends with those of today. A change of them alone needs a migration that does nothing.
+A change of a table or index is a function at the end of `MIGRATIONS`. What stands before it is
+never changed: a new store is made as the first version, and then migrated like any other, so that
+all stores of a version have one schema. Views hold nothing: each migration ends with those of
+today. A change of them alone needs a migration that does nothing.
 """
 
 from __future__ import annotations
@@ -21,8 +23,8 @@ if TYPE_CHECKING:
     from sqlite_utils.db import Table
 
 Migration = Callable[["Database"], None]
-"""A step to the next version. It runs in a transaction and must not commit; what sqlite-utils does in transactions of
-its own becomes savepoints.
+"""A step to the next version. It runs in a transaction and must not commit; what sqlite-utils does
+in transactions of its own becomes savepoints.
 """
 
 FIRST: Final = 25
@@ -31,7 +33,9 @@ FIRST: Final = 25
 
 def _add_shown_and_ropes(database: Database) -> None:
     database.table("ideas").add_column("shown", int)
-    database.conn.execute("CREATE INDEX contents_ropes ON contents(number) WHERE substr(body, 1, 1) = '~'")
+    database.conn.execute(
+        "CREATE INDEX contents_ropes ON contents(number) WHERE substr(body, 1, 1) = '~'"
+    )
 
 
 def _convert_removed_kinds(database: Database) -> None:
@@ -71,11 +75,11 @@ def update(connection: sqlite3.Connection, version: int) -> None:
         database.create_view(name, sql, replace=True)
 
 
-# -- the first version ----------------------------------------------------------------------------------------------
+# -- the first version -----------------------------------------------------------------------------
 
 _SPECIAL_TABLES: Final = (
-    # The solution stands after what a list of ideas reads, so that lists do not touch its pages. Lists are filtered and
-    # ordered by time, outcome and mind.
+    # The solution stands after what a list of ideas reads, so that lists do not touch its pages.
+    # Lists are filtered and ordered by time, outcome and mind.
     """
     CREATE TABLE ideas (
         number INTEGER PRIMARY KEY,
@@ -93,7 +97,8 @@ _SPECIAL_TABLES: Final = (
         solution TEXT NOT NULL
     ) STRICT
     """,
-    # `tool:NAME` and `module:NAME` for what any step of an idea's run calls, and `tag:NAME` for its tags.
+    # `tool:NAME` and `module:NAME` for what any step of an idea's run calls, and
+    # `tag:NAME` for its tags.
     """
     CREATE TABLE idea_uses (
         what TEXT NOT NULL,
@@ -111,7 +116,10 @@ _SPECIAL_TABLES: Final = (
     ) STRICT, WITHOUT ROWID
     """,
     # How often each tool of a server was called by hosts, and when last.
-    "CREATE TABLE tool_uses (tool TEXT PRIMARY KEY, count INTEGER NOT NULL, last TEXT NOT NULL) STRICT, WITHOUT ROWID",
+    (
+        "CREATE TABLE tool_uses (tool TEXT PRIMARY KEY, count INTEGER NOT NULL, "
+        "last TEXT NOT NULL) STRICT, WITHOUT ROWID"
+    ),
     # Every direct call of an exposed tool, in the order in which they ended.
     """
     CREATE TABLE direct_calls (
@@ -131,8 +139,9 @@ _SPECIAL_TABLES: Final = (
         bytes_out INTEGER NOT NULL
     ) STRICT
     """,
-    # Sessions in progress: direct calls of one caller, client and connection, and their results. `id` of a call is the
-    # session's number times 2^32 plus the place of the call. When a session ends, it becomes a run of kind `session`.
+    # Sessions in progress: direct calls of one caller, client and connection, and their results.
+    # `id` of a call is the session's number times 2^32 plus the place of the call. When a session
+    # ends, it becomes a run of kind `session`.
     """
     CREATE TABLE sessions (
         number INTEGER PRIMARY KEY,
@@ -146,13 +155,15 @@ _SPECIAL_TABLES: Final = (
         tools TEXT NOT NULL
     ) STRICT
     """,
-    # Whose each exposed name is, by the folder of the configuration: a name never comes to mean another tool.
+    # Whose each exposed name is, by the folder of the configuration: a name never comes to
+    # mean another tool.
     """
     CREATE TABLE exposed_names (
         scope TEXT NOT NULL, name TEXT NOT NULL, module TEXT NOT NULL, tool TEXT NOT NULL, PRIMARY KEY (scope, name)
     ) STRICT, WITHOUT ROWID
     """,
-    # Who may use a server on this store. Rows are never deleted: a name is never given to another person.
+    # Who may use a server on this store. Rows are never deleted: a name is never given to
+    # another person.
     """
     CREATE TABLE users (
         name TEXT PRIMARY KEY, role TEXT NOT NULL, state TEXT NOT NULL, created TEXT NOT NULL, issuer TEXT, subject TEXT
@@ -170,8 +181,8 @@ _SPECIAL_TABLES: Final = (
         used TEXT
     ) STRICT, WITHOUT ROWID
     """,
-    # The callers a published name is shared with, besides its owner; '' stands for everybody. They see the versions
-    # from `since` on, and the one to which the name refers.
+    # The callers a published name is shared with, besides its owner; '' stands for everybody. They
+    # see the versions from `since` on, and the one to which the name refers.
     """
     CREATE TABLE shares (
         caller TEXT NOT NULL,
@@ -180,7 +191,8 @@ _SPECIAL_TABLES: Final = (
         PRIMARY KEY (caller, name)
     ) STRICT, WITHOUT ROWID
     """,
-    # No copy of the text is kept: it can be read again from the idea. `porter` finds "reports" by "report".
+    # No copy of the text is kept: it can be read again from the idea. `porter` finds
+    # "reports" by "report".
     """
     CREATE VIRTUAL TABLE idea_words USING fts5(
         title, tools, body, content='', tokenize='porter unicode61 remove_diacritics 2'
@@ -192,8 +204,8 @@ _SPECIAL_TABLES: Final = (
     )
     """,
 )
-"""Tables for which sqlite-utils has no words: with generated columns, without row numbers, numbered for ever, or with
-an index of words and no texts.
+"""Tables for which sqlite-utils has no words: with generated columns, without row numbers, numbered
+for ever, or with an index of words and no texts.
 """
 
 _PARTIAL_INDEXES: Final = (
@@ -214,8 +226,9 @@ _LISTS: Final = """
                    LEFT JOIN contents AS list_four ON three.value < 0 AND list_four.number = -three.value
                    LEFT JOIN json_each(list_four.body) AS four ON three.value < 0
 """
-"""SQL that unfolds the entries `one` level by level, without recursion: a reader who asks for one row must not wait for
-all of them. A list has at most 128 entries, and four levels of lists hold millions."""
+"""SQL that unfolds the entries `one` level by level, without recursion: a reader who asks for
+one row must not wait for all of them. A list has at most 128 entries, and four levels of
+lists hold millions."""
 
 _VIEWS: Final = {
     # Long texts are stored as `~` and the entries of their pieces.
@@ -246,7 +259,8 @@ _VIEWS: Final = {
         JOIN whole_contents AS contents
         ON contents.number = coalesce(four.value, three.value, two.value, one.value)
     """,  # noqa: S608
-    # Whole events, with the parts that are kept in `contents`. The events of one run are one range of rows.
+    # Whole events, with the parts that are kept in `contents`. The events of one run are
+    # one range of rows.
     "journal": """
         SELECT runs.id AS run, events.id & 4294967295 AS sequence,
                CASE WHEN events.parts IS NULL THEN events.body ELSE
@@ -292,7 +306,9 @@ _VIEWS: Final = {
 
 
 def _create_first(database: Database) -> None:
-    """Create the tables and indexes of `FIRST` in an empty database, inside a transaction of the caller."""
+    """Create the tables and indexes of `FIRST` in an empty database, inside a
+    transaction of the caller.
+    """
     for statement in _SPECIAL_TABLES:
         database.conn.execute(statement)
     ideas = database.table("ideas")
@@ -306,13 +322,16 @@ def _create_first(database: Database) -> None:
     database.table("user_tokens").create_index(["user"], "user_tokens_by_user")
 
     # The hash of an idea's calls without their literals, by which repeated work is recognised.
-    shapes = _table(database, "idea_shapes", {"idea": int, "shape": bytes}, key="idea", refers=("idea", "ideas"))
+    shapes = _table(
+        database, "idea_shapes", {"idea": int, "shape": bytes}, key="idea", refers=("idea", "ideas")
+    )
     shapes.create_index(["shape", "idea"], "idea_shapes_by_shape")
 
     # Results of sessions in progress.
     _table(database, "session_calls", {"id": int, "body": str}, key="id")
 
-    # Every message, schema and list, once by content. `content_keys` finds a row by the first 8 bytes of its hash.
+    # Every message, schema and list, once by content. `content_keys` finds a row by the first 8
+    # bytes of its hash.
     _table(database, "contents", {"number": int, "hash": bytes, "body": str})
     _table(database, "content_keys", {"key": int, "number": int}, key="key")
 
@@ -326,8 +345,8 @@ def _create_first(database: Database) -> None:
     )
     occurrences.create_index(["idea"])
 
-    # Every version there was, and the version that each name stands for now. A pinned name stays with its version when
-    # another is published.
+    # Every version there was, and the version that each name stands for now. A pinned name stays
+    # with its version when another is published.
     publications = _table(
         database,
         "publications",
@@ -353,7 +372,8 @@ def _create_first(database: Database) -> None:
     publications.create_index(["name", "version"], unique=True)
     publications.create_index(["idea"])
 
-    # What further runs of a version showed. Rows are only added; `publications.learned` is computed from them.
+    # What further runs of a version showed. Rows are only added; `publications.learned` is
+    # computed from them.
     evidence = _table(
         database,
         "evidence",
@@ -398,9 +418,16 @@ def _create_first(database: Database) -> None:
     runs.create_index(["status", "number"])
     runs.create_index(["caller", "status", "number"])
 
-    # The journals: `id` is the run's number times 2^32 plus the sequence number, so one tree holds all, in order.
+    # The journals: `id` is the run's number times 2^32 plus the sequence number, so one tree
+    # holds all, in order.
     # `parts` says which members of the event are kept in `contents`.
-    _table(database, "events", {"id": int, "body": str, "at": float, "parts": str}, key="id", nullable={"parts"})
+    _table(
+        database,
+        "events",
+        {"id": int, "body": str, "at": float, "parts": str},
+        key="id",
+        nullable={"parts"},
+    )
 
     _table(database, "settings", {"key": str, "value": bytes}, key="key")
     _table(database, "counters", {"key": str, "value": int}, key="key")
@@ -427,8 +454,8 @@ def _table(
     defaults: dict[str, int] | None = None,
     refers: tuple[str, str] | None = None,
 ) -> Table:
-    """Create a strict table whose columns are NOT NULL, except those of the key and of `nullable`. `refers` is a column
-    with numbers of rows of another table, and that table.
+    """Create a strict table whose columns are NOT NULL, except those of the key and of `nullable`.
+    `refers` is a column with numbers of rows of another table, and that table.
     """
     keys = {key} if isinstance(key, str) else {*key}
     return database.table(name).create(

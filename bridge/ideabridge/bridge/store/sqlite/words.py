@@ -7,7 +7,10 @@ from typing import Final
 
 from ideabridge.bridge.store.database import Database, WordIndex
 
-_COLUMNS: Final = {"idea_words": ("title", "tools", "body"), "publication_words": ("name", "description")}
+_COLUMNS: Final = {
+    "idea_words": ("title", "tools", "body"),
+    "publication_words": ("name", "description"),
+}
 _RANK: Final = {"idea_words": "bm25(4.0, 2.0, 1.0)", "publication_words": "bm25(4.0, 1.0)"}
 
 
@@ -28,7 +31,9 @@ class SqliteWords(WordIndex):
         if table != "publication_words":
             # FTS5 deletes from a table without texts only what it is given the texts of.
             return False
-        self._database.many("DELETE FROM publication_words WHERE rowid = ?", [(row,) for row in rows])
+        self._database.many(
+            "DELETE FROM publication_words WHERE rowid = ?", [(row,) for row in rows]
+        )
         return True
 
     def count(self, table: str, word: str, most: int) -> int:
@@ -37,9 +42,12 @@ class SqliteWords(WordIndex):
             (_match([word]), most),
         )
 
-    def best(self, table: str, words: Sequence[str], limit: int, *, every: bool) -> list[tuple[int, float]]:
+    def best(
+        self, table: str, words: Sequence[str], limit: int, *, every: bool
+    ) -> list[tuple[int, float]]:
         rows = self._database.execute(
-            f"SELECT rowid, -rank FROM {table} WHERE {table} MATCH ? AND rank MATCH ? ORDER BY rank LIMIT ?",  # noqa: S608
+            f"SELECT rowid, -rank FROM {table} WHERE {table} MATCH ? AND rank MATCH ? "  # noqa: S608
+            "ORDER BY rank LIMIT ?",
             (_match(words, every=every), _RANK[table], limit),
         )
         return [(row[0], row[1]) for row in rows]
