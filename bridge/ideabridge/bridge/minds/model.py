@@ -357,7 +357,7 @@ class ModelAnswer:
             self._form, self._failures = lower, 0
             return
         # The endpoint's own wait, else twice as long each time, with some randomness.
-        wait = min(_FIRST_WAIT * 2 ** (self._failures - 1), _LONGEST_WAIT) * random.uniform(  # noqa: S311
+        wait = min(_FIRST_WAIT * 2 ** (self._failures - 1), _LONGEST_WAIT) * random.uniform(  # noqa: S311 - not for secrets
             0.75, 1.25
         )
         if error.retry_after is not None:

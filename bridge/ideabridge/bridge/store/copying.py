@@ -180,8 +180,8 @@ def _rows(
             places = ", ".join("?" * table.keys)
             where = f"WHERE ({key}) > ({places})"
             rows = source.execute(
-                f"SELECT {table} FROM {table.name} {where} {order}",
-                after,  # noqa: S608
+                f"SELECT {table} FROM {table.name} {where} {order}",  # noqa: S608
+                after,
             ).fetchall()
         if rows:
             yield rows

@@ -406,8 +406,8 @@ class Ideas:
         this as `read`.
         """
         row = self._database.execute(
-            f"SELECT ideas.meta, {_MADE} FROM ideas WHERE ideas.number = ?",
-            (number,),  # noqa: S608
+            f"SELECT ideas.meta, {_MADE} FROM ideas WHERE ideas.number = ?",  # noqa: S608
+            (number,),
         )
         return self._made(number, read_meta(*row.fetchone()), caller)
 

@@ -851,8 +851,8 @@ class Retention:
     def _count(self, clock: float) -> int:
         with self._database.guard:
             return self._database.number(
-                f"SELECT count(*) FROM runs WHERE {_DUE}",
-                self._before(clock),  # noqa: S608
+                f"SELECT count(*) FROM runs WHERE {_DUE}",  # noqa: S608
+                self._before(clock),
             )
 
     def _delete(self, clock: float, renew: Callable[[], None]) -> int:

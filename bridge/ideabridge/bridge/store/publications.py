@@ -453,8 +453,8 @@ class Publications:
         """True if a published name is open to a caller."""
         return (
             self._database.number(
-                f"SELECT count(*) FROM names WHERE name = ?2 AND {OPEN_TO}",
-                (caller, name),  # noqa: S608
+                f"SELECT count(*) FROM names WHERE name = ?2 AND {OPEN_TO}",  # noqa: S608
+                (caller, name),
             )
             > 0
         )
@@ -772,8 +772,8 @@ class Publications:
         """The number of names that are published now; for a caller, only those it may see."""
         with self._database.guard:
             return self._database.number(
-                f"SELECT count(*) FROM names WHERE {OPEN_TO}",
-                (only_of(caller),),  # noqa: S608
+                f"SELECT count(*) FROM names WHERE {OPEN_TO}",  # noqa: S608
+                (only_of(caller),),
             )
 
     def _note_change(self) -> None:

@@ -111,8 +111,8 @@ def convert_publications(run: RunStatement, mark: str) -> None:
         learned = None if new.learned is None else encode_text(new.learned)
         values = (encode_text(new.plan), learned, number)
         run(
-            f"UPDATE publications SET plan = {mark}, learned = {mark} WHERE number = {mark}",
-            values,  # noqa: S608
+            f"UPDATE publications SET plan = {mark}, learned = {mark} WHERE number = {mark}",  # noqa: S608
+            values,
         )
         for (place, _), record in zip(kept, new.records, strict=True):
             run(
