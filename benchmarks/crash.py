@@ -504,7 +504,9 @@ class Trial:
         torn = self.witness.torn()
         spoilt: set[str] = set()
         for mine, other, call in zip(run.calls(), reference.calls(), plan["calls"], strict=True):
-            key, once, standing = call["key"], call["_tool"] in ONCE, mine.status.value
+            key = call["key"]
+            once = call["_tool"] in ONCE
+            standing = mine.status.value
             depends = any(
                 f"†state.{label}" in text
                 for label in spoilt
@@ -630,7 +632,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=None, help="the same plans and moments again")
     options = parser.parse_args()
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(10**6)
-    first, began, left = seed, time.monotonic(), options.events
+    first = seed
+    began = time.monotonic()
+    left = options.events
     unanswered: Counter[str] = Counter()
     counts: Counter[str] = Counter()
     violations: list[str] = []

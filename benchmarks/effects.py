@@ -300,7 +300,8 @@ class World:
         most `JITTER_MS`.
         """
         source = random.Random(f"{self._task.name}/{index}")
-        pause, share = source.uniform(0, JITTER_MS / 1000), source.random()
+        pause = source.uniform(0, JITTER_MS / 1000)
+        share = source.random()
         begin = time.perf_counter()
         await anyio.sleep(pause * share)
         try:
@@ -329,7 +330,8 @@ class World:
         """
         count = 0
         for first, second in combinations(sorted(self.spans), 2):
-            one, two = self._task.steps[first], self._task.steps[second]
+            one = self._task.steps[first]
+            two = self._task.steps[second]
             ordered = (one.method in changing or two.method in changing) and (
                 one.owner == two.owner or not by_owner
             )
@@ -419,7 +421,8 @@ def toolbox_of(
 
     async def run(parameters: JSONObject, context: ActivityContext) -> JSON:
         # A program's call has no output path.
-        paths, name = context.output_paths, str(context.call["_tool"])
+        paths = context.output_paths
+        name = str(context.call["_tool"])
         return await world.perform(int(paths[0]) if paths else world.claim(name, parameters))
 
     toolbox = Toolbox()
@@ -641,7 +644,8 @@ async def measure(folder: Path) -> Measured:
             left_out[task[1]] += 1
     methods = {step.method for task, _ in tasks for step in task.steps}
     scores: dict[Mode, Score] = {mode: Score() for mode in MODES}
-    seconds, compared = 0.0, 0
+    seconds = 0.0
+    compared = 0
     for task, (outcomes, state) in tasks:
         *expected, taken = await sequential(package, task)
         if expected != [outcomes, state]:

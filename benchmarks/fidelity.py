@@ -112,7 +112,8 @@ def commands(folder: Path, memory: str) -> dict[str, dict[str, Any]]:
 def random_calls(folder: Path, seed: int) -> list[Call]:
     """Valid calls, of which some fail; a call gives the same answer when it is made again."""
     chance = random.Random(seed)
-    files, repository = folder / "files", str(folder / "repository")
+    files = folder / "files"
+    repository = str(folder / "repository")
     makers: dict[str, Makers] = {
         "git": _of_git(chance, repository),
         "time": _of_time(chance),

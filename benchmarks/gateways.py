@@ -73,7 +73,8 @@ class Gateway:
             if isinstance(one, Post):
                 # Servers close connections that are idle while the others have their turn.
                 one.connection.close()
-        cpu, started = cpu_seconds(self.pid), time.perf_counter()
+        cpu = cpu_seconds(self.pid)
+        started = time.perf_counter()
         talk = self.talks[0]
         if clients == 1:
             taken = [timed(talk) for _ in range(CALLS)]
@@ -238,7 +239,8 @@ def rows_of(transport: str, clients: int, gateways: dict[str, Gateway]) -> list[
     for name in gateways.keys() - {"ideabridge"}:
         for what, values in ours.items():
             others = gateways[name].rows[what]
-            mine, theirs = statistics.median(values), statistics.median(others)
+            mine = statistics.median(values)
+            theirs = statistics.median(others)
             pairs = zip(values, others, strict=True)
             ratio = statistics.median(one / two for one, two in pairs if two) if theirs else None
             row = {

@@ -217,7 +217,8 @@ def journaling(folder: Path, *, batch: int, rounds: int) -> Row:
         ours += timed(lambda: [store.runs.append("run", epoch, events) for _ in range(100)])
     store.close()
     bare.close()
-    ours_us, peer_us = ours / rounds / batch * 1e6, peer / rounds / batch * 1e6
+    ours_us = ours / rounds / batch * 1e6
+    peer_us = peer / rounds / batch * 1e6
     limit = 40 if batch == 1 else 10
     what = f"journal an event of 300 bytes, {batch} at a time (us each)"
     return Row(
@@ -573,7 +574,8 @@ def searching(store: Store, maker: Maker, count: int, *, whole: bool) -> Row:
             )
         )
     connection.close()
-    ours, peer = percentile(times, 0.95) * 1e3, percentile(plain, 0.95) * 1e3
+    ours = percentile(times, 0.95) * 1e3
+    peer = percentile(plain, 0.95) * 1e3
     limit = 50 if whole else 20
     what = "a sentence of 12 words" if whole else f"one word (in up to {frequent:,} ideas)"
     return Row(f"search {count:,} ideas for {what}, p95 (ms); peer: FTS5 with OR", ours, peer, None, peer / ours,

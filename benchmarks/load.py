@@ -46,7 +46,9 @@ from serving.server import NEW, OLD, CallError, Client, Server
 MODULE = Path(__file__).parent / "serving" / "module.py"
 KINDS = ("fast", "slow", "changing")
 
-SECONDS, CLIENTS, EVERY = 240.0, 50, 12.0
+SECONDS = 240.0
+CLIENTS = 50
+EVERY = 12.0
 THINKS = 0.4
 """Most seconds that a client thinks between two requests."""
 
@@ -56,7 +58,9 @@ ANSWERS = 50.0
 CHAIN = 4
 """Calls of a plan."""
 
-ERRORS, RATIO, GROWTH = 0.5, 2.0, 1.05
+ERRORS = 0.5
+RATIO = 2.0
+GROWTH = 1.05
 """The targets: percent of errors, of p99 of direct calls to calls of plans, of memory."""
 
 OBJECT: dict[str, Any] = {
@@ -103,7 +107,8 @@ class Load:
         """One client, until `end` of the monotonic clock."""
         client = Client(url, NEW if number % 2 else OLD)
         draw = random.Random(number)
-        names, weights = list(self._kinds), [weight for weight, _ in self._kinds.values()]
+        names = list(self._kinds)
+        weights = [weight for weight, _ in self._kinds.values()]
         while time.monotonic() < end:
             await asyncio.sleep(draw.uniform(0, THINKS))
             [kind] = draw.choices(names, weights)
@@ -235,7 +240,9 @@ class Watch:
     """
 
     def __init__(self, server: Server, modules: Modules, seconds: float) -> None:
-        self._server, self._modules, self._seconds = server, modules, seconds
+        self._server = server
+        self._modules = modules
+        self._seconds = seconds
         self.seen: list[tuple[float, int, int, int]] = []
 
     async def run(self) -> None:
@@ -258,7 +265,9 @@ async def measure(folder: Path, seconds: float, clients: int, every: float) -> d
     """Put the load on a server. Returns the rows, how often each error came, and the memory by
     tenths of the time.
     """
-    log, noise, config = folder / "modules", folder / "noise", folder / "ideabridge.json"
+    log = folder / "modules"
+    noise = folder / "noise"
+    config = folder / "ideabridge.json"
     servers = {
         kind: {"command": sys.executable, "args": ["-I", "-S", str(MODULE), kind, str(log)]}
         for kind in KINDS
@@ -336,7 +345,8 @@ def rates(load: Load) -> list[Row]:
 
 def held(watch: Watch) -> list[Row]:
     """The rows of what the server holds."""
-    before, after = watch.median(1, 0.3, 0.5), watch.median(1, 0.8, 1.1)
+    before = watch.median(1, 0.3, 0.5)
+    after = watch.median(1, 0.8, 1.1)
     return [
         row(
             "load: memory at the end beside the middle (MB)",

@@ -128,7 +128,8 @@ async def by_turns(stage: Stage, task: Task, count: Count, offer: str, way: str)
                 {"_tool": own, **({"_module": module} if module else {}), **written}
             ]
             told = await solving.submit({"calls": calls, "output": None})
-            place, made = made, made + 1
+            place = made
+            made = made + 1
             if told.get("errors"):
                 raise ActivityError(str(told["errors"]))
             run = await stage.bridge.run(solving.run)

@@ -145,7 +145,8 @@ async def replayed(bridge: Bridge) -> dict[str, object]:
             begin = time.perf_counter()
             await work(number)
             taken.append(time.perf_counter() - begin)
-    fast, least = statistics.median(ours) * 1e3, statistics.median(floor) * 1e3
+    fast = statistics.median(ours) * 1e3
+    least = statistics.median(floor) * 1e3
     what = (
         f"ms a replay of a plan of 10 calls, journaled, idea saved (called directly: {least:.3f})"
     )

@@ -34,7 +34,8 @@ def rows_of(text: str) -> tuple[list[Row], str | None]:
     """
     printed: object = json.loads(text)
     told = cast("dict[str, object]", printed) if isinstance(printed, dict) else {}
-    rows, skipped = told.get("rows"), told.get("skipped")
+    rows = told.get("rows")
+    skipped = told.get("skipped")
     if not isinstance(rows, list):
         raise ValueError('expected one JSON object with "rows"')
     found = [cast("Row", row) for row in cast("list[object]", rows) if isinstance(row, dict)]

@@ -50,13 +50,15 @@ from tests.postgres import PostgresServer, run_sql
 CHAIN = 20
 """Calls of a plan."""
 
-RUNS, WAITS = 4, 0.05
+RUNS = 4
+WAITS = 0.05
 """Runs of a worker at once, and the seconds that a call waits, in the first part."""
 
 LINEAR = 0.9
 """The target: the calls a second of four workers, beside four times those of one."""
 
-SLOW, SLOW_QUEUE = 0.005, 0.25
+SLOW = 0.005
+SLOW_QUEUE = 0.25
 """Seconds that 95% of the writes, and 95% of the runs in the queue, take at most in the simulation,
 before PostgreSQL counts as saturated.
 """
@@ -329,14 +331,17 @@ def most(figures: Figures, cores: int) -> tuple[float, str]:
     """(the most calls a second, to 2%, of one PostgreSQL with `cores` cores, what
     saturates first).
     """
-    low, high, why = 1.0, 2.0 * cores / (figures.write * figures.writes), "its cores"
+    low = 1.0
+    high = 2.0 * cores / (figures.write * figures.writes)
+    why = "its cores"
     while high > 1.02 * low:
         middle = (low + high) / 2
         write, queued = simulate(figures, cores, middle)
         if write < SLOW and queued < SLOW_QUEUE:
             low = middle
         else:
-            high, why = middle, "its cores" if write >= SLOW else "the queue"
+            high = middle
+            why = "its cores" if write >= SLOW else "the queue"
     return low, why
 
 
@@ -365,7 +370,8 @@ def measure(database: PostgresServer, seconds: float) -> list[Row]:
     rows.append(row("  commits of PostgreSQL per call", used["commits"] / calls))
     rows.append(row("  log of PostgreSQL per call (KB)", used["bytes"] / calls / 1000))
     writes = used["commits"] / calls
-    one, many = claiming(database, 1), claiming(database, TOGETHER)
+    one = claiming(database, 1)
+    many = claiming(database, TOGETHER)
     rows.append(row("the queue is locked while a run leaves it (ms)", 1000 * one))
     rows.append(row(f"the queue is locked while {TOGETHER} runs leave it (ms)", 1000 * many))
     figures = Figures(used["PostgreSQL"] / used["commits"], writes, one, many)

@@ -30,7 +30,8 @@ import anyio
 from ideabridge.tools.decorator import tool
 
 CALLS = 150
-OLD, NEW = "2025-11-25", "2026-07-28"
+OLD = "2025-11-25"
+NEW = "2026-07-28"
 CLIENT = {"name": "benchmark", "version": "1"}
 META = {
     "io.modelcontextprotocol/protocolVersion": NEW,
@@ -417,7 +418,8 @@ def module_calls(rounds: int, folder: Path) -> list[dict[str, Any]]:
         ours.input.close()
         bare.input.close()
     through = statistics.median(taken["through"])
-    first, second = statistics.median(taken["first"]), statistics.median(taken["second"])
+    first = statistics.median(taken["first"])
+    second = statistics.median(taken["second"])
     pairs = zip(taken["through"], taken["first"], taken["second"], strict=True)
     ratio = statistics.median(whole / (one + two) for whole, one, two in pairs)
     return [

@@ -53,7 +53,9 @@ from tests.npm import missing, program
 from tests.programs.test_three_ways import Stage, staged
 from tests.programs.three_ways import Task
 
-READ, AGAIN, WRITTEN = 1.0, 0.1, 5.0
+READ = 1.0
+AGAIN = 0.1
+WRITTEN = 5.0
 FOUND = 5
 """The tools that a host's tool search loads."""
 
@@ -93,7 +95,8 @@ NOVEMBER = {"cold": 4774.0, "warm": 1282.0}
 answered searches with schemas. It had no `compute`: a tool of the user with the same schema did it.
 """
 
-COLD, WARM = 0.55, 0.7
+COLD = 0.55
+WARM = 0.7
 """What a task may cost, of its price in `NOVEMBER`."""
 
 
@@ -120,7 +123,8 @@ class Conversation:
 
     def seen(self) -> None:
         """All that has been read so far was read in earlier turns, and is paid."""
-        self.price, self.turns = 0.0, 0
+        self.price = 0.0
+        self.turns = 0
 
     def write(self, value: object) -> None:
         """A turn: the model reads its context and writes a call."""
@@ -173,7 +177,8 @@ async def own_list(client: Any) -> list[str]:
 
 async def ours(stage: Stage, task: Task, count: Count, way: str, *, warm: bool) -> Conversation:
     """A task as a plan or a program."""
-    client, talk = stage.client, Conversation(count)
+    client = stage.client
+    talk = Conversation(count)
     prefix = await own_list(client)
     for one in prefix:
         talk.read(one)

@@ -106,7 +106,8 @@ def bundle(folder: Path, wheel: Path) -> Path:
     """Pack the desktop bundle, which holds the wheel; uv installs what the wheel needs when the
     bundle is installed.
     """
-    meta, inner = project(), folder / "bundle"
+    meta = project()
+    inner = folder / "bundle"
     inner.mkdir()
     shutil.copy(wheel, inner)
     (inner / "server.py").write_text(

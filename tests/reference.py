@@ -151,7 +151,8 @@ def built_in_tools() -> str:
 
 def _table(schema: JSONObject) -> str:
     """The properties of an object as rows."""
-    properties, required = schema.get("properties"), schema.get("required")
+    properties = schema.get("properties")
+    required = schema.get("required")
     rows = ["| key | type | default | meaning |", "|---|---|---|---|"]
     for name, one in (properties if isinstance(properties, dict) else {}).items():
         about = one if isinstance(one, dict) else {}

@@ -112,7 +112,8 @@ def test_the_demo(repository: Path) -> None:
     told: dict[str, Any] = json.loads(done.stdout)
     assert told["ok"] is True
     assert all(check["holds"] for check in told["checks"])
-    first, second = told["a"], told["b"]
+    first = told["a"]
+    second = told["b"]
     assert first["output"]["commits"] == 6
     assert second["content"]["commits"] == 3
     assert {"name": "Zoë O'Neil-Ünal 🦊", "commits": 1} in first["output"]["authors"]

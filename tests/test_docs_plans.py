@@ -38,7 +38,8 @@ def examples(name: str) -> list[Example]:
     found: list[Example] = []
     waiting: tuple[str, str] | None = None
     for match in FENCE.finditer(text):
-        kind, body = match.group(1).strip(), match.group(2)
+        kind = match.group(1).strip()
+        body = match.group(2)
         place = f"{name}:{text.count(chr(10), 0, match.start()) + 1}"
         if kind == "json plan":
             assert waiting is None, f"{waiting and waiting[0]}: the plan has no result"

@@ -146,10 +146,8 @@ def summary(scores: Sequence[Score]) -> str:
         for calls in sorted({one.task.calls for one in scores})
     )
     seconds = sum(one.seconds for one in scores)
-    copied, guessed = (
-        sum(one.references.copied for one in scores),
-        sum(one.references.guessed for one in scores),
-    )
+    copied = sum(one.references.copied for one in scores)
+    guessed = sum(one.references.guessed for one in scores)
     return (
         f"solved {sum(one.solved for one in scores)} of {len(scores)} ({by_calls});"
         f" valid at the first try {sum(one.valid_first for one in scores)},"

@@ -103,8 +103,11 @@ class Cluster:
     def __init__(
         self, folder: Path, seed: int, witness: Witness, postgres: PostgresServer, address: str
     ) -> None:
-        self._folder, self._seed, self._witness = folder, seed, witness
-        self._postgres, self._address = postgres, address
+        self._folder = folder
+        self._seed = seed
+        self._witness = witness
+        self._postgres = postgres
+        self._address = address
         self._draw = random.Random(seed)
         self._numbers: Iterator[int] = iter(range(10**6))
         self._left = False
@@ -278,7 +281,8 @@ class Cluster:
         draw = random.Random(f"{self._seed} client {place}")
         client = Client(url, OLD if place % 4 == 3 else NEW)
         while not self._left:
-            kind, number = draw.choice(_BEGINS), next(self._numbers)
+            kind = draw.choice(_BEGINS)
+            number = next(self._numbers)
             try:
                 if kind == "solve":
                     task = {

@@ -213,12 +213,15 @@ class Life:
         elsewhere: bool = False,
     ) -> None:
         self._reading, writing = os.pipe()
-        self._hear, self._rest, self.heard = hear, b"", False
+        self._hear = hear
+        self._rest = b""
+        self.heard = False
         self.open: set[str] = set()
         self.given_up: dict[str, str] = {}
         self.said: dict[str, list[str]] = {}
         self.began: set[str] = set()
-        self.alive, self._frozen = True, False
+        self.alive = True
+        self._frozen = False
         self.slept = False
         self.disk = Disk(folder / "disk")
         self.pid = os.fork()

@@ -75,7 +75,9 @@ def run(number: Any, name: str, arguments: dict[str, Any]) -> None:
 
 def handle(message: dict[str, Any]) -> None:
     """Answer one message of the client."""
-    method, number, params = message.get("method"), message.get("id"), message.get("params", {})
+    method = message.get("method")
+    number = message.get("id")
+    params = message.get("params", {})
     if method == "initialize":
         info = {"name": "crash", "version": "1"}
         can: dict[str, Any] = {"tools": {}}

@@ -54,7 +54,9 @@ class Servers:
     """
 
     def __init__(self, folder: Path, seed: int, witness: Witness) -> None:
-        self._folder, self._seed, self._witness = folder, seed, witness
+        self._folder = folder
+        self._seed = seed
+        self._witness = witness
         self._draw = random.Random(seed)
         self._number = 0
         self.begun: dict[str, int] = {}

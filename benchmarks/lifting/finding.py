@@ -218,7 +218,8 @@ def main() -> int:
     is_met = True
     for name, one in catalogues.items():
         questions = [entry for entry in one.held_out() if entry[2] <= one.tools.keys()]
-        found, peer = share(ours(one.tools), questions), share(plain(one.tools), questions)
+        found = share(ours(one.tools), questions)
+        peer = share(plain(one.tools), questions)
         what = f"{name}: share of the true tools among the first {FIRST}"
         target = None if name == PROMPTS else TARGET
         met = None if target is None else found >= target

@@ -178,9 +178,11 @@ class Case:
             for name, value in leaves(step.arguments):
                 if value in named.values() or isinstance(value, bool) or not stands_in(said, value):
                     continue
-                key, count = name, 2
+                key = name
+                count = 2
                 while key in named:
-                    key, count = f"{name}_{count}", count + 1
+                    key = f"{name}_{count}"
+                    count = count + 1
                 named[key] = value
         return {key: world.value(value) for key, value in named.items()}
 

@@ -56,7 +56,9 @@ def run(number: Any, name: str, n: int) -> None:
 
 def handle(kind: str, message: dict[str, Any]) -> None:
     """Answer one message of the client."""
-    method, number, params = message.get("method"), message.get("id"), message.get("params", {})
+    method = message.get("method")
+    number = message.get("id")
+    params = message.get("params", {})
     if method == "initialize":
         told: dict[str, Any] = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}}
         answer(number, result={**told, "serverInfo": {"name": kind, "version": "1"}})
@@ -67,7 +69,8 @@ def handle(kind: str, message: dict[str, Any]) -> None:
         ]
         answer(number, result={"tools": tools})
     elif method == "tools/call":
-        name, n = params["name"], params["arguments"]["n"]
+        name = params["name"]
+        n = params["arguments"]["n"]
         if SECONDS[name]:
             threading.Thread(target=run, args=(number, name, n), daemon=True).start()
         else:

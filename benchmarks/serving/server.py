@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-OLD, NEW = "2025-11-25", "2026-07-28"
+OLD = "2025-11-25"
+NEW = "2026-07-28"
 CLIENT = {"name": "benchmark", "version": "1"}
 META = {
     "io.modelcontextprotocol/protocolVersion": NEW,
@@ -54,7 +55,8 @@ class Server:
         with noise.open("ab") as printed:
             begins = printed.tell()
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=printed)
-        self.pid, self.url = self._process.pid, ""
+        self.pid = self._process.pid
+        self.url = ""
         end = time.monotonic() + STARTS
         while not self.url:
             for line in noise.read_text()[begins:].splitlines(keepends=True):
@@ -156,7 +158,8 @@ class Client:
         """End the connection."""
         if self._streams is not None:
             self._streams[1].close()
-            self._streams, self._session = None, ""
+            self._streams = None
+            self._session = ""
 
     async def _exchange(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         self._number += 1

@@ -173,10 +173,8 @@ def tools() -> list[Record]:
             name: {**one, "description": f"Only records with this value. {one['description']}"}
             for name, one in typed.items()
         }
-        reading, changing = (
-            {"readOnlyHint": True},
-            {"readOnlyHint": False, "destructiveHint": False},
-        )
+        reading = {"readOnlyHint": True}
+        changing = {"readOnlyHint": False, "destructiveHint": False}
         add(
             f"list_{kind}s",
             f"List records of the kind {kind}: {what}. Filters are combined.",
@@ -240,7 +238,8 @@ def run(name: str, given: Record) -> Record:
     verb, _, noun = name.partition("_")
     records = DATA[noun if noun in DATA else noun.removesuffix("s")]
     if verb in ("list", "search"):
-        limit, query = given.get("limit", 50), str(given.get("query", "")).lower()
+        limit = given.get("limit", 50)
+        query = str(given.get("query", "")).lower()
         wanted = {member: one for member, one in given.items() if member not in ("limit", "query")}
         rows = [
             one
@@ -259,7 +258,8 @@ def run(name: str, given: Record) -> Record:
 
 def answered(message: Record) -> Record:
     """The result or error of a request."""
-    method, params = message["method"], message.get("params", {})
+    method = message["method"]
+    params = message.get("params", {})
     if method == "initialize":
         told: Record = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}}
         return {"result": {**told, "serverInfo": {"name": "office", "version": "1"}}}

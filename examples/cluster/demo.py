@@ -382,7 +382,8 @@ class ClusterDemo:
             mark, style = ("✓", "green") if one["holds"] else ("✗", "bold red")
             why = f": {one['why']}" if "why" in one else ""
             say(f"   {mark} {one['check']}{why}", style)
-        wrong, every = len(self.checks.wrong), len(self.checks.found)
+        wrong = len(self.checks.wrong)
+        every = len(self.checks.found)
         text = (
             f"{wrong} of {every} checks failed."
             if wrong

@@ -44,7 +44,9 @@ class Member:
     ) -> None:
         self.kind = kind
         self.pid = 0
-        self._config, self._log, self._port = config, log, port
+        self._config = config
+        self._log = log
+        self._port = port
         self._process: subprocess.Popen[bytes] | None = None
 
     @property

@@ -520,7 +520,8 @@ async def test_two_bridges_share_a_store_and_a_waiting_run_goes_on_in_either(
 
 
 async def test_cancelling_a_run_cancels_its_calls_and_keeps_what_was_done() -> None:
-    started, log = anyio.Event(), list[str]()
+    started = anyio.Event()
+    log = list[str]()
     async with Bridge(ASKS, toolbox=blocking(started, log, read_only=True)) as bridge:
         run = await bridge.run_plan(read_plan(CHAIN))
         await started.wait()
@@ -690,7 +691,8 @@ async def test_what_an_activity_does_to_its_arguments_does_not_reach_the_state()
 
 
 async def test_a_process_that_only_looks_sees_what_another_does(tmp_path: Path) -> None:
-    started, log = anyio.Event(), list[str]()
+    started = anyio.Event()
+    log = list[str]()
     store = tmp_path / "ideas.sqlite"
     box = blocking(started, log, read_only=True)
     async with (
@@ -713,7 +715,8 @@ async def test_an_error_of_the_caller_leaves_the_bridge_as_it_is() -> None:
 
 
 async def test_a_cancelled_run_says_so_in_its_idea() -> None:
-    started, log = anyio.Event(), list[str]()
+    started = anyio.Event()
+    log = list[str]()
     async with Bridge(ASKS, toolbox=blocking(started, log, read_only=True)) as bridge:
         run = await bridge.run_plan(read_plan(CHAIN))
         await started.wait()
@@ -817,7 +820,8 @@ async def test_a_store_that_is_busy_for_a_moment_ends_nothing(
 ) -> None:
     monkeypatch.setattr("ideabridge.bridge.runs.runs.LEASE_SECONDS", 0.05)
     renewed = anyio.Event()
-    started, log = anyio.Event(), list[str]()
+    started = anyio.Event()
+    log = list[str]()
     async with Bridge(ASKS, toolbox=blocking(started, log, read_only=True)) as bridge:
         run = await bridge.run_plan(read_plan(CHAIN))
         await started.wait()
@@ -841,7 +845,8 @@ async def test_a_driver_whose_lease_lapsed_while_the_store_failed_goes_on_where_
 ) -> None:
     monkeypatch.setattr("ideabridge.bridge.runs.runs.LEASE_SECONDS", 0.05)
     failed = anyio.Event()
-    started, log = anyio.Event(), list[str]()
+    started = anyio.Event()
+    log = list[str]()
     async with Bridge(
         ASKS, toolbox=blocking(started, log, read_only=True), store=tmp_path / "ideas.sqlite"
     ) as bridge:
@@ -872,7 +877,8 @@ async def test_what_a_failing_store_does_not_take_back_is_given_back_later(
     # It is given up before the store works again.
     monkeypatch.setattr("ideabridge.bridge.store.writer.KEEPS_TRYING_SECONDS", 0.0)
     released = anyio.Event()
-    started, log = anyio.Event(), list[str]()
+    started = anyio.Event()
+    log = list[str]()
     async with Bridge(
         ASKS, toolbox=blocking(started, log, read_only=True), store=tmp_path / "ideas.sqlite"
     ) as bridge:

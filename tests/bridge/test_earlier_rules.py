@@ -54,7 +54,8 @@ def nothing_is_deleted() -> None:
 async def stored(bridge: Bridge, name: str) -> Run:
     """The run of a journal, as the store holds it after its process has ended."""
     journal = JOURNALS[name]
-    store, run = bridge.store, f"run_{name}"
+    store = bridge.store
+    run = f"run_{name}"
     kind = "plan" if journal[0]["mode"] == "plan" else "solve"
     store.runs.create(run, kind=kind, caller=LOCAL, title=name, fingerprint=bridge.fingerprint)
     epoch = store.runs.acquire(run, "earlier", 1.0, 0.0)

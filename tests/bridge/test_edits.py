@@ -52,7 +52,9 @@ class Office:
             self.ran.append(f"shred {what}")
             return "gone"
 
-        self.send, self.draft, self.shred = send, draft, shred
+        self.send = send
+        self.draft = draft
+        self.shred = shred
         self.toolbox = Toolbox(send, draft, shred, Activity("quietly", quietly))
 
 

@@ -378,7 +378,8 @@ async def test_a_fork_waits_while_somebody_else_writes_into_the_store(
 ) -> None:
     async with Bridge(ALLOWED, toolbox=Ran().toolbox) as bridge:
         parent = await MAKERS["turns"](bridge)
-        create_fork, tries = bridge.store.runs.create_fork, 0
+        create_fork = bridge.store.runs.create_fork
+        tries = 0
 
         def locked_twice(*words: Any, **keys: Any) -> None:
             nonlocal tries

@@ -257,7 +257,8 @@ def failing(message: Message, draft: Draft) -> None:
 async def test_a_handler_that_raises_interrupts_its_run_which_is_kept_until_it_works(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    store, own = tmp_path / "ideas.sqlite", Handlers()
+    store = tmp_path / "ideas.sqlite"
+    own = Handlers()
     own.register("weather", failing)
     async with bridge_of(store, own) as bridge:
         run = await bridge.solve("x", context=WEATHER)
@@ -280,7 +281,8 @@ async def test_a_handler_that_raises_interrupts_its_run_which_is_kept_until_it_w
 
 
 async def test_a_handler_that_raises_later_keeps_what_was_done(tmp_path: Path) -> None:
-    store, own = tmp_path / "ideas.sqlite", Handlers()
+    store = tmp_path / "ideas.sqlite"
+    own = Handlers()
 
     def failing_later(message: Message, draft: Draft) -> None:
         if any(one.type == "call" for one in draft.messages):

@@ -178,7 +178,8 @@ async def test_a_run_that_is_taken_up_too_early_waits(kind: str, tmp_path: Path)
         ],
         "output": "†state.paid",
     }
-    store, toolbox = tmp_path / "store.sqlite", Toolbox(wait_for_it)
+    store = tmp_path / "store.sqlite"
+    toolbox = Toolbox(wait_for_it)
     async with late(kind, tmp_path) as bank:
         if kind == "stdio":
             await bank.open()

@@ -146,7 +146,8 @@ async def test_each_owner_learns_from_its_own_runs_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(observed, "SECONDS", 0.0)
-    world, store = World(), tmp_path / "store.sqlite"
+    world = World()
+    store = tmp_path / "store.sqlite"
     async with Bridge(toolbox=world.toolbox, store=store) as bridge:
         assert seen(bridge) is None
         await world.gives(bridge, ISSUES)

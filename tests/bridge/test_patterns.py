@@ -96,7 +96,8 @@ class Desk:
             raise
 
     def _wake(self) -> None:
-        changed, self.changed = self.changed, anyio.Event()
+        changed = self.changed
+        self.changed = anyio.Event()
         changed.set()
 
     def open(self, *names: str) -> None:

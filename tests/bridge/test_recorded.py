@@ -99,7 +99,8 @@ async def test_an_empty_recording_says_so() -> None:
 
 
 async def test_a_recording_is_a_file_of_documents_or_a_store(tmp_path: Path) -> None:
-    path, file = tmp_path / "ideas.sqlite", tmp_path / "recording.json"
+    path = tmp_path / "ideas.sqlite"
+    file = tmp_path / "recording.json"
     with Store.open(path) as store:
         documents = recording_of(
             store, await recorded(store), partial(store.export_idea, caller=SEES_ALL, results=True)

@@ -127,11 +127,10 @@ TO: JSONObject = {"to": {"type": "string"}}
 async def test_an_unknown_outcome_in_a_room_is_asked_of_the_run(
     tmp_path: Path, decision: Literal["retry", "value"], given: str, paid: list[str]
 ) -> None:
-    path, configuration = (
-        tmp_path / "ideas.db",
-        parse_configuration({"approval": "allow_all"}, project=tmp_path),
-    )
-    first, second = Payments(open=False), Payments(open=True)
+    path = tmp_path / "ideas.db"
+    configuration = parse_configuration({"approval": "allow_all"}, project=tmp_path)
+    first = Payments(open=False)
+    second = Payments(open=True)
     async with Bridge(configuration, toolbox=first.toolbox, store=path) as bridge:
         publish(bridge, "paying", PAYING, "†state.p", TO)
         run_id = (await bridge.run_plan(read_plan(PAY_IN_ROOM))).id

@@ -91,7 +91,8 @@ async def test_a_definition_names_the_server_and_the_tool_that_answer_its_calls(
 async def test_its_calls_are_those_of_the_tool_in_rules_plans_publications_and_after_a_restart(
     tmp_path: Path,
 ) -> None:
-    file, store = tmp_path / "own.py", tmp_path / "ideas.sqlite"
+    file = tmp_path / "own.py"
+    store = tmp_path / "ideas.sqlite"
     file.write_text(DOCUMENT)
     async with Bridge(configuration(file), store=store) as bridge:
         run = await bridge.run_plan({"calls": [CALL], "output": "†state.said"})

@@ -171,7 +171,8 @@ async def ended(run: Run, tree: Tree) -> None:
 
 
 async def totals(roots: list[Node], most: int | None, folder: Path) -> None:
-    tree, path = Tree(roots), folder / "ideas.sqlite"
+    tree = Tree(roots)
+    path = folder / "ideas.sqlite"
     configuration = Configuration(limits=Limits(tokens=most, requests=40), order="none")
     async with Bridge(configuration, store=path, mind=tree) as bridge:
         run = await bridge.run_plan(read_plan({"calls": opening(roots)}))

@@ -110,7 +110,8 @@ async def ticking() -> AsyncGenerator[list[float]]:
 async def test_a_result_is_kept_while_the_disk_fails_and_nothing_follows_from_it(
     tmp_path: Path, code: int
 ) -> None:
-    shop, store = Shop(), tmp_path / "ideas.sqlite"
+    shop = Shop()
+    store = tmp_path / "ideas.sqlite"
     with Disk(tmp_path / "disk") as disk, anyio.fail_after(LIMIT_S):
         async with Bridge(ALLOW, toolbox=shop.toolbox, store=store) as bridge:
             run = await bridge.run_plan(PAYMENT)
@@ -144,7 +145,8 @@ async def test_a_result_is_kept_while_the_disk_fails_and_nothing_follows_from_it
 async def test_clients_are_answered_while_another_program_keeps_the_store_locked(
     tmp_path: Path,
 ) -> None:
-    shop, store = Shop(), tmp_path / "ideas.sqlite"
+    shop = Shop()
+    store = tmp_path / "ideas.sqlite"
     async with (
         Bridge(ALLOW, toolbox=shop.toolbox, store=store) as bridge,
         anyio.create_task_group() as group,
@@ -176,7 +178,8 @@ async def test_clients_are_answered_while_another_program_keeps_the_store_locked
 
 
 async def test_who_iterates_over_events_sees_only_what_is_in_the_journal(tmp_path: Path) -> None:
-    shop, store = Shop(), tmp_path / "ideas.sqlite"
+    shop = Shop()
+    store = tmp_path / "ideas.sqlite"
     seen: list[str] = []
     async with Bridge(ALLOW, toolbox=shop.toolbox, store=store) as bridge:
         with anyio.fail_after(LIMIT_S):
@@ -198,7 +201,8 @@ async def test_who_iterates_over_events_sees_only_what_is_in_the_journal(tmp_pat
 
 
 async def test_a_result_is_journaled_when_the_bridge_closes(tmp_path: Path) -> None:
-    shop, store = Shop(), tmp_path / "ideas.sqlite"
+    shop = Shop()
+    store = tmp_path / "ideas.sqlite"
     with anyio.fail_after(LIMIT_S):
         async with Bridge(ALLOW, toolbox=shop.toolbox, store=store) as bridge:
             run = await bridge.run_plan(PAYMENT)
@@ -215,7 +219,8 @@ async def test_a_result_is_journaled_when_the_bridge_closes(tmp_path: Path) -> N
 async def test_what_another_process_has_taken_over_is_not_journaled_by_the_old_driver(
     tmp_path: Path,
 ) -> None:
-    shop, store = Shop(), tmp_path / "ideas.sqlite"
+    shop = Shop()
+    store = tmp_path / "ideas.sqlite"
     async with Bridge(ALLOW, toolbox=shop.toolbox, store=store) as bridge:
         with anyio.fail_after(LIMIT_S):
             run = await bridge.run_plan(PAYMENT)
@@ -235,7 +240,8 @@ async def test_what_another_process_has_taken_over_is_not_journaled_by_the_old_d
 async def test_a_run_can_be_decided_and_cancelled_while_its_journal_is_behind(
     tmp_path: Path,
 ) -> None:
-    shop, store = Shop(), tmp_path / "ideas.sqlite"
+    shop = Shop()
+    store = tmp_path / "ideas.sqlite"
     async with Bridge(ALLOW, toolbox=shop.toolbox, store=store) as bridge:
         with anyio.fail_after(LIMIT_S):
             run = await bridge.run_plan(PAYMENT)
@@ -283,7 +289,8 @@ async def test_many_runs_at_once_are_written_together(tmp_path: Path, durability
 async def test_the_end_of_a_run_is_in_its_journal_and_in_the_table_of_runs_at_once(
     tmp_path: Path,
 ) -> None:
-    shop, store = Shop(), tmp_path / "ideas.sqlite"
+    shop = Shop()
+    store = tmp_path / "ideas.sqlite"
     seen: list[str] = []
     async with Bridge(ALLOW, toolbox=shop.toolbox, store=store) as bridge:
         with anyio.fail_after(LIMIT_S), Store.open(store) as other:
@@ -321,7 +328,8 @@ async def test_who_asks_patiently_of_a_disk_that_stays_full_is_refused_and_does_
 async def test_a_run_that_waits_goes_on_before_its_lease_is_given_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    release, is_locked = Journal.release, True
+    release = Journal.release
+    is_locked = True
 
     def sometimes(journal: Journal, run_id: str, epoch: int) -> None:
         if is_locked:

@@ -65,7 +65,8 @@ class Terminal:
                 lines[row] = []
             elif not part.startswith("\x1b"):
                 if column == self._columns:
-                    row, column = row + 1, 0
+                    row = row + 1
+                    column = 0
                 lines += [[] for _ in range(row + 1 - len(lines))]
                 lines[row] += [" "] * (column + 1 - len(lines[row]))
                 lines[row][column] = part

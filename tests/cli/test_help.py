@@ -68,7 +68,8 @@ def test_only_the_command_that_is_called_is_built() -> None:
         whole = GROUP
         for name in path:
             assert list(built.commands) == [name]
-            built, whole = built.commands[name], whole.commands[name]
+            built = built.commands[name]
+            whole = whole.commands[name]
         assert [one.opts for one in built.params] == [one.opts for one in whole.params]
         assert list(getattr(built, "commands", {})) == list(getattr(whole, "commands", {}))
 

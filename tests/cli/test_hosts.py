@@ -67,7 +67,8 @@ def verdicts(answer: Answer) -> dict[str, str]:
 
 
 def test_vscode_user_file_by_platform() -> None:
-    home, project = Path("/h"), Path("/p")
+    home = Path("/h")
+    project = Path("/p")
     host = find_host("vscode")
 
     def user(platform: str, **environ: str) -> Path:
@@ -448,7 +449,8 @@ def test_move_takes_the_servers_out_of_the_host(
     home: Path, project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     claude(home, project)
-    own, shared = home / ".claude.json", project / ".mcp.json"
+    own = home / ".claude.json"
+    shared = project / ".mcp.json"
     before = own.read_bytes(), shared.read_bytes()
     # Nobody is here to be asked.
     assert main(["modules", "import", "claude-code", "--move"]) == 2
@@ -553,7 +555,8 @@ def test_move_takes_every_server_to_the_file_of_its_owner(
     before = files_with("s3cret-value", project)
     assert main(["modules", "import", "claude-code", "--move", "--yes", "--json"]) == 0
     answer = told(capsys)
-    mine, theirs = own_file(home), project / "ideabridge.json"
+    mine = own_file(home)
+    theirs = project / "ideabridge.json"
     assert {(one["name"], one["from"], one["to"]) for one in answer["moved"]} == {
         ("token", str(own), str(mine)),
         ("plain", str(own), str(mine)),

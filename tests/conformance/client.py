@@ -74,7 +74,8 @@ class Accepting:
 
 def sample(schema: JSONObject, *, required_only: bool = True) -> JSONObject:
     """An object with a value for the properties of a schema."""
-    properties, required = schema.get("properties"), schema.get("required")
+    properties = schema.get("properties")
+    required = schema.get("required")
     found: JSONObject = {}
     for name, part in properties.items() if isinstance(properties, dict) else ():
         told: JSONObject = part if isinstance(part, dict) else {}

@@ -416,7 +416,8 @@ async def input_required_result_multiple_inputs(ctx: Context, params: Params) ->
     answers = await asked(ctx, params, questions, state="three")
     if isinstance(answers, types.InputRequiredResult):
         return answers
-    name, folders = filled(answers["user_name"], "name"), len(answers["client_roots"].roots)
+    name = filled(answers["user_name"], "name")
+    folders = len(answers["client_roots"].roots)
     return text(f"{words(answers['greeting'])}, {name}! You have {folders} roots.")
 
 

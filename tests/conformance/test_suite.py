@@ -43,7 +43,8 @@ def test_failures_and_warnings_are_told_apart(tmp_path: Path) -> None:
 def test_a_scenario_that_fails_or_did_not_run_is_not_passed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    good, bad = Outcome((), ("a: warns",)), Outcome(("b: fails",), ())
+    good = Outcome((), ("a: warns",))
+    bad = Outcome(("b: fails",), ())
     assert report("2026-07-28", ["one", "two"], {"direct": {"one": good, "two": good, "more": bad}})
     assert "2/2" in capsys.readouterr().out
     assert not report("2026-07-28", ["one", "two"], {"direct": {"one": good, "two": bad}})

@@ -200,7 +200,8 @@ def test_large_values_are_shown_as_references() -> None:
     shown = shorten(state, ("state",))
     assert isinstance(shown, dict)
     assert shown["n"] == 5
-    log, items = shown["log"], shown["list"]
+    log = shown["log"]
+    items = shown["list"]
     assert isinstance(log, dict)
     assert isinstance(items, dict)
     assert log["reference"] == "†state.log"

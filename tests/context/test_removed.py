@@ -272,7 +272,8 @@ def test_every_expression_has_the_value_of_its_explanation(
     document: dict[str, JSON] = {"input": {"one": one, "two": two, "rows": rows}}
     # A longer expression is not converted.
     assume(len(python_of(form, lambda _: "input")) <= MAX_CODE)
-    before, after = by_earlier(form, document), by_python(form, document)
+    before = by_earlier(form, document)
+    after = by_python(form, document)
     if isinstance(before, Missing) or isinstance(after, Missing):
         assert before is after
     else:

@@ -66,7 +66,8 @@ def test_results_are_whole_within_the_limits_and_the_rest_is_announced(
     assert json.dumps(kept, ensure_ascii=False) in state_text, "what the author wrote is whole"
 
     # The same rule, written down again: what was read first, then what is newest.
-    left, whole = shown.request, set[str]()
+    left = shown.request
+    whole = set[str]()
     for reference, (_, _, value) in sorted(
         last.items(), key=lambda one: (one[1][1], one[1][0]), reverse=True
     ):
@@ -164,7 +165,8 @@ def test_what_is_found_is_there(value: str, wanted: str, most: int) -> None:
 
 def test_a_text_is_read_from_its_beginning_to_its_end() -> None:
     value = "".join(f'line {number}: "é†😀"\n' for number in range(500))
-    read, start = "", 0
+    read = ""
+    start = 0
     while start < len(value):
         part = read_part(value, "†state.x", {"from": start}, 1000)
         read += str(part["text"])

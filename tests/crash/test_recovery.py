@@ -239,7 +239,8 @@ async def test_what_comes_between_reading_and_taking_a_run_is_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "store.sqlite"
-    desk, other = Desk(open=False), Desk(open=True)
+    desk = Desk(open=False)
+    other = Desk(open=True)
     async with (
         Bridge(ASKS, toolbox=desk.toolbox, store=path) as one,
         Bridge(ASKS, toolbox=other.toolbox, store=path) as two,
@@ -280,7 +281,8 @@ async def sweeping(
     waits for it to have looked so many times more.
     """
     monkeypatch.setattr("ideabridge.bridge.runs.recovery.SWEEP_SECONDS", 0.01)
-    looked, leases = anyio.Condition(), bridge.store.runs.leases
+    looked = anyio.Condition()
+    leases = bridge.store.runs.leases
     looks = 0
 
     async def noted() -> None:
@@ -372,7 +374,8 @@ async def test_looking_at_runs_at_work_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "store.sqlite"
-    busy, desk = Desk(open=False), Desk(open=True)
+    busy = Desk(open=False)
+    desk = Desk(open=True)
     async with (
         Bridge(ASKS, toolbox=busy.toolbox, store=path) as one,
         Bridge(ASKS, toolbox=desk.toolbox, store=path) as other,
@@ -417,7 +420,8 @@ async def test_runs_of_another_configuration_are_left_to_its_own_servers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "store.sqlite"
-    other, desk = Desk(open=True), Desk(open=True)
+    other = Desk(open=True)
+    desk = Desk(open=True)
     async with Bridge(OTHER, toolbox=changed_toolbox(), store=path) as bridge:
         async with sweeping(bridge, other, monkeypatch) as looks:
             [run_id] = await left_behind(path)
@@ -439,7 +443,8 @@ async def test_a_run_that_a_passing_store_error_ended_here_is_taken_up_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "store.sqlite"
-    busy, desk = Desk(open=False), Desk(open=True)
+    busy = Desk(open=False)
+    desk = Desk(open=True)
     async with (
         Bridge(ASKS, toolbox=busy.toolbox, store=path) as one,
         Bridge(ASKS, toolbox=desk.toolbox, store=path) as other,
@@ -461,7 +466,8 @@ async def test_a_store_error_while_a_run_is_taken_up_leaves_it_to_the_next_try(
     desk = Desk(open=True)
     monkeypatch.setattr("ideabridge.bridge.runs.recovery._HELD_SECONDS", 0.0)
     async with Bridge(ASKS, toolbox=desk.toolbox, store=path) as bridge:
-        note, failed = bridge.store.runs.set_status, 0
+        note = bridge.store.runs.set_status
+        failed = 0
 
         def fails_once(*arguments: Any) -> None:
             nonlocal failed
@@ -506,7 +512,8 @@ async def test_a_run_that_the_store_kept_from_going_on_does_so_soon_after(
     monkeypatch.setattr("ideabridge.bridge.runs.recovery._HELD_SECONDS", 0.0)
     monkeypatch.setattr("ideabridge.bridge.runs.recovery._MOST_DELAY_BY_STORE", 0.02)
     async with Bridge(ASKS, toolbox=desk.toolbox, store=path) as bridge:
-        acquire, failed = bridge.store.runs.acquire, 0
+        acquire = bridge.store.runs.acquire
+        failed = 0
 
         def fails_long(*arguments: Any) -> int | None:
             nonlocal failed
@@ -539,7 +546,8 @@ async def test_a_run_that_is_set_aside_after_an_error_of_the_store_is_told_of_ag
         )
         store.runs.release(run_id, epoch)
     async with Bridge(ASKS, toolbox=desk.toolbox, store=path) as bridge:
-        acquire, failed = bridge.store.runs.acquire, 0
+        acquire = bridge.store.runs.acquire
+        failed = 0
 
         def fails_once(*arguments: Any) -> int | None:
             nonlocal failed

@@ -177,7 +177,8 @@ async def test_results_have_the_form_that_calls_here_have(bridge: Bridge, home: 
 
 async def test_two_imports_at_once_store_a_stretch_once(bridge: Bridge, home: Path) -> None:
     put(home, told("ann", "o-17"))
-    one, two = bridge.history("claude-code"), bridge.history("claude-code")
+    one = bridge.history("claude-code")
+    two = bridge.history("claude-code")
     (first,), (second,) = (await one.take()).runs, (await two.take()).runs
     assert first.run is not None
     assert (second.run, second.why) == (None, f"another import has just saved it as {first.run}")

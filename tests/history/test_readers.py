@@ -352,7 +352,8 @@ def test_the_folders_follow_the_hosts_variables() -> None:
 
 def sample() -> tuple[list[Line], list[Line]]:
     """Lines of a log of each host."""
-    claude, other = ClaudeCode(), Codex()
+    claude = ClaudeCode()
+    other = Codex()
     claude.asks("Tell Ann")
     claude.calls(
         "t1", "mcp__git__log", {"n": 3}, text("a"), mcpMeta={"structuredContent": {"result": ["a"]}}

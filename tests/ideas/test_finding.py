@@ -310,7 +310,8 @@ def test_any_combination_lists_what_passes_newest_first_whichever_way_is_taken(
 
 
 def test_lists_are_by_time_in_whatever_order_ideas_are_saved(store: Store) -> None:
-    source, times = random.Random(3), list[tuple[str, int]]()
+    source = random.Random(3)
+    times = list[tuple[str, int]]()
     for number in range(500):
         # Many of one time.
         time = f"2026-01-{1 + source.randrange(20):02d}T08:00:00.000+00:00"

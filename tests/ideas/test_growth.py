@@ -266,7 +266,8 @@ def test_a_journal_of_an_earlier_version_is_read_beside_new_ones(store: Store) -
 async def test_a_result_of_a_megabyte_is_stored_once(
     place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path, text = str(tmp_path / "ideas.db"), "†" + "0123456789abcdef" * 2**16
+    path = str(tmp_path / "ideas.db")
+    text = "†" + "0123456789abcdef" * 2**16
     toolbox = Toolbox()
 
     async def read_log() -> str:
@@ -293,7 +294,8 @@ async def test_a_run_of_five_small_calls_takes_about_three_kilobytes(
     mode: str, tools: int, tmp_path: Path
 ) -> None:
     """`benchmarks/ideas.py` measures 500 runs; here each table's last page weighs more."""
-    path, count = str(tmp_path / "ideas.db"), 100
+    path = str(tmp_path / "ideas.db")
+    count = 100
     sizes: list[int] = []
     toolbox = Toolbox()
     for number in range(tools):

@@ -278,7 +278,8 @@ class Proxy:
                         continue
                     is_commit = b"COMMIT" in data
                     if is_commit and self.cut in ("before", "open"):
-                        self._open, self._asked = (server.dup() if self.cut == "open" else None), 0
+                        self._open = server.dup() if self.cut == "open" else None
+                        self._asked = 0
                         self.cut = ""
                         return
                     self._asked += b"pg_xact_status" in data

@@ -188,7 +188,8 @@ def test_a_store_opened_twice_keeps_its_locks(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("umask", [0o000, 0o277])
 def test_the_files_are_their_owners_whoever_made_them(tmp_path: Path, umask: int) -> None:
-    theirs, ours = tmp_path / "theirs.db", tmp_path / "ours.db"
+    theirs = tmp_path / "theirs.db"
+    ours = tmp_path / "ours.db"
     with closing(sqlite3.connect(theirs, isolation_level=None)) as connection:
         connection.execute("PRAGMA journal_mode=WAL")
         theirs.chmod(0o666)

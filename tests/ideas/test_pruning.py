@@ -284,7 +284,8 @@ def test_what_is_kept_is_whole_and_what_may_go_is_gone(
 
 
 def test_an_idea_of_a_pruned_run_moves_to_another_it_occurred_in(store: Store) -> None:
-    shared, own = idea_of("shared"), idea_of("own")
+    shared = idea_of("shared")
+    own = idea_of("own")
     old_run(store, "first", shared, own)
     store.ideas.tag(shared.id, ["mine"])
     store.runs.create("second", kind="plan", caller="", title="", fingerprint="")
@@ -689,7 +690,8 @@ def test_a_step_that_another_run_made_too_has_the_tools_of_that_run(
             [said(tool)], {}, {"calls": [{"_tool": tool, "_module": "here"}], "output": None}
         )
 
-    looks, sends = calling("look"), calling("send")
+    looks = calling("look")
+    sends = calling("send")
     old_run(store, "gone", looks, calling("gone"))
     old_run(store, "kept", sends, looks)
     store.ideas.tag(sends.id, ["good"])

@@ -94,7 +94,8 @@ def state_of(size: int, change: int = 0) -> Idea:
 
 
 def test_a_long_text_is_stored_once_by_every_database(store: Store) -> None:
-    first, second = state_of(100_000), state_of(100_000, change=1)
+    first = state_of(100_000)
+    second = state_of(100_000, change=1)
     long: JSON = {"calls": [], "output": first.context[0]}
     store.ideas.save(first, IdeaMeta())
     before = run_sql(store.path, "SELECT count(*), sum(length(body)) FROM contents")[0]
@@ -125,7 +126,8 @@ def test_a_text_that_was_stored_whole_before_is_found_and_read(store: Store) -> 
 
 
 def test_pruning_keeps_the_pieces_in_use_and_removes_all_others(store: Store) -> None:
-    kept, gone = state_of(60_000), state_of(60_000, change=1)
+    kept = state_of(60_000)
+    gone = state_of(60_000, change=1)
     other = Idea([{"type": "state", "state": "alone " + "".join(map(str, range(9000)))}], {}, None)
     old_run(store, "one", gone)
     old_run(store, "two", other)

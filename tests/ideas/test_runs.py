@@ -28,7 +28,8 @@ def begin(store: Store, run: str = "run", caller: str = "me") -> int:
 
 
 def test_events_are_numbered_and_come_back_in_order(store: Store) -> None:
-    epoch, other = begin(store), begin(store, "other")
+    epoch = begin(store)
+    other = begin(store, "other")
     assert store.runs.append("run", epoch, [{"n": 1}]) == 1
     assert store.runs.append("other", other, [{"o": 1}]) == 1
     assert store.runs.append("run", epoch, [{"n": 2}, {"n": 3}]) == 3
@@ -183,7 +184,8 @@ def test_runs_newest_first_by_caller_and_status(store: Store) -> None:
 
 def test_events_and_ideas_are_committed_as_one(store: Store) -> None:
     epoch = begin(store)
-    first, second = idea_of("x"), idea_of("y")
+    first = idea_of("x")
+    second = idea_of("y")
 
     def step(idea: Idea, number: int) -> None:
         with store.transaction():

@@ -15,7 +15,8 @@ from tests.ideas.values import idea_of, publish
 
 
 def test_an_idea_is_found_by_every_kind_of_reference(store: Store) -> None:
-    first, last = idea_of("first"), idea_of("last")
+    first = idea_of("first")
+    last = idea_of("last")
     store.ideas.save(first, IdeaMeta(run="run-1", step=1))
     store.ideas.save(last, IdeaMeta(run="run-1", step=2, outcome="done"))
     publish(store, "report", first.id)

@@ -116,7 +116,8 @@ def test_another_process_writes_all_the_while(
 
 @pytest.mark.skipif(bool(REASON), reason=REASON)
 def test_a_backup_that_is_killed_leaves_no_file_or_a_whole_one(tmp_path: Path) -> None:
-    path, target = tmp_path / "ideas.db", tmp_path / "copy"
+    path = tmp_path / "ideas.db"
+    target = tmp_path / "copy"
     with Store.open(path) as store:
         for number in range(100):
             store.ideas.save(idea_of(f"{number} {'x' * 5_000}"), IdeaMeta())
@@ -176,7 +177,8 @@ def test_a_backup_overwrites_nothing(file_store: Store, tmp_path: Path) -> None:
 def test_the_command_line_copies_and_vacuums(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path, copy = tmp_path / "a.sqlite", tmp_path / "b.sqlite"
+    path = tmp_path / "a.sqlite"
+    copy = tmp_path / "b.sqlite"
     with Store.open(path) as store:
         store.ideas.save(idea_of("kept"), IdeaMeta(title="kept"))
     words = ["--store", str(path), "--project", str(tmp_path)]

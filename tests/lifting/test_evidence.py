@@ -64,7 +64,8 @@ def test_a_run_removes_the_explanations_that_do_not_give_its_value() -> None:
     "record", [_record(7, "assistant", a=5, b=7), Record("r", "ann", "run", "t", {AT: 7}, None)]
 )
 def test_the_choice_of_an_assistant_and_a_run_without_a_view_teach_nothing(record: Record) -> None:
-    literal, seen = _literal("†input.a", "†input.b"), {"†input.a": grow(None, 1)}
+    literal = _literal("†input.a", "†input.b")
+    seen = {"†input.a": grow(None, 1)}
 
     assert learn([literal], seen, [record]) == ([literal], seen)
 
@@ -106,11 +107,9 @@ def test_profiles_grow_only_from_runs_that_count() -> None:
 
 def test_a_record_is_kept_only_if_it_adds_something() -> None:
     literals = [_literal("†input.a", "†input.b")]
-    first, same, assistant = (
-        _record(7, a=5, b=7),
-        _record(8, a=5, b=8),
-        _record(7, "assistant", a=7, b=7),
-    )
+    first = _record(7, a=5, b=7)
+    same = _record(8, a=5, b=8)
+    assistant = _record(7, "assistant", a=7, b=7)
 
     assert is_worth_keeping(literals, {}, [], first)
     assert not is_worth_keeping(literals, {}, [first], first)

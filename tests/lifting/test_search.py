@@ -149,7 +149,8 @@ def worlds(draw: st.DrawFn) -> Documents:
         }
         for n in range(size)
     ]
-    person, mail = draw(st.integers(0, size - 1)), draw(st.integers(0, size - 1))
+    person = draw(st.integers(0, size - 1))
+    mail = draw(st.integers(0, size - 1))
     city, said, sha = ids[3 * size :]
     number = draw(st.integers(1_000, 9_999))
     day = draw(DAYS)

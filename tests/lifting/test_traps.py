@@ -158,7 +158,9 @@ async def test_every_place_of_a_value_is_weighed_however_many_there_are(bridge: 
     # The first of many equal members and the last one agree in both runs.
     first: dict[str, JSON] = {f"k{number}": "same" for number in range(20)}
     second: dict[str, JSON] = {f"k{number}": "xxx" for number in range(20)}
-    first["last"], second["k0"], second["last"] = "same", "yyy", "yyy"
+    first["last"] = "same"
+    second["k0"] = "yyy"
+    second["last"] = "yyy"
     third = said(k0="one", last="two")
     answer = await answer_of(bridge, loud("last"), third, said(**first), said(**second))
     assert "calls.1.text" in answer.assumed
@@ -351,10 +353,8 @@ async def test_a_replay_of_a_publication_confirms_nothing(bridge: Bridge) -> Non
 
 
 async def test_runs_that_had_no_choice_show_nothing_about_a_position() -> None:
-    one, two = (
-        {of: [f"{of}-one"] for of in "abc"},
-        {of: [f"{of}-one", f"{of}-two"] for of in "defg"},
-    )
+    one = {of: [f"{of}-one"] for of in "abc"}
+    two = {of: [f"{of}-one", f"{of}-two"] for of in "defg"}
     lists = {**one, **two}
 
     @tool(read_only=True)

@@ -142,7 +142,8 @@ class Driven:
         effect = self.running.pop(index)
         self.executions.append((effect.call.index, effect.item))
         ok, value = self.execution(effect)
-        call, item = effect.call.index, effect.item
+        call = effect.call.index
+        item = effect.item
         if ok and effect.tool.name == "tell":
             kind = f"k{call}"
             self.post(MessageAdded(call, {"type": kind, kind: value}))

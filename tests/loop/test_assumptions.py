@@ -773,7 +773,8 @@ async def test_a_run_that_was_cut_while_it_asked_asks_the_same_and_keeps_the_dec
 ) -> None:
     sent_mails.clear()
     allowing = Configuration.model_validate({"approval": "allow_all"})
-    tools, store = Toolbox(people, send), tmp_path / "ideas.sqlite"
+    tools = Toolbox(people, send)
+    store = tmp_path / "ideas.sqlite"
     async with Bridge(allowing, toolbox=tools, store=store) as bridge:
         run = await bridge.run_plan(mailing("Bob"))
         before = await question(run)

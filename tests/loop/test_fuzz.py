@@ -278,7 +278,8 @@ class Fuzzed:
             self.post(PlanDecided(digest, "deny", decider_of("somebody"), "why"))
             return
         shown = question.shown
-        calls, output = shown["calls"], shown["output"]
+        calls = shown["calls"]
+        output = shown["output"]
         assert isinstance(calls, list)
         left = [call for call in calls if self.random.random() < 0.8]
         if kind < 0.4 and left and not self.machine.check(left, output):
@@ -326,7 +327,8 @@ class Fuzzed:
         )
 
     def end(self, effect: Execute) -> None:
-        index, item = effect.call.index, effect.item
+        index = effect.call.index
+        item = effect.item
         if self.random.random() < 0.1:
             self.doubted += 1
             lost: JSONObject = {"kind": "unknown", "message": "its module ended"}
@@ -361,7 +363,8 @@ class Fuzzed:
         except IdeabridgeError:
             # Told where it came in: the caller, or the turn, is asked again.
             solution = NOTHING
-        calls, output = solution["calls"], solution["output"]
+        calls = solution["calls"]
+        output = solution["output"]
         assert isinstance(calls, list)
         pattern = self.random.choice(PATTERNS)
         if pattern is not None and self.random.random() < 0.7:
@@ -371,7 +374,9 @@ class Fuzzed:
             faults(errors)
             if self.machine.mode == "solve":
                 self.post(SolutionRejected(solution, [*errors]))
-            calls, output, pattern = [], None, None
+            calls = []
+            output = None
+            pattern = None
         self.pattern = pattern
         extra = {key: value for key, value in solution.items() if key not in ("calls", "output")}
         self.post(SolutionProposed(calls, output, extra or None, pattern=pattern))

@@ -172,7 +172,8 @@ def test_no_call_begins_that_the_rules_of_the_moment_do_not_let_run(
     ends = isinstance(driven.journal[-1], RunEnded)
     cut = data.draw(st.integers(2, len(driven.journal) - ends))
     for journal in (driven.journal, driven.journal[:cut]):
-        one, other = Machine(), Machine()
+        one = Machine()
+        other = Machine()
         for event in journal:
             one.receive(event)
             other.receive(event)

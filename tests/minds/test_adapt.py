@@ -89,7 +89,8 @@ def test_what_is_too_deep_admits_anything() -> None:
     found: JSON = adapt(schema)
     depth = 0
     while isinstance(found, dict) and "items" in found:
-        found, depth = found["items"], depth + 1
+        found = found["items"]
+        depth = depth + 1
     assert found == {}
     assert depth == MAX_DEPTH + 1
 

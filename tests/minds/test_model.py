@@ -114,7 +114,8 @@ async def test_a_call_runs_before_the_endpoint_has_ended_its_answer() -> None:
         call("†state.a", "b"),
         output="†state.b",
     )
-    first, rest = whole[: whole.index("},") + 2], whole[whole.index("},") + 2 :]
+    first = whole[: whole.index("},") + 2]
+    rest = whole[whole.index("},") + 2 :]
     async with asked(say(first, ran.wait, rest), toolbox=Toolbox(signal, shout)) as (
         bridge,
         fake,

@@ -103,7 +103,8 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
     def issue(
         self, client: str, scopes: list[str], resource: str | None, person: str = ""
     ) -> OAuthToken:
-        access, refresh = f"access-{secrets.token_hex(16)}", f"refresh-{secrets.token_hex(16)}"
+        access = f"access-{secrets.token_hex(16)}"
+        refresh = f"refresh-{secrets.token_hex(16)}"
         self.persons |= {access: person, refresh: person}
         ends = int(time.time()) + self.expires_in
         self.access[access] = AccessToken(
@@ -156,7 +157,8 @@ class Steps:
     """
 
     def __init__(self, app: ASGIApp, server: Authorized) -> None:
-        self._app, self._server = app, server
+        self._app = app
+        self._server = server
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -195,7 +197,8 @@ class Steps:
         if scope["path"] not in taken or scope["method"] != "POST":
             await self._app(scope, receive, send)
             return
-        body, more = b"", True
+        body = b""
+        more = True
         while more:
             message = await receive()
             body += message.get("body", b"")
@@ -335,7 +338,8 @@ class Devices:
     """
 
     def __init__(self, base: str, provider: Provider) -> None:
-        self._base, self._provider = base, provider
+        self._base = base
+        self._provider = provider
         self.metadata: dict[str, Any] = {"device_authorization_endpoint": f"{base}/device"}
         self.offered: dict[str, Any] = {}
         self.refusal: str | None = None
@@ -413,7 +417,8 @@ class Devices:
         number = int(fields["device_code"].removeprefix("device-code-"))
         if f"WDJB-{number:04}" not in self._entered:
             return self.status, orjson.dumps({"error": "authorization_pending"})
-        begun, provider = self.begun[number - 1], self._provider
+        begun = self.begun[number - 1]
+        provider = self._provider
         scopes = begun.get("scope", "").split()
         tokens = provider.issue(
             fields["client_id"], scopes, fields.get("resource"), provider.person
@@ -589,7 +594,8 @@ class Phone:
     def __init__(self, agrees_at: int = 1, on_wait: Callable[[], None] = lambda: None) -> None:
         self.shown: list[DeviceCode] = []
         self.waits: list[float] = []
-        self._agrees_at, self._on_wait = agrees_at, on_wait
+        self._agrees_at = agrees_at
+        self._on_wait = on_wait
         self._left = 0
         self.person = DevicePerson(self._show, sleep=self._wait, clock=lambda: sum(self.waits))
 

@@ -76,7 +76,8 @@ def test_what_hosts_write_is_taken_as_it_is() -> None:
         "http",
         "sse",
     ]
-    ours, theirs = modules["ours"].auth, modules["theirs"].auth
+    ours = modules["ours"].auth
+    theirs = modules["theirs"].auth
     assert (ours.client_id, ours.scope, ours.redirect_uri) == (
         "a",
         "b c",

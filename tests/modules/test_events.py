@@ -46,7 +46,9 @@ def naive(text: bytes) -> tuple[list[Event], str | None, int | None]:
     events: list[Event] = []
     last_id: str | None = None
     retry: int | None = None
-    name, data, event_id = "", list[bytes](), None
+    name = ""
+    data = list[bytes]()
+    event_id = None
     for number, line in enumerate([*lines, b""]):
         if not line:
             is_whole = number < len(lines) - 1
@@ -54,7 +56,9 @@ def naive(text: bytes) -> tuple[list[Event], str | None, int | None]:
                 events.append(Event(name or "message", joined))
             if event_id is not None and is_whole:
                 last_id = event_id
-            name, data, event_id = "", [], None
+            name = ""
+            data = []
+            event_id = None
             continue
         field, _, value = line.partition(b":")
         value = value.removeprefix(b" ")

@@ -160,7 +160,8 @@ class Hasty(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         message = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        method, number = message["method"], message.get("id")
+        method = message["method"]
+        number = message.get("id")
         result: dict[str, Any] | None = None
         if method == "initialize":
             information = {"name": "hasty", "version": "1"}

@@ -34,7 +34,8 @@ from ideabridge.bridge.modules.repairs import (
     schema_as_sent,
 )
 
-LEGACY, MODERN = "2025-11-25", "2026-07-28"
+LEGACY = "2025-11-25"
+MODERN = "2026-07-28"
 TEXT: dict[str, Any] = {"type": "text", "text": "hello"}
 OBJECT: dict[str, Any] = {"type": "object", "properties": {}}
 CACHED: dict[str, Any] = {"ttlMs": 0, "cacheScope": "private", "resultType": "complete"}

@@ -119,7 +119,8 @@ class Web:
 
     async def _answer(self, asked: Asked) -> None:
         self.asked.append(asked)
-        rpc, tool = asked.rpc, asked.message.get("params", {}).get("name")
+        rpc = asked.rpc
+        tool = asked.message.get("params", {}).get("name")
         chosen = self.on.get(tool or "") or self.on.get(rpc) or self.on.get("any")
         if chosen is not None:
             await chosen(asked)

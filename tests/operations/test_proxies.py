@@ -137,7 +137,8 @@ async def test_large_messages_are_answered_by_the_server(proxied: Proxied) -> No
         authorization=f"Bearer {proxied.token}", accept="application/json, text/event-stream"
     ) as http:
         for size in (MAX_MESSAGE, MAX_MESSAGE + 1):
-            head, tail = '{"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {"x": "', '"}}'
+            head = '{"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {"x": "'
+            tail = '"}}'
             content = f"{head}{'y' * (size - len(head) - len(tail))}{tail}"
             answer = await http.post(
                 f"{proxied.url}/mcp", content=content, headers={"content-type": "application/json"}

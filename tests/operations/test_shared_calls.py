@@ -209,7 +209,8 @@ class Call:
     """A call that runs until `end`."""
 
     def __init__(self, shared: SharedCalls, most: int = 1) -> None:
-        self._shared, self._most = shared, most
+        self._shared = shared
+        self._most = most
         self.began, self._ends = anyio.Event(), anyio.Event()
         self.scope = anyio.CancelScope()
 

@@ -269,7 +269,8 @@ async def test_a_run_goes_to_a_worker_that_has_its_modules(
 async def test_a_worker_that_is_ended_finishes_its_calls_and_others_continue_its_runs(
     configuration: Callable[..., Path], tmp_path: Path
 ) -> None:
-    path, log = configuration(), tmp_path / "log"
+    path = configuration()
+    log = tmp_path / "log"
     gate = Gate(tmp_path)
     calls = [
         {
@@ -306,7 +307,8 @@ async def test_a_worker_that_is_ended_finishes_its_calls_and_others_continue_its
 async def test_the_runs_of_a_killed_worker_continue_at_another(
     configuration: Callable[..., Path], tmp_path: Path, store: str
 ) -> None:
-    path, log = configuration(), tmp_path / "log"
+    path = configuration()
+    log = tmp_path / "log"
     gate = Gate(tmp_path)
     held = {"_tool": "hold", "gate": str(gate.path), "log": str(log), "_outputPath": "held"}
     calls = [{"_tool": "where", "_outputPath": "first"}, held]
@@ -343,7 +345,8 @@ async def test_the_runs_of_a_killed_worker_continue_at_another(
 async def test_the_rooms_of_a_killed_worker_wait_with_their_run(
     configuration: Callable[..., Path], tmp_path: Path
 ) -> None:
-    path, log = configuration(), tmp_path / "log"
+    path = configuration()
+    log = tmp_path / "log"
     gate = Gate(tmp_path)
     told: list[str] = []
     held = {"_tool": "hold", "gate": str(gate.path), "log": str(log), "_outputPath": "held"}
@@ -449,7 +452,8 @@ def test_the_queue_is_fair_and_keeps_to_the_limits_of_users(store: str) -> None:
 async def test_jobs_of_a_user_in_the_background_run_when_nothing_else_waits(
     configuration: Callable[..., Path], tmp_path: Path
 ) -> None:
-    path, log = configuration(users={"background": ["nightly"]}), tmp_path / "log"
+    path = configuration(users={"background": ["nightly"]})
+    log = tmp_path / "log"
     gate = Gate(tmp_path)
     held = {"_tool": "hold", "gate": str(gate.path), "log": str(log)}
     async with Bridge(load_configuration(path), role="front") as bridge:

@@ -381,7 +381,8 @@ async def test_without_the_interpreter_a_program_is_refused(
 
 
 def test_the_doctor_finds_that_the_interpreter_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    there, missing = Findings(), Findings()
+    there = Findings()
+    missing = Findings()
     check_interpreter(there)
     with monkeypatch.context() as patch:
         sandbox.monty.cache_clear()

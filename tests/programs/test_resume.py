@@ -104,7 +104,8 @@ def statements(draw: st.DrawFn, depth: int = 2) -> list[str]:
         case "tasks":
             return ["total += sum(await asyncio.gather(task(1), task(total), task(3)))"]
         case "if":
-            then, other = draw(statements(depth - 1)), draw(statements(depth - 1))
+            then = draw(statements(depth - 1))
+            other = draw(statements(depth - 1))
             lines = [f"{INSIDE}{line}" for line in then], [f"{INSIDE}{line}" for line in other]
             return [f"if {draw(expressions())} % 2:", *lines[0], "else:", *lines[1]]
         case _:
@@ -169,7 +170,8 @@ class Stage:
     async def faults(self, program: str, given: JSONObject, cuts: Sequence[int]) -> list[str]:
         """What a program does differently after its process died."""
         found: list[str] = []
-        bridge, bench = self.bridge, self.bench
+        bridge = self.bridge
+        bench = self.bench
         whole = await bridge.run_plan({"program": program, "input": given})
         await to_the_end(whole)
         assert whole.status == "done", whole.answer()

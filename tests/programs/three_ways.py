@@ -467,11 +467,9 @@ async def _words(call: Call, i: dict[str, Any]) -> Any:
 
 def file_tasks(folder: Path, number: int, text: str) -> list[Task]:
     """Tasks in a folder that holds `a.txt` and `b.txt`."""
-    file, source, other = (
-        str(folder / f"new{number}.txt"),
-        str(folder / "a.txt"),
-        str(folder / "b.txt"),
-    )
+    file = str(folder / f"new{number}.txt")
+    source = str(folder / "a.txt")
+    other = str(folder / "b.txt")
     return [
         Task(
             f"write and read {number}",

@@ -45,9 +45,12 @@ def page(cursor: str | None) -> dict[str, Any]:
 
 def answers(message: dict[str, Any]) -> Iterator[bytes]:
     """What is sent for a request; the answer itself is last."""
-    method, number, params = message.get("method"), message.get("id"), message.get("params", {})
+    method = message.get("method")
+    number = message.get("id")
+    params = message.get("params", {})
     if method == "initialize":
-        info, capabilities = {"name": "flooding", "version": "1"}, {"tools": {"listChanged": True}}
+        info = {"name": "flooding", "version": "1"}
+        capabilities = {"tools": {"listChanged": True}}
         result = {"protocolVersion": "2025-11-25", "capabilities": capabilities, "serverInfo": info}
         yield encoded({"id": number, "result": result})
     elif method == "tools/list":

@@ -59,7 +59,8 @@ def call(request: int, name: str) -> None:
 def main() -> None:
     for line in sys.stdin:
         message = json.loads(line)
-        request, params = message.get("id"), message.get("params", {})
+        request = message.get("id")
+        params = message.get("params", {})
         match message.get("method"):
             case "initialize":
                 info = {"name": "hostile", "version": "1"}

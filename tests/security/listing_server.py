@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-NAME, FOLDER = sys.argv[1], Path(sys.argv[2])
+NAME = sys.argv[1]
+FOLDER = Path(sys.argv[2])
 INFO = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {"listChanged": True}}}
 
 
@@ -20,7 +21,8 @@ def send(message: dict[str, Any]) -> None:
 
 
 def handle(message: dict[str, Any]) -> None:
-    method, number = message.get("method"), message.get("id")
+    method = message.get("method")
+    number = message.get("id")
     if method == "initialize":
         send({"id": number, "result": {**INFO, "serverInfo": {"name": NAME, "version": "1"}}})
     elif method == "tools/list":

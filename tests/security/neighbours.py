@@ -142,7 +142,8 @@ def _plan(text: str) -> dict[str, Any]:
 
 async def settle(neighbours: Neighbours) -> None:
     """Let alice make one object of each kind, and share what a neighbour may see."""
-    add, folder = neighbours.pairs.append, neighbours.folder
+    add = neighbours.pairs.append
+    folder = neighbours.folder
     async with neighbours.client("alice") as client:
         run = str((await call(client, "run_plan", **_plan(f"{MARKER} one")))["run"])
         add(Pair("run", run, "run_0123456789abcdef"))

@@ -77,7 +77,9 @@ class Worker:
     """One client of one user at one server."""
 
     def __init__(self, crowd: Crowd, person: Person, client: Client, seed: int) -> None:
-        self.crowd, self.person, self.client = crowd, person, client
+        self.crowd = crowd
+        self.person = person
+        self.client = client
         self.random = random.Random(seed)
         self.count = 0
 

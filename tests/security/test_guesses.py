@@ -95,7 +95,8 @@ async def test_a_task_of_anothers_is_no_answer_to_a_guess(team: Team) -> None:
 
 @pytest.mark.parametrize("era", ["legacy", "auto"])
 async def test_a_name_that_was_withdrawn_is_not_another_users(team: Team, era: str) -> None:
-    name, report = f"summary_{era}", f"report_{era}"
+    name = f"summary_{era}"
+    report = f"report_{era}"
     calling: dict[str, Any] = {
         "calls": [{"_tool": name, "_module": f"idea:{name}", "a": "†input.a", "_outputPath": "s"}],
         "input": {"a": 1},

@@ -192,7 +192,8 @@ def forged(provider: Provider) -> dict[str, str]:
 
     elsewhere = {"jku": f"{provider.issuer}/evil", "x5u": f"{provider.issuer}/evil"}
     own: Any = RSAAlgorithm.to_jwk(other.public_key(), as_dict=True)
-    now, here = int(time.time()), {"aud": AUDIENCE, "iss": provider.issuer}
+    now = int(time.time())
+    here = {"aud": AUDIENCE, "iss": provider.issuer}
     return {
         "another audience": provider.token(aud="https://other.example/mcp"),
         "no audience": provider.token(aud=None),

@@ -93,7 +93,8 @@ def published(capsys: pytest.CaptureFixture[str], name: str = "twice") -> dict[s
 
 def every_change(whole: JSONObject) -> list[tuple[str, JSONObject]]:
     """The document with one thing other, for each thing in it."""
-    told, meta = cast("JSONObject", whole["publication"]), cast("JSONObject", whole["meta"])
+    told = cast("JSONObject", whole["publication"])
+    meta = cast("JSONObject", whole["meta"])
     plan: JSONObject = {"calls": [{"_tool": "shell", "command": "x"}], "output": None}
     members: dict[str, JSON] = {
         "name": "other",

@@ -347,7 +347,8 @@ async def _every_page(walk: Walk) -> None:
 async def _every_page_of_a_long_question(walk: Walk) -> None:
     asking = {"_tool": "refund", "order": 1, "amount": 5, "note": "long " * 500_000}
     waiting = await walk.tool("run_plan", "that asks about 2.5 MB", calls=[asking], wait_s=45)
-    run, [asked] = waiting["run"], waiting["approvals"]
+    run = waiting["run"]
+    [asked] = waiting["approvals"]
     await walk.page("/approvals")
     assert "long long" in await walk.page("/approvals/whole", which=f"{run}:{asked['approval']}")
     await walk.page("/runs/{run}", run=run)

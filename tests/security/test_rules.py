@@ -62,7 +62,8 @@ def test_a_rule_that_allows_holds_only_as_it_is_written(one: Tool) -> None:
 
 
 def test_a_rule_that_holds_only_by_another_name_never_makes_a_verdict_milder() -> None:
-    lower, upper = {"tool": "delete_*", "then": "ask"}, {"tool": "Delete_*", "then": "deny"}
+    lower = {"tool": "delete_*", "then": "ask"}
+    upper = {"tool": "Delete_*", "then": "deny"}
     assert verdict(tool("Delete_x"), lower, upper) == "deny"
     # As written, the first rule decides.
     assert verdict(tool("delete_x"), lower, upper) == "ask"

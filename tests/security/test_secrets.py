@@ -117,7 +117,8 @@ def test_a_secret_is_found_in_base64_that_is_written_in_lines(end: str, width: i
             assert masked.endswith(f"{end}last"), before
             assert masked.count("[secret:API_TOKEN]") == 1, before
             # Nothing of it is left but what a character beside it has a part in.
-            first, last = before * 4 // 3 + 2, (before + len(value.encode())) * 4 // 3 - 2
+            first = before * 4 // 3 + 2
+            last = (before + len(value.encode())) * 4 // 3 - 2
             assert data[first:last][:9] not in masked, before
             assert data[first:last][-9:] not in masked, before
             assert "[secret:API_TOKEN]" in str(secrets.redact({"a": [f"see {text}"]})), before
@@ -330,7 +331,8 @@ def test_no_log_record_holds_a_secret_or_a_control_character(
 
 
 def test_a_handler_of_an_embedding_program_takes_the_filter_itself() -> None:
-    mine, other = Secrets(), Secrets()
+    mine = Secrets()
+    other = Secrets()
     mine.add("MINE", SECRET, certain=True)
     other.add("OTHER", "another-secret-1", certain=True)
     record = logging.LogRecord("x", logging.ERROR, "", 1, f"{SECRET} another-secret-1", None, None)

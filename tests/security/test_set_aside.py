@@ -166,7 +166,8 @@ async def test_what_comes_further_is_taken_up_again_and_again(tmp_path: Path) ->
     ]
     run_id = ""
     for process in range(6):
-        reached, at_work = list[int](), anyio.Event()
+        reached = list[int]()
+        at_work = anyio.Event()
         async with Bridge(toolbox=stepping(process, reached, at_work), store=path) as bridge:
             if not run_id:
                 run_id = (

@@ -13,7 +13,8 @@ import pytest
 from ideabridge.server.transports.quotas import QuotaError, Quotas
 from tests.server.serving import Gate, configured, http_process
 
-OLD, NEW = "2025-11-25", "2026-07-28"
+OLD = "2025-11-25"
+NEW = "2026-07-28"
 CLIENT = {"name": "tests", "version": "1"}
 META = {
     "io.modelcontextprotocol/protocolVersion": NEW,

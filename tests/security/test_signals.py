@@ -116,7 +116,8 @@ def is_worker(pid: int) -> bool:
 
 @contextmanager
 def server(folder: Path, *more: str) -> Generator[subprocess.Popen[str]]:
-    tools, up = folder / "tools.py", folder / "up"
+    tools = folder / "tools.py"
+    up = folder / "up"
     tools.write_text(TOOLS)
     os.mkfifo(up)
     module: dict[str, Any] = {"command": sys.executable, "args": ["-c", STUBBORN, str(up)]}

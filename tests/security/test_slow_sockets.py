@@ -236,10 +236,8 @@ def test_bodies_in_chunks_of_one_byte_keep_nobody_waiting(token: str, served: Se
     """256 KB of them took half a second, in which nobody else was answered; and there was
     no end to them.
     """
-    head, chunks = (
-        f"{POST}{token}Transfer-Encoding: chunked\r\n\r\n".encode(),
-        b"1\r\na\r\n" * 40_000,
-    )
+    head = f"{POST}{token}Transfer-Encoding: chunked\r\n\r\n".encode()
+    chunks = b"1\r\na\r\n" * 40_000
     stop, begun = threading.Event(), threading.Semaphore(0)
 
     def flood() -> None:
@@ -433,7 +431,8 @@ async def test_a_client_that_does_not_read_its_answer_is_dropped(
 ) -> None:
     monkeypatch.setattr(connections, "READING_SECONDS", 0.2)
     monkeypatch.setattr(sys.modules[__name__], "ANSWER", b"x" * 50_000_000)
-    dropped, drop = anyio.Event(), connections.GuardedProtocol.drop
+    dropped = anyio.Event()
+    drop = connections.GuardedProtocol.drop
 
     def noted(self: connections.GuardedProtocol) -> None:
         drop(self)
@@ -454,7 +453,8 @@ async def test_answers_that_nobody_reads_take_a_bounded_part_of_memory(
 ) -> None:
     monkeypatch.setattr(connections, "MOST_UNSENT", 100_000_000)
     monkeypatch.setattr(sys.modules[__name__], "ANSWER", b"x" * 30_000_000)
-    paused, pause = anyio.Semaphore(0), connections.GuardedProtocol.pause_writing
+    paused = anyio.Semaphore(0)
+    pause = connections.GuardedProtocol.pause_writing
 
     def noted(self: connections.GuardedProtocol) -> None:
         pause(self)

@@ -103,7 +103,8 @@ DECIDERS = st.builds(
 def grants(draw: st.DrawFn) -> Grant:
     schema = cast("JSONObject | None", draw(SCHEMAS))
     where = None if schema is None else Validator(schema, what="the parameters")
-    most, used = draw(st.none() | st.integers(1, 9)), draw(st.integers(0, 9))
+    most = draw(st.none() | st.integers(1, 9))
+    used = draw(st.integers(0, 9))
     return Grant(
         draw(st.integers(0, 9)),
         draw(TOOLS),

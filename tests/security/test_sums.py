@@ -126,7 +126,8 @@ def test_a_plan_within_the_bounds_is_bound_as_before() -> None:
 
 
 def test_megabytes_of_words_are_not_taken_apart() -> None:
-    search, tools = ToolSearch(), list(builtin_toolbox())
+    search = ToolSearch()
+    tools = list(builtin_toolbox())
     begun = time.thread_time()
     search.find(tools, "filter " + "aB" * 2_000_000, 5)
     search.fits(tools, "filter " + "aB" * 2_000_000)

@@ -28,7 +28,8 @@ from ideabridge.bridge.secrets import Secrets
 from tests.modules.conftest import modules_of
 
 HOSTILE = Path(__file__).with_name("hostile.py")
-LEGACY, MODERN = "2025-11-25", "2026-07-28"
+LEGACY = "2025-11-25"
+MODERN = "2026-07-28"
 TEXT: dict[str, Any] = {"type": "text", "text": "the card was refused"}
 
 

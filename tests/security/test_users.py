@@ -419,7 +419,8 @@ async def test_who_listens_hears_of_nothing_that_is_published_to_others(
 ) -> None:
     """Both on one server, and both ask about the same name."""
     name = f"listened_{mode}"
-    heard, others = Heard(), Heard()
+    heard = Heard()
+    others = Heard()
     async with (
         team.client("alice", mode, message_handler=heard) as alice,
         team.client("bob", mode, message_handler=others) as bob,

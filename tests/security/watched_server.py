@@ -45,14 +45,16 @@ class Watch:
     def begin(self) -> None:
         """Measure from now on."""
         loops: Any = asyncio.SelectorEventLoop
-        run_once, process_events = loops._run_once, loops._process_events
+        run_once = loops._run_once
+        process_events = loops._process_events
 
         def measured(loop: Any) -> None:
             before = time.thread_time()
             self._collected = 0.0
             run_once(loop)
             processor = time.thread_time() - before
-            begun, self._begun = self._begun, None
+            begun = self._begun
+            self._begun = None
             clock = 0.0 if begun is None else time.monotonic() - begun
             if processor > NOTED or clock > 5 * NOTED:
                 self._note(processor, clock)
@@ -62,7 +64,8 @@ class Watch:
             self._begun = time.monotonic()
             process_events(loop, listed)
 
-        loops._run_once, loops._process_events = measured, awake
+        loops._run_once = measured
+        loops._process_events = awake
         gc.callbacks.append(self._collect)
         threading.Thread(target=self._look, daemon=True).start()
 

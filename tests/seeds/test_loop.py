@@ -69,7 +69,8 @@ async def test_several_rounds_end_in_an_output_of_the_users_schema_made_of_what_
 async def test_over_mcp_a_call_is_a_proposal_until_a_person_agrees_and_a_correction_goes_back(
     tmp_path: Path,
 ) -> None:
-    path, elsewhere = tmp_path / "note", tmp_path / "elsewhere"
+    path = tmp_path / "note"
+    elsewhere = tmp_path / "elsewhere"
     proposed = {"_tool": "write_note", "path": str(path), "text": "hello", "_outputPath": "written"}
     async with over_stdio(configured(tmp_path), "auto") as client:
         asked = await call(client, "solve", task="Write hello.", tools=["write_note"])

@@ -61,7 +61,8 @@ async def test_a_context_is_rebuilt_and_holds_no_answer_and_nothing_of_other_run
         assert await first.result() == 3
         second = await bridge.solve("THE SECOND TASK", output_schema={"type": "integer"})
         assert await second.result() == 3
-    later, unrelated = mind.read(1), mind.read(2)
+    later = mind.read(1)
+    unrelated = mind.read(2)
     assert "THE FIRST TASK" in later
     assert "MY THOUGHT" not in later
     assert "_outputPath" not in later

@@ -61,13 +61,15 @@ async def test_what_one_process_publishes_the_other_announces_lists_and_calls(
 
             group.start_soon(listen)
             await ready.wait()
-            tools, updated = "ToolsListChanged", "ResourceUpdated"
+            tools = "ToolsListChanged"
+            updated = "ResourceUpdated"
         else:
             request = types.SubscribeRequest(
                 params=types.SubscribeRequestParams(uri="idea://sum_up")
             )
             await other.session.send_request(request, types.EmptyResult)
-            tools, updated = "notifications/tools/list_changed", "notifications/resources/updated"
+            tools = "notifications/tools/list_changed"
+            updated = "notifications/resources/updated"
         await call(one, "run_plan", **PLAN, save_as="sum_up")
         await heard.until(tools)
         await heard.until(updated)

@@ -24,7 +24,8 @@ from .serving import ERAS, configured, over_stdio, structured, text
 async def test_a_person_chooses_what_a_call_assumes_in_a_form(era: str, tmp_path: Path) -> None:
     publish(tmp_path / "ideas.sqlite", "noted", WRITING)
     forms: list[types.ElicitRequestFormParams] = []
-    taken, other = '"bye" (†input.words)', '"hello" (always "hello")'
+    taken = '"bye" (†input.words)'
+    other = '"hello" (always "hello")'
     answers: list[dict[str, Any]] = [
         {"assumed_1": other},
         {},

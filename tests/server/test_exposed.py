@@ -275,7 +275,8 @@ class Queued:
     async def _call(self, who: str, client: Client) -> None:
         result = await client.call_tool("gated", {"gate": str(self.gate.path)})
         self._turns.append((who, int(text(result))))
-        taken, self._taken = self._taken, anyio.Event()
+        taken = self._taken
+        self._taken = anyio.Event()
         taken.set()
 
     async def taken(self, number: int) -> list[tuple[str, int]]:

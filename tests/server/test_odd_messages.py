@@ -517,7 +517,8 @@ def posted(url: str, body: bytes) -> tuple[int, dict[str, Any]]:
         ) as response:
             status, content = response.status, response.read()
     except urllib.error.HTTPError as error:
-        status, content = error.code, error.read()
+        status = error.code
+        content = error.read()
     return status, json.loads(content) if content.startswith(b"{") else {}
 
 

@@ -122,7 +122,8 @@ async def test_run_plan_says_which_calls_wait_for_others(client: Client) -> None
 async def test_run_plan_names_the_tools_that_are_always_there(client: Client) -> None:
     description = (await all_tools(client))["run_plan"].description or ""
     for tool in builtin_toolbox():
-        properties, required = tool.parameters["properties"], tool.parameters["required"]
+        properties = tool.parameters["properties"]
+        required = tool.parameters["required"]
         assert isinstance(properties, dict)
         assert isinstance(required, list)
         names = [name if name in required else f"{name}?" for name in properties]

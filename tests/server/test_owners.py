@@ -20,7 +20,8 @@ from .serving import ERAS, Heard, all_tools, call, configured, http_process, ref
 
 pytestmark = pytest.mark.anyio
 
-OWNER, OTHER = "the-token-of-the-owner", "the-token-of-another"
+OWNER = "the-token-of-the-owner"
+OTHER = "the-token-of-another"
 SECRET = "quarterly_losses"
 PLAN: dict[str, Any] = {
     "calls": [{"_tool": "add", "a": "†input.a", "b": 2, "_outputPath": "s"}],
@@ -177,7 +178,8 @@ async def test_a_name_that_another_gave_up_stays_theirs(urls: Urls, folder: Path
 async def test_a_subscription_hears_nothing_of_what_is_published_to_others(
     urls: Urls, run: str
 ) -> None:
-    heard, others = Heard(), Heard()
+    heard = Heard()
+    others = Heard()
     async with (
         client_of(urls, OWNER, "legacy", message_handler=heard) as owner,
         client_of(urls, OTHER, "legacy", message_handler=others) as other,

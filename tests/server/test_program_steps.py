@@ -79,7 +79,8 @@ async def test_a_program_in_a_plan_goes_on_after_a_kill(
     tmp_path: Path, mode: str, wait: str
 ) -> None:
     (tmp_path / "slow.py").write_text(SLOW)
-    repo, gate = repository(tmp_path), Gate(tmp_path)
+    repo = repository(tmp_path)
+    gate = Gate(tmp_path)
     configuration = configured(
         tmp_path,
         tools=[str(TOOLS), "slow.py"],

@@ -339,7 +339,8 @@ async def test_a_module_that_looks_first_asks_for_addresses_and_for_models_with_
 async def test_a_client_learns_that_an_address_that_it_opened_is_done(
     tmp_path: Path, tool: str
 ) -> None:
-    heard, others = Heard(), Heard()
+    heard = Heard()
+    others = Heard()
     answers: dict[str, Any] = {"elicitation_callback": fill_in}
 
     modules = {"one": preloaded.module(LINKING, "one")}

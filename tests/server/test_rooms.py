@@ -128,7 +128,8 @@ async def decided_in_rooms(client: Client, tmp_path: Path) -> None:
         if told["status"] != "needs_solution":
             break
         request = told["requests"][0]
-        room, turn = request["run"], request["turn"]
+        room = request["run"]
+        turn = request["turn"]
         contexts[room] = str(request["context"])
         answered: dict[str, Any] = {"calls": [], "output": room[-1]}
         told = await call(client, "submit_solution", run=room, turn=turn, solution=answered)

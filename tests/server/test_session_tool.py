@@ -68,10 +68,8 @@ def latest(inspector: Inspector) -> dict[str, Any]:
 async def test_direct_calls_of_git_and_files_become_a_tool_that_the_inspector_calls(
     tmp_path: Path,
 ) -> None:
-    oak, elm = (
-        repository(tmp_path, "oak", "Plant the oak"),
-        repository(tmp_path, "elm", "Prune the elm"),
-    )
+    oak = repository(tmp_path, "oak", "Plant the oak")
+    elm = repository(tmp_path, "elm", "Prune the elm")
     (elm / "more.txt").write_text("elm: more\n", encoding="utf-8")
     configuration = configured(tmp_path, mcpServers=modules(tmp_path), expose=["modules"])
     async with over_stdio(configuration, "legacy") as client:

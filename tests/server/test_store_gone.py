@@ -135,7 +135,8 @@ def test_a_store_that_was_gone_before_is_saved_as_it_is_when_it_is_deleted(
 ) -> None:
     folder = tmp_path / "a"
     folder.mkdir()
-    moved, path = (folder if away == "its folder" else folder / "ideas.db"), folder / "ideas.db"
+    moved = folder if away == "its folder" else folder / "ideas.db"
+    path = folder / "ideas.db"
     with Store.open(path) as store:
         store.settings.set("k", b"1")
         moved.rename(tmp_path / "b")

@@ -115,7 +115,10 @@ async def begun(url: str, era: str, arguments: dict[str, Any]) -> str:
 async def test_who_waits_takes_a_question_over_when_the_client_it_was_put_to_leaves(
     era: str, url: str
 ) -> None:
-    first, second, asked, other = Asked("first"), Asked("second", 1), Waiting(), Waiting()
+    first = Asked("first")
+    second = Asked("second", 1)
+    asked = Waiting()
+    other = Waiting()
     run = await begun(url, era, SPELL)
     async with anyio.create_task_group() as group:
         await asked.come(group, url, "legacy", first, run)
@@ -131,7 +134,8 @@ async def test_a_request_takes_over_from_another_of_the_same_client_that_is_give
     tmp_path: Path,
 ) -> None:
     model = Asked("the model")
-    one, other = Waiting(), Waiting()
+    one = Waiting()
+    other = Waiting()
     async with (
         over_stdio(latent(tmp_path), "legacy", **model.keys) as client,
         anyio.create_task_group() as group,
@@ -152,7 +156,10 @@ async def test_a_request_takes_over_from_another_of_the_same_client_that_is_give
 async def test_what_is_left_of_the_rooms_is_taken_over_while_another_is_still_answered(
     url: str,
 ) -> None:
-    first, second, asked, other = Asked("first"), Asked("second", 2), Waiting(), Waiting()
+    first = Asked("first")
+    second = Asked("second", 2)
+    asked = Waiting()
+    other = Waiting()
     run = await begun(url, "legacy", ONE_BY_ONE)
     async with anyio.create_task_group() as group:
         await asked.come(group, url, "legacy", first, run)
@@ -184,8 +191,10 @@ async def seen(event: anyio.Event, group: TaskGroup) -> None:
 async def test_of_several_that_wait_one_takes_over_and_the_next_when_that_one_leaves_too(
     url: str,
 ) -> None:
-    first, others = Asked("first"), [Asked("others"), Asked("others")]
-    asked, waiting = Waiting(), [Waiting(), Waiting()]
+    first = Asked("first")
+    others = [Asked("others"), Asked("others")]
+    asked = Waiting()
+    waiting = [Waiting(), Waiting()]
     run = await begun(url, "legacy", SPELL)
     async with anyio.create_task_group() as group:
         await asked.come(group, url, "legacy", first, run)
@@ -207,7 +216,8 @@ async def test_of_several_that_wait_one_takes_over_and_the_next_when_that_one_le
 
 
 async def test_when_all_have_left_the_next_to_come_is_asked(era: str, url: str) -> None:
-    models, gone = [Asked("first"), Asked("second")], [Waiting(), Waiting()]
+    models = [Asked("first"), Asked("second")]
+    gone = [Waiting(), Waiting()]
     run = await begun(url, era, SPELL)
     async with anyio.create_task_group() as group:
         for one, model in zip(gone, models, strict=True):
@@ -224,7 +234,10 @@ async def test_when_all_have_left_the_next_to_come_is_asked(era: str, url: str) 
 
 
 async def test_an_answer_that_comes_in_time_is_not_asked_for_twice(era: str, url: str) -> None:
-    first, second, asked, other = Asked("first"), Asked("second", 1), Waiting(), Waiting()
+    first = Asked("first")
+    second = Asked("second", 1)
+    asked = Waiting()
+    other = Waiting()
     run = await begun(url, era, SPELL)
     async with anyio.create_task_group() as group:
         await asked.come(group, url, "legacy", first, run)

@@ -25,7 +25,9 @@ def _in_one_piece() -> jsonschema.Draft202012Validator:
     seventh of the time.
     """
     whole = cast("JSONObject", jsonschema.Draft202012Validator.META_SCHEMA)
-    base, properties, parts = whole["$id"], whole["properties"], whole["allOf"]
+    base = whole["$id"]
+    properties = whole["properties"]
+    parts = whole["allOf"]
     assert isinstance(base, str)
     assert isinstance(properties, dict)
     assert isinstance(parts, list)
@@ -33,7 +35,8 @@ def _in_one_piece() -> jsonschema.Draft202012Validator:
     for part in parts:
         assert isinstance(part, dict)
         vocabulary = cast("JSONObject", REGISTRY.contents(urljoin(base, str(part["$ref"]))))
-        named, defined = vocabulary["properties"], vocabulary.get("$defs", {})
+        named = vocabulary["properties"]
+        defined = vocabulary.get("$defs", {})
         assert isinstance(named, dict)
         assert isinstance(defined, dict)
         assert named.keys().isdisjoint(properties)
@@ -173,7 +176,8 @@ def _nested(schema: JSON, value: JSON, levels: int) -> Pair:
     outer: JSONObject = {}
     for _ in range(levels):
         outer = {"properties": {"n": schema}}
-        schema, value = outer, {"n": value}
+        schema = outer
+        value = {"n": value}
     return outer, value
 
 

@@ -42,7 +42,8 @@ def shown() -> None: ...
 
 @pytest.fixture(autouse=True)
 def untouched_imports() -> Iterator[None]:
-    path, modules = list(sys.path), set(sys.modules)
+    path = list(sys.path)
+    modules = set(sys.modules)
     yield
     sys.path[:] = path
     for name in set(sys.modules) - modules:

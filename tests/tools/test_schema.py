@@ -670,7 +670,8 @@ COSTLY: Final[list[tuple[str, dict[str, Any], list[Any]]]] = [
 
 def _most_bytes(validator: Validator) -> int:
     """Return the bytes of the largest value that is checked in the event loop."""
-    low, high = 0, 2 * MAX_BYTES
+    low = 0
+    high = 2 * MAX_BYTES
     while low < high:
         middle = (low + high + 1) // 2
         if validator.is_costly("x" * (middle - 2)):

@@ -58,8 +58,11 @@ def test_unknown_names_are_answered_with_the_nearest() -> None:
 
 
 def test_the_activity_is_named_by_the_call_the_tool_or_the_name() -> None:
-    one, two = Activity("one", run), Activity("two", run)
-    named, same, latent = Tool("x", activity="one"), Tool("two"), Tool("y")
+    one = Activity("one", run)
+    two = Activity("two", run)
+    named = Tool("x", activity="one")
+    same = Tool("two")
+    latent = Tool("y")
     toolbox = Toolbox(one, two, named, same, latent)
     assert toolbox.activity_for(named) is one
     assert toolbox.activity_for(named, "two") is two

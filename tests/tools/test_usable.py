@@ -503,9 +503,11 @@ def _is_schema(root: JSONObject, place: tuple[str | int, ...]) -> bool:
     named = False
     for key in place:
         if named or isinstance(key, int):
-            is_schema, named = True, False
+            is_schema = True
+            named = False
         elif key in ("properties", "patternProperties", "dependentSchemas", "$defs"):
-            is_schema, named = False, True
+            is_schema = False
+            named = True
         elif key in (
             "items",
             "not",

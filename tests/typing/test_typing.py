@@ -64,7 +64,8 @@ def test_programs_pass_the_strict_checker_and_mistakes_do_not(tmp_path: Path) ->
     found: dict[str, set[int]] = {}
     unexpected: list[str] = []
     for one in told:
-        name, line = Path(one["file"]).name, one["range"]["start"]["line"] + 1
+        name = Path(one["file"]).name
+        line = one["range"]["start"]["line"] + 1
         found.setdefault(name, set()).add(line)
         if name != "mistakes.py":
             unexpected.append(f"{name}:{line}: {one['message']}")

@@ -95,7 +95,8 @@ def graph(boxes: list[tuple[str, str, str]], arrows: list[str]) -> str:
     lines = [f'<svg xmlns="http://www.w3.org/2000/svg" {size}>', f"<style>{_STYLE}\n</style>", _TIP]
     lines += [f'<path class="edge" d="{path}" marker-end="url(#tip)"/>' for _, path in found.edges]
     for one in found.nodes:
-        title, note = escape(one.node.title.strip("*")), escape(one.node.note)
+        title = escape(one.node.title.strip("*"))
+        note = escape(one.node.note)
         kind = "box own" if one.node.title.endswith("*") else "box"
         lines.append(
             f'<rect class="{kind}" x="{one.x}" y="{one.y}" width="{width}" '
@@ -197,7 +198,8 @@ def badges() -> str:
     x = 0
     for label, value in plates:
         # Six pixels are the width of a letter of 11 pixels height, on the average.
-        left, right = len(label) * 7 + 12, len(value) * 6 + 14
+        left = len(label) * 7 + 12
+        right = len(value) * 6 + 14
         parts += [
             f'<rect class="label" x="{x}" width="{left}" height="20"/>',
             f'<rect class="value" x="{x + left}" width="{right}" height="20"/>',

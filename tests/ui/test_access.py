@@ -168,7 +168,8 @@ def test_a_message_is_for_the_next_page_and_not_for_a_script(http: httpx.Client)
 
 
 def test_a_call_that_waits_no_longer_stops_the_others(http: httpx.Client) -> None:
-    first, second = run(http), run(http)
+    first = run(http)
+    second = run(http)
     text = http.get("/ui/approvals").text
     keys = [re.search(rf'value="({run_id}:[^"]+)"', text) for run_id in (first, second)]
     [one, other] = [found[1] for found in keys if found is not None]

@@ -95,7 +95,8 @@ class McpClient:
 def host(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The script of a host, made of the library of the extension."""
     folder = tmp_path_factory.mktemp("host")
-    source, bundled = folder / "host.js", folder / "bundle.js"
+    source = folder / "host.js"
+    bundled = folder / "bundle.js"
     source.write_text(HOST, encoding="utf-8")
     command = [
         *npm.program("esbuild"),
@@ -134,7 +135,8 @@ def shown(page: Page, client: McpClient, host: str, result: dict[str, Any]) -> F
 
 
 def test_other_clients_see_no_difference(url: str) -> None:
-    plain, viewing = McpClient(url, {}), McpClient(url, {"extensions": EXTENSION})
+    plain = McpClient(url, {})
+    viewing = McpClient(url, {"extensions": EXTENSION})
     before, after = plain.ask("tools/list", {})["tools"], viewing.ask("tools/list", {})["tools"]
     assert not [
         tool for tool in before if tool["name"] == "view_run" or "ui" in tool.get("_meta", {})

@@ -248,7 +248,8 @@ async def test_a_call_that_a_grant_approved_names_the_grant(site: tuple[str, Pat
     calls = [REFUND, {**REFUND, "order": 2}]
     async with Client(f"{url}mcp", mode="auto", read_timeout_seconds=20) as assistant:
         asked = await call(assistant, "run_plan", calls=calls)
-    run, approval = asked["run"], asked["approvals"][0]["approval"]
+    run = asked["run"]
+    approval = asked["approvals"][0]["approval"]
     terminal = Terminal(here, [*decide(approval, here), "--for-run"])
     code, _ = await anyio.to_thread.run_sync(terminal.end)
     assert code == 0, terminal.seen

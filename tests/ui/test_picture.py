@@ -26,7 +26,8 @@ def names(text: str) -> list[str]:
 
 def test_the_picture_of_the_readme_is_that_of_the_demo(tmp_path: Path) -> None:
     calls = [call["_tool"] for call in json.loads(PLAN.read_text(encoding="utf-8"))["calls"]]
-    new, kept = drawn(tmp_path), PICTURE.read_text(encoding="utf-8")
+    new = drawn(tmp_path)
+    kept = PICTURE.read_text(encoding="utf-8")
     assert names(new) == names(kept) == calls
     for text in (new, kept):
         assert "<script" not in text
@@ -50,7 +51,8 @@ def words(text: str) -> str:
             if one.tag.endswith(("}style", "}title")) or (
                 "dim" in kinds and one.tag.endswith("}span")
             ):
-                one.text, one[:] = "", []
+                one.text = ""
+                one[:] = []
     said = " ".join(" ".join(root.itertext()).split())
     return re.sub(r"run_[0-9a-f]+|\d[\d.,]*( ms| s| min)?", "#", said)
 

@@ -190,11 +190,9 @@ class Bridge:
             if isinstance(store, Store)
             else store or self.configuration.store or ":memory:"
         )
-        self._on_tools_changed, self._lease_seconds, self._only = (
-            on_tools_changed,
-            lease_seconds,
-            only,
-        )
+        self._on_tools_changed = on_tools_changed
+        self._lease_seconds = lease_seconds
+        self._only = only
         self._stack = AsyncExitStack()
         self._group: TaskGroup | None = None
         self._runs: Runs | None = None
@@ -233,7 +231,9 @@ class Bridge:
         await self._stack.enter_async_context(self._writer)
         self._group = await self._stack.enter_async_context(anyio.create_task_group())
         self.notices = await self._stack.enter_async_context(Notices(self._store))
-        limits, mask, redact = self.configuration.limits, self.secrets.mask, self.secrets.redact
+        limits = self.configuration.limits
+        mask = self.secrets.mask
+        redact = self.secrets.redact
         self._teaching = Teaching(self._store)
         self._runs = Runs(
             self._store,
@@ -653,7 +653,8 @@ class Bridge:
             UnknownIdeaError, UnknownRunError: no run of this caller made it.
         """
         check_text("ref", ref)
-        chosen, decided = read_object("choices", choices), read_object("parameters", parameters)
+        chosen = read_object("choices", choices)
+        decided = read_object("parameters", parameters)
         function = read_function(self.store, ref, caller)
         return drafted(self.store, function, caller, chosen, decided, strict=strict)
 
@@ -755,7 +756,8 @@ class Bridge:
         else:
             publication = store.publications.get(name, version, caller=caller)
         choice = mind if isinstance(mind, Choice) else choose(mind, self.mind, samples=samples)
-        ways, settings = self._open_runs.ways, self.settings(choice=choice)
+        ways = self._open_runs.ways
+        settings = self.settings(choice=choice)
         answer = await ways.answer(
             publication, given, caller=caller, settings=settings, choice=choice
         )

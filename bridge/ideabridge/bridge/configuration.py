@@ -882,7 +882,8 @@ def lay_over(user: Configuration, project: Configuration, standing: ProjectTrust
     Raises:
         ConfigurationError: the store is outside the project file's folder.
     """
-    file, variables = standing.found.file, standing.variables
+    file = standing.found.file
+    variables = standing.variables
     (layer,) = project.layers
     changes: dict[str, Any] = {}
     narrowed: list[str] = []
@@ -891,7 +892,8 @@ def lay_over(user: Configuration, project: Configuration, standing: ProjectTrust
         if key in _USERS_OWN:
             refused.append(f"{file.name}: {key} is not used: it belongs in your own configuration")
         elif key in _PARTS:
-            part, below = getattr(project, key), getattr(user, key)
+            part = getattr(project, key)
+            below = getattr(user, key)
             changes[key] = below.model_copy(
                 update={one: getattr(part, one) for one in part.model_fields_set}
             )
@@ -949,7 +951,8 @@ def _exposed(user: Configuration, project: Configuration, narrowed: list[str]) -
     """Merge `expose`: a project adds only its own modules and tools, because direct calls run
     without a question.
     """
-    expose, unexposed = set(project.expose), frozenset[str]()
+    expose = set(project.expose)
+    unexposed = frozenset[str]()
     if "modules" in expose and "modules" not in user.expose:
         unexposed = frozenset(user.modules) - frozenset(project.modules)
     if "tools" in expose and "tools" not in user.expose and user.tools:

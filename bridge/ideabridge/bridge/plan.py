@@ -294,7 +294,8 @@ def with_defaults(arguments: JSONObject, schema: JSONObject | None) -> JSONObjec
 
     `schema` is the input schema; None: there are no parameters.
     """
-    properties, required = (schema or {}).get("properties"), (schema or {}).get("required")
+    properties = (schema or {}).get("properties")
+    required = (schema or {}).get("required")
     needed = required if isinstance(required, list) else []
     defaults: JSONObject = {
         name: one["default"]
@@ -328,12 +329,15 @@ def read_published(
     plan has an `output_schema` if the tool's schema differs: with instances the tool returns a
     map of outputs.
     """
-    calls, instances, own = plan.get("calls"), plan.get("instances"), plan.get("output_schema")
+    calls = plan.get("calls")
+    instances = plan.get("instances")
+    own = plan.get("output_schema")
     states: dict[str, JSONObject] = {}
     if isinstance(instances, dict):
         states = {one: state for one, state in instances.items() if isinstance(state, dict)}
     tools, fixed, context = plan.get("tools"), plan.get("fixed"), plan.get("context")
-    program, names = plan.get("program"), plan.get("names")
+    program = plan.get("program")
+    names = plan.get("names")
     assumed = tuple(_kept_defaults(plan, arguments, input_schema))
     arguments = with_defaults(arguments, input_schema)
     if isinstance(fixed, dict):
@@ -546,13 +550,15 @@ class WaitingPlan(Rehearsal):
 
 def waiting_plan(machine: Machine) -> WaitingPlan | None:
     """The plan of a lazy run that waits for a decision; None if no plan waits."""
-    question, plan = machine.plan_question, machine.waiting_plan
+    question = machine.plan_question
+    plan = machine.waiting_plan
     if question is None or plan is None:
         return None
     if plan.solution.places is None or len(plan.solution.calls) <= SHOWN:
         return WaitingPlan(plan.graph, question=question, instances=len(machine.instances))
     # Draw the plan without instances: all of them have the documents that the first has.
-    documents, settings = machine.documents, machine.settings
+    documents = machine.documents
+    settings = machine.settings
     graph = Graph(
         machine.offer.current,
         {**documents, "": documents[machine.instances[0]]},

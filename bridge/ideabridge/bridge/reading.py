@@ -61,7 +61,8 @@ def are_small(store: Store, runs: Sequence[str]) -> bool:
     Raises:
         UnknownRunError: no such run.
     """
-    most_events, most_bytes = SMALL_EVENTS // len(runs), SMALL_BYTES // len(runs)
+    most_events = SMALL_EVENTS // len(runs)
+    most_bytes = SMALL_BYTES // len(runs)
     return all(store.runs.is_small(run, most_events, most_bytes) for run in runs)
 
 

@@ -339,7 +339,8 @@ class _Finder:
         the original text.
         """
         # The start of each piece in the text without line ends, and in the original text.
-        starts, places = [0], [0]
+        starts = [0]
+        places = [0]
         pieces: list[str] = []
         for match in _WRAPPED.finditer(text):
             pieces.append(text[places[-1] : match.start()])
@@ -350,7 +351,8 @@ class _Finder:
         for number, start, end in self._text.find_matches_as_indexes(
             "".join(pieces), overlapping=True
         ):
-            first, last = bisect_right(starts, start) - 1, bisect_right(starts, end - 1) - 1
+            first = bisect_right(starts, start) - 1
+            last = bisect_right(starts, end - 1) - 1
             name = self._names[self._forms[number]]
             found.append(
                 (places[first] + start - starts[first], places[last] + end - starts[last], name)
@@ -404,12 +406,14 @@ def clean_record(record: logging.LogRecord) -> bool:
         message = f"{record.msg} (cannot be formatted: {type(error).__name__})"
     # The log of the server groups similar records by their template, and never writes it.
     record.__dict__.setdefault("template", str(record.msg))
-    record.msg, record.args = _clean(message), None
+    record.msg = _clean(message)
+    record.args = None
     if record.exc_info and not record.exc_text:
         record.exc_text = logging.Formatter().formatException(record.exc_info)
     if record.exc_text:
         # Some handlers format the exception themselves.
-        record.exc_text, record.exc_info = _clean(record.exc_text), None
+        record.exc_text = _clean(record.exc_text)
+        record.exc_info = None
     if record.stack_info:
         record.stack_info = _clean(record.stack_info)
     return True

@@ -85,7 +85,8 @@ class _Blocking(Generic[A]):
     """An object that lives in the thread of the event loop, and the portal to that thread."""
 
     def __init__(self, underlying: A, portal: BlockingPortal | None = None) -> None:
-        self.underlying, self._portal = underlying, portal
+        self.underlying = underlying
+        self._portal = portal
 
     @property
     def portal(self) -> BlockingPortal:

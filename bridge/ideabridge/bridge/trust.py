@@ -928,14 +928,16 @@ def forget(file: Path) -> bool:
 
 
 def _change(file: Path, change: Callable[[Trusted | None], Trusted | None]) -> bool:
-    path, key = trust_path(), _key(file.absolute())
+    path = trust_path()
+    key = _key(file.absolute())
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with _locked(path.with_name(f"{path.name}.lock")):
             trusted, problem = read_trusted()
             if problem is not None:
                 raise TrustError(problem)
-            before, after = trusted.pop(key, None), None
+            before = trusted.pop(key, None)
+            after = None
             after = change(before)
             if after is not None:
                 trusted[key] = after

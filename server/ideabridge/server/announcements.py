@@ -118,7 +118,8 @@ class Announcements:
         self, context: Context, params: types.SubscribeRequestParams
     ) -> types.EmptyResult:
         """A client of the handshake era subscribes to a resource."""
-        caller, uri = caller_of(context), str(params.uri)
+        caller = caller_of(context)
+        uri = str(params.uri)
         client = self._sessions.setdefault(session_id(context), _Session(context.session, caller))
         if len(client.uris) >= _MOST_URIS and uri not in client.uris:
             raise MCPError(
@@ -230,7 +231,8 @@ class Announcements:
         reported = ""
         while True:
             await self._bridge.notices.wait("catalogue", POLL_SECONDS)
-            poked, self._poked = self._poked, False
+            poked = self._poked
+            self._poked = False
             try:
                 await self._look(poked=poked)
                 reported = ""
@@ -260,7 +262,8 @@ class Announcements:
             self._exposed = exposed
             self._other_tools = False
             await self._announce(ToolsListChanged(), ServerSession.send_tool_list_changed)
-        reported, self._events = self._events, {}
+        reported = self._events
+        self._events = {}
         events = [event for _, event in reported]
         if published or ResourcesListChanged() in events:
             await self._announce(ResourcesListChanged(), ServerSession.send_resource_list_changed)

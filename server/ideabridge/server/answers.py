@@ -277,7 +277,9 @@ def error_line(error: JSON) -> str:
     """One error of a run: the place and the tool of the call, and the message."""
     if not isinstance(error, dict):
         return _short(error)
-    call, place, cause = error.get("call"), error.get("place"), error.get("error")
+    call = error.get("call")
+    place = error.get("place")
+    cause = error.get("error")
     message = cause.get("message") if isinstance(cause, dict) else cause
     if not isinstance(call, dict):
         return str(message)
@@ -290,11 +292,9 @@ def error_line(error: JSON) -> str:
 
 
 def _approval_line(approval: dict[str, Any]) -> str:
-    choices, question, plan = (
-        approval.get("choices"),
-        approval.get("question"),
-        approval.get("plan"),
-    )
+    choices = approval.get("choices")
+    question = approval.get("question")
+    plan = approval.get("plan")
     takes = f" ({', '.join(choices)})" if choices is not None else ""
     head = f"{approval['approval']}{takes}"
     if question is not None:
@@ -481,7 +481,8 @@ def object_input(schema: JSONObject | None) -> JSONObject:
     if isinstance(own, dict) and properties.keys() - own.keys():
         merged.pop("additionalProperties", None)
     if ways:
-        words, description = f"Give {' or '.join(ways)}.", plain.get("description")
+        words = f"Give {' or '.join(ways)}."
+        description = plain.get("description")
         has_text = isinstance(description, str) and description.strip()
         merged["description"] = f"{str(description).rstrip()} {words}" if has_text else words
     return merged
@@ -542,7 +543,8 @@ def _part(schema: JSON) -> JSON:
 
 def _without_odd_patterns(schema: JSONObject) -> None:
     """Leave out the patterns that JavaScript may not have. Calls are held to them all the same."""
-    pattern, named = schema.get("pattern"), schema.get("patternProperties")
+    pattern = schema.get("pattern")
+    named = schema.get("patternProperties")
     if isinstance(pattern, str) and not _ECMA.fullmatch(pattern):
         del schema["pattern"]
     if isinstance(named, dict) and not all(map(_ECMA.fullmatch, named)):
@@ -576,7 +578,8 @@ def _parts(schema: JSON) -> tuple[dict[str, list[JSON]], list[str], list[str]]:
     ways: list[str] = []
     if not isinstance(schema, dict):
         return properties, required, ways
-    own, needed = schema.get("properties"), schema.get("required")
+    own = schema.get("properties")
+    needed = schema.get("required")
     if isinstance(own, dict):
         properties = {name: [part] for name, part in own.items() if part is not False}
     if isinstance(needed, list):

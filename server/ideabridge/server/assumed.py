@@ -75,7 +75,8 @@ def may_assume(publication: Publication) -> bool:
     values or watches what it reads, its program has recorded defaults, or it can call an idea,
     whose assumptions become its own.
     """
-    plan, guide = publication.plan or {}, publication.guide or {}
+    plan = publication.plan or {}
+    guide = publication.guide or {}
     modules = [one.get("_module") for one in calls_in(plan) if isinstance(one, dict)]
     modules += [module for module, _ in tools_of(guide)]
     named = any(isinstance(one, str) and one.startswith(IDEA) for one in modules)
@@ -102,7 +103,8 @@ def reporting_output(publication: Publication) -> tuple[JSONObject | None, bool]
             "properties": {"result": output},
             "required": ["result"],
         }
-        output, wrapped = {**whole, "additionalProperties": False}, True
+        output = {**whole, "additionalProperties": False}
+        wrapped = True
     own = output.get("properties")
     properties: JSONObject = dict(own) if isinstance(own, dict) else {}
     # Other members of an open object have any type, also below this name.
@@ -112,7 +114,8 @@ def reporting_output(publication: Publication) -> tuple[JSONObject | None, bool]
 
 
 def _is_extensible(schema: JSONObject, recorded: JSON) -> bool:
-    properties, required = schema.get("properties"), schema.get("required")
+    properties = schema.get("properties")
+    required = schema.get("required")
     used: list[JSON] = []
     for names in (properties, required, recorded):
         used += list(names) if isinstance(names, dict | list) else []

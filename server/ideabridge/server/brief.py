@@ -247,7 +247,8 @@ def _changed(
     """A Request without what the host knows from the turn before; None if that had another
     output or lost tools.
     """
-    messages, schema = entry["context"], entry["schema"]
+    messages = entry["context"]
+    schema = entry["schema"]
     if not isinstance(messages, list) or not isinstance(schema, dict):
         return None
     new: list[str] = []
@@ -385,7 +386,8 @@ def _lines(run: Run, known: list[Tool], search: ToolSearch, tools: list[Tool]) -
 
 def _without_tools(schema: JSONObject) -> JSONObject:
     """The schema of a Solution whose calls are of any tool."""
-    properties, definitions = schema.get("properties"), schema.get("$defs")
+    properties = schema.get("properties")
+    definitions = schema.get("$defs")
     if not isinstance(properties, dict):
         return schema
     members: JSONObject = {**properties, "calls": _CALLS}

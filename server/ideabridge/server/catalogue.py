@@ -203,13 +203,15 @@ class ToolCatalogue:
             self._published.clear()
         elif self._seen is tools or not (tools or self._exposed):
             return
-        self._version, self._seen = version, tools
+        self._version = version
+        self._seen = tools
         self._expose(tools)
 
     def _expose(self, tools: list[Tool]) -> None:
         wanted = [tool for tool in tools if self._is_exposed(tool)]
         earlier = {origin: name for name, origin in self._kept_names.items()}
-        before, self._exposed = self._exposed, {}
+        before = self._exposed
+        self._exposed = {}
         for name, tool in zip(exposed_names(wanted, self._is_taken, earlier), wanted, strict=True):
             same = before.get(name)
             if same is not None and same.tool is tool:
@@ -235,7 +237,8 @@ class ToolCatalogue:
         """
         if not (self._expose_modules or self._expose_tools):
             return {}
-        memory, bridge = self.bridge.store.tool_memory, self.bridge
+        memory = self.bridge.store.tool_memory
+        bridge = self.bridge
         names: dict[str, ToolKey] = {}
         free: list[str] = []
         for name, (module, tool) in memory.exposed_names(self._scope).items():
@@ -466,13 +469,15 @@ class ToolCatalogue:
         number = int(place) if place.isascii() and place.isdigit() else None
         if kind == "fixed" and number is not None and number <= len(fixed):
             yield from ((f"fixed:{at}", fixed[at]) for at in range(number, len(fixed)))
-            kind, place = "ideas", ""
+            kind = "ideas"
+            place = ""
         elif kind != "ideas" and (kind != "used" or number is None):
             raise CursorSyntaxError(
                 f"not a cursor of this list: {cursor[:60]!r}; hand back next_cursor as it came"
             )
         if kind == "ideas" and not place and publications.count(caller=caller) > self._most:
-            kind, number = "used", 0
+            kind = "used"
+            number = 0
         if kind == "used":
             self._note_uses()
             used = self._most_used(caller)
@@ -541,7 +546,8 @@ class ToolCatalogue:
 
     def _note_uses(self) -> None:
         if self._uses:
-            counts, self._uses = self._uses, Counter()
+            counts = self._uses
+            self._uses = Counter()
             try:
                 self.bridge.store.publications.note_uses(counts)
             except PASSING:

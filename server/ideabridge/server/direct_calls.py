@@ -114,7 +114,9 @@ class Entry:
         if isinstance(tool, Tool) and isinstance(self.tool, Tool) and tool.name != self.tool.name:
             # A session names tools as plans do.
             tool = dataclasses.replace(tool, name=self.tool.name, remote_name=self.tool.remote_name)
-        self.tool, self.value, self.has_value = tool, value, True
+        self.tool = tool
+        self.value = value
+        self.has_value = True
 
 
 @dataclass(slots=True)
@@ -278,7 +280,8 @@ class DirectCalls:
         tool = entry.tool
         if isinstance(tool, str):
             return
-        client, session = self.client(entry.request), self.session(entry.request)
+        client = self.client(entry.request)
+        session = self.session(entry.request)
         size = 0 if result is None else _bytes_of(result)
         call = DirectCall(
             at=entry.at,
@@ -441,12 +444,14 @@ class DirectCalls:
         """Write ended calls. If the store fails, the lines are kept for the next attempt."""
         if not self._ended and not self._touched:
             return
-        calls, self._ended = self._ended, []
+        calls = self._ended
+        self._ended = []
         sessions = [(one.row, one.waiting) for one in self._touched.values()]
         is_large = self._bytes > _BYTES_AT_ONCE
         for one in self._touched.values():
             one.waiting = []
-        self._touched, self._bytes = {}, 0
+        self._touched = {}
+        self._bytes = 0
         store = self._bridge.store
 
         def write() -> list[str]:
@@ -471,7 +476,8 @@ class DirectCalls:
             self._end(ended, "their sessions have become runs")
         if self._failing:
             logger.warning("direct calls are recorded again; %d are lost", self._lost)
-        self._failing, self._lost = False, 0
+        self._failing = False
+        self._lost = 0
 
     def _failed(self, error: Exception, calls: list[DirectCall], sessions: list[str]) -> None:
         self._writing -= 1

@@ -68,7 +68,8 @@ class Finding:
         Raises:
             UnknownFilterError: `module` is not a configured server.
         """
-        module, modules = arguments.get("module"), self._bridge.modules
+        module = arguments.get("module")
+        modules = self._bridge.modules
         if module is not None and module not in modules:
             known = (
                 f" Known: {', '.join(modules.names)[:300]}."
@@ -82,7 +83,8 @@ class Finding:
             )
         asked = cast("str | list[str]", arguments["words"])
         questions = [asked] if isinstance(asked, str) else asked[:_QUESTIONS] or [""]
-        limit, caller = int(arguments.get("limit", _TOOLS)), request.caller
+        limit = int(arguments.get("limit", _TOOLS))
+        caller = request.caller
         # Each question has its share of the places, and at least two.
         share = max(limit // len(questions), min(limit, 2))
         # A published idea is a tool, too, even if the host does not list it. Up to half of the
@@ -169,7 +171,8 @@ class Finding:
         that is named, all.
         """
         if isinstance(found, Tool):
-            tool, names = found, self._search.names
+            tool = found
+            names = self._search.names
         else:
             tool = _idea_tool(found)
             names = ProgramNames([tool])
@@ -242,7 +245,8 @@ class Finding:
             FilterError: `since` or `until` is not a time.
         """
         chosen = IdeaFilter(**{name: arguments[name] for name in _FILTERS if name in arguments})
-        words, limit = arguments.get("words", ""), int(arguments.get("limit", _IDEAS))
+        words = arguments.get("words", "")
+        limit = int(arguments.get("limit", _IDEAS))
         hits = self._bridge.store.ideas.search(words, limit, chosen, caller=request.caller)
         ideas: list[JSON] = [self._hit_json(hit, request.caller) for hit in hits]
         lines = [f"{len(ideas)} ideas found" if ideas else "no idea found; try other words"]
@@ -311,7 +315,8 @@ class Finding:
         """The calls of an idea, after those of the earlier steps of the run of it that
         the caller sees.
         """
-        ideas, meta = self._bridge.store.ideas, stored.meta
+        ideas = self._bridge.store.ideas
+        meta = stored.meta
         steps = [stored]
         if meta.run is not None and meta.step is not None and meta.step > 1:
             earlier = [

@@ -489,7 +489,8 @@ class Offerings:
     async def _passed_on(self, context: Context, module: str, request: PassedOn) -> Wire:
         last = responses = None
         if not isinstance(request, types.CompleteRequest):
-            responses, state = request.params.input_responses, request.params.request_state
+            responses = request.params.input_responses
+            state = request.params.request_state
             last = None if state is None else read_state(state)
         wants_progress = context.meta is not None and "progress_token" in context.meta
         progress = context.session.report_progress if wants_progress else None
@@ -530,7 +531,8 @@ def fits(template: str, uri: str) -> bool:
     *between, last = others
     if not uri.startswith(first) or not uri.endswith(last) or len(uri) < len(first) + len(last):
         return False
-    place, end = len(first), len(uri) - len(last)
+    place = len(first)
+    end = len(uri) - len(last)
     for literal in between:
         place = uri.find(literal, place, end)
         if place < 0:

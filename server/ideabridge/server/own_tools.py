@@ -621,7 +621,8 @@ class OwnHandlers:
             return await self._latest(request.caller)
         if (session := await self._session_shown(arguments, request)) is not None:
             return session
-        cancel, paths = arguments.get("cancel"), arguments.get("paths")
+        cancel = arguments.get("cancel")
+        paths = arguments.get("paths")
         if cancel:
             run = await self._bridge.cancel(
                 arguments["run"], "the caller cancelled it", caller=request.caller

@@ -247,7 +247,9 @@ class Publishing:
         self, task: ProgramTask, arguments: Arguments, request: ToolRequest
     ) -> ToolAnswer:
         """Publish what a run did, and say what a program would settle."""
-        choices, how, by = arguments.get("choices"), arguments.get("answer", "auto"), task.by
+        choices = arguments.get("choices")
+        how = arguments.get("answer", "auto")
+        by = task.by
         if choices and how in ("auto", "plan"):
             by = await self._chosen_by(task, choices, request)
         publication = await self._bridge.publish(

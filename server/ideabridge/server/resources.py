@@ -134,7 +134,8 @@ class IdeaResources:
                 f"unknown resource {uri[:120]!r}: expected idea://NAME or "
                 f"idea://NAME/VERSION.{self._bridge.offer.missing()}"
             )
-        name, version = match[1], match[2]
+        name = match[1]
+        version = match[2]
         try:
             number, caller = int(version) if version else None, caller_of(context)
             publication = self._bridge.store.publications.get(name, number, caller=caller)
@@ -156,10 +157,8 @@ class IdeaResources:
         self, context: Context, params: types.CompleteRequestParams
     ) -> types.CompleteResult:
         """Names of ideas, and versions of one."""
-        argument, others = (
-            params.argument,
-            (params.context.arguments if params.context else None) or {},
-        )
+        argument = params.argument
+        others = (params.context.arguments if params.context else None) or {}
         values: list[str] = []
         if isinstance(params.ref, types.ResourceTemplateReference):
             if argument.name == "name":

@@ -117,12 +117,14 @@ class Cancellations:
         as aborted. The time-out is kept as the reason.
         """
         params: Mapping[str, Any] = context.params or {}
-        key, reason = (session_id(context), str(params.get("requestId"))), params.get("reason")
+        key = (session_id(context), str(params.get("requestId")))
+        reason = params.get("reason")
         if _TIME_OUT.search(self._reasons.get(key, "")) is None:
             self._reasons[key] = reason if isinstance(reason, str) else ""
         while len(self._reasons) > _MOST_REASONS:
             self._reasons.popitem(last=False)
-        changed, self._changed = self._changed, anyio.Event()
+        changed = self._changed
+        self._changed = anyio.Event()
         changed.set()
 
     async def is_deliberate(self, context: Context) -> bool:
@@ -235,7 +237,8 @@ class _Counter:
         """The notification for an event of the run or a room, or None."""
         if not isinstance(event, CallStarted | CallFinished):
             return None
-        key, calls = (run.id, event.call), run.calls()
+        key = (run.id, event.call)
+        calls = run.calls()
         one = calls[event.call] if event.call < len(calls) else None
         named = "a call" if one is None else self._named(run, one)
         if isinstance(event, CallStarted):
@@ -262,7 +265,8 @@ class _Counter:
     def _note(self, run: Run, message: str) -> _Note:
         # Ended rooms stay counted, so that progress never decreases.
         settled_before, total_before = self._counts.get(run.id, (0, 0))
-        settled, total = self._settled(run), len(run.calls())
+        settled = self._settled(run)
+        total = len(run.calls())
         self._counts[run.id] = (settled, total)
         self._all_settled += settled - settled_before
         self._all_calls += total - total_before

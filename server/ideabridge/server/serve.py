@@ -186,7 +186,8 @@ async def _retain(bridge: Bridge) -> None:
     """Delete old runs according to the configuration's `retention`, and report this on stderr,
     until cancelled.
     """
-    settings, path = bridge.configuration.retention, bridge.store.path
+    settings = bridge.configuration.retention
+    path = bridge.store.path
     if settings is False or path == ":memory:":
         return
     stopped, who = threading.Event(), own_name()
@@ -428,7 +429,8 @@ def _ready(url: str, front: Front, *, has_page: bool, asks: bool) -> Ready:
         return Ready(url, asks, None, None)
     from ideabridge.server.transports.gate import CALLS, PAGE
 
-    page, links = f"{url.removesuffix(CALLS)}{PAGE}/", front.running.bridge.store.owner_links
+    page = f"{url.removesuffix(CALLS)}{PAGE}/"
+    links = front.running.bridge.store.owner_links
     return Ready(
         url,
         asks,
@@ -634,7 +636,8 @@ class BoundedLog(logging.Handler):
         now = time.monotonic()
         if now - self._since >= STRETCH_SECONDS:
             self._sum_up()
-            self._since, self._count = now, 0
+            self._since = now
+            self._count = 0
             self._alike.clear()
         # `clean_record` has already formatted the record; `template` is the unformatted text.
         key = record.name, str(record.__dict__.get("template", record.msg))[:200]
@@ -678,10 +681,8 @@ def bounded_log(level: LogLevel) -> Generator[None]:
     """A scope in which the log of errors and warnings goes to standard error, unless the program
     that embeds ideabridge has set up logging. With the level `error` it has no warnings.
     """
-    root, handler = (
-        logging.getLogger(),
-        BoundedLog(logging.ERROR if level == "error" else logging.WARNING),
-    )
+    root = logging.getLogger()
+    handler = BoundedLog(logging.ERROR if level == "error" else logging.WARNING)
     ours = not root.handlers
     if ours:
         root.addHandler(handler)

@@ -124,7 +124,8 @@ class Front:
         self.server = self._served(version)
 
     def _served(self, version: str) -> FrontServer:
-        offerings, announcements = self.offerings, self.announcements
+        offerings = self.offerings
+        announcements = self.announcements
         hint = CacheHint(ttl_ms=_FRESH_MS, scope="private")
         server = FrontServer(
             NAME,
@@ -303,7 +304,8 @@ class Front:
         return result
 
     def _takes_any_schema(self, context: Context) -> bool:
-        setting, client = self._bridge.configuration.schemas, context.session.client_params
+        setting = self._bridge.configuration.schemas
+        client = context.session.client_params
         if setting != "auto":
             return setting == "as_sent"
         return client is None or not _is_one_of(client, PLAIN_HOSTS)

@@ -166,7 +166,8 @@ def use(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stdio, "ChildProcess", Child)
     # The clock would jump while a thread works.
     monkeypatch.setattr(anyio.to_thread, "run_sync", _at_once)
-    Child.servers, Child.edits = [], {}
+    Child.servers = []
+    Child.edits = {}
 
 
 def run(function: Callable[[], Awaitable[T]]) -> T:

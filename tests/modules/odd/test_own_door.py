@@ -16,7 +16,10 @@ from tests.server.serving import configured, served
 
 from .laws import foreign_words
 
-PARSE, REQUEST, METHOD, PARAMS = -32700, -32600, -32601, -32602
+PARSE = -32700
+REQUEST = -32600
+METHOD = -32601
+PARAMS = -32602
 NUMBERS = count(1000)
 
 

@@ -78,7 +78,8 @@ def test_a_session_comes_to_the_same_over_every_transport(transport: Transport, 
         async with limit:
             real = await session(one, entry_of(transport, number, one, web), calls)
         for what in ("up", "listed", "values", "offered"):
-            seen, wanted = getattr(real, what), getattr(expected[number], what)
+            seen = getattr(real, what)
+            wanted = getattr(expected[number], what)
             if seen != wanted:
                 wrong.append(
                     f"ODD_MUTATION='{one.to_json()}': {what} is\n{seen}\nin "

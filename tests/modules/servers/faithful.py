@@ -77,10 +77,8 @@ async def list_tools(
 async def call_tool(ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
     arguments = params.arguments or {}
     if params.name == "refuses":
-        message, data = (
-            "the shop is closed" + "!" * arguments.get("cries", 0),
-            "nine" * arguments.get("times", 1),
-        )
+        message = "the shop is closed" + "!" * arguments.get("cries", 0)
+        data = "nine" * arguments.get("times", 1)
         raise MCPError(-32050, message, {"opens": f"at {data}"})
     if "logged" in arguments:
         words = types.LoggingMessageNotificationParams(level="info", data="x" * arguments["logged"])

@@ -173,7 +173,8 @@ class Server:
         """The texts to write after a message of the client."""
         self.http = {}
         self.received.append(message)
-        method, number = message.get("method"), message.get("id")
+        method = message.get("method")
+        number = message.get("id")
         if method is None:
             asked = self._asking.pop(str(number), None)
             if asked is None:
@@ -282,7 +283,8 @@ class Server:
         return {name: entries[-1:]}
 
     def _called(self, number: Any, params: Message, message: Message) -> list[str]:
-        name, arguments = params.get("name"), object_in(params, "arguments")
+        name = params.get("name")
+        arguments = object_in(params, "arguments")
         before: list[str] = []
         result: Message
         match name:
@@ -437,7 +439,8 @@ def changed(value: Any, what: str, path: list[Any], new: Any = None) -> Any:
         new = "x" * 100_000
     if not path:
         return new if what == "put" else value
-    key, rest = path[0], path[1:]
+    key = path[0]
+    rest = path[1:]
     if isinstance(value, dict):
         return _changed_object(value, what, key, rest, new)  # pyright: ignore[reportUnknownArgumentType]
     if isinstance(value, list) and isinstance(key, int):
@@ -562,7 +565,8 @@ class Web:
         first = reader.readline().decode("latin-1").split()
         if len(first) < 2:
             return False
-        method, path = first[0], first[1]
+        method = first[0]
+        path = first[1]
         headers: dict[str, str] = {}
         while (line := reader.readline().decode("latin-1").strip()) != "":
             name, _, value = line.partition(":")
@@ -609,13 +613,13 @@ class Exchange:
         method: str,
         message: Message,
     ) -> None:
-        self.web, self.site, self.name = web, site, name
-        self.connection, self.headers, self.method, self.message = (
-            connection,
-            headers,
-            method,
-            message,
-        )
+        self.web = web
+        self.site = site
+        self.name = name
+        self.connection = connection
+        self.headers = headers
+        self.method = method
+        self.message = message
 
     def elsewhere(self, place: str) -> bool:
         """Answer at another path than the site's own; `moved` says where that is."""
@@ -672,7 +676,8 @@ class Exchange:
 
     def _lost(self, session: str) -> bytes | None:
         """The refusal of a session that this request loses, or that was lost before."""
-        site, method = self.site, str(self.message.get("method"))
+        site = self.site
+        method = str(self.message.get("method"))
         for when, what, *values in site.edits:
             if what != "lose" or when != method:
                 continue
@@ -756,7 +761,8 @@ class Exchange:
 
     def old_sse(self, place: str) -> bool:
         """Answer as servers of 2024-11-05 do."""
-        site, connection = self.site, self.connection
+        site = self.site
+        connection = self.connection
         if self.method == "GET":
             session = f"s{len(site.streams) + 1}"
             site.streams[session] = connection

@@ -66,7 +66,8 @@ def main() -> None:
     write("\ufeffstarting\x1b[0m\0 with sesame-open-now\n[DONE]\n{}\n")
     for line in sys.stdin:
         message: dict[str, Any] = json.loads(line)
-        number, method = message.get("id"), message.get("method")
+        number = message.get("id")
+        method = message.get("method")
         if method == "initialize":
             write(
                 answer(

@@ -72,7 +72,8 @@ def first() -> bool:
 
 def act(name: str, arguments: dict[str, Any]) -> Any:
     """What a call comes to: its result."""
-    do, what = arguments.get("do", "answer"), f"{name} {arguments.get('to', arguments.get('of'))}"
+    do = arguments.get("do", "answer")
+    what = f"{name} {arguments.get('to', arguments.get('of'))}"
     if do == "hang":
         (FOLDER / "release").read_text()
         record(what)
@@ -101,7 +102,9 @@ def act(name: str, arguments: dict[str, Any]) -> Any:
 
 def answer(message: dict[str, Any]) -> bytes | None:
     """The answer to one message, as JSON."""
-    method, number, params = message.get("method"), message.get("id"), message.get("params", {})
+    method = message.get("method")
+    number = message.get("id")
+    params = message.get("params", {})
     if number is None:
         return None
     if method == "initialize":

@@ -110,7 +110,8 @@ def definitions() -> list[Any]:
 
 
 def call(number: Any, params: dict[str, Any]) -> None:
-    name, arguments = params["name"], params["arguments"]
+    name = params["name"]
+    arguments = params["arguments"]
     result: dict[str, Any]
     match name:
         case "echo" | "meta" | "good":
@@ -222,7 +223,9 @@ def call(number: Any, params: dict[str, Any]) -> None:
 
 
 def handle(message: dict[str, Any]) -> None:
-    method, number, params = message.get("method"), message.get("id"), message.get("params", {})
+    method = message.get("method")
+    number = message.get("id")
+    params = message.get("params", {})
     if method == "initialize":
         if len(sys.argv) > 2 and MODE == "stubborn":
             descriptor = os.open(sys.argv[2], os.O_WRONLY)

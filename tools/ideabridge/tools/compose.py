@@ -264,7 +264,10 @@ class _Admission:
         return {"$ref": f"#/$defs/{name}"}
 
     def _keyword(self, part: _Part, keyword: str, value: JSON) -> None:
-        schema, root, top, out = part.schema, part.root, part.top, part.out
+        schema = part.schema
+        root = part.root
+        top = part.top
+        out = part.out
         below = part.depth + 1
         match keyword, value:
             case "properties", dict():

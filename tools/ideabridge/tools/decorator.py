@@ -83,7 +83,9 @@ def _read_docstring(text: str | None) -> tuple[str, dict[str, str]]:
     for line in lines:
         heading = _SECTION.fullmatch(line)
         if heading is not None:
-            section, indent, name = heading[1], None, None
+            section = heading[1]
+            indent = None
+            name = None
         elif section is None:
             body.append(line)
         elif section in _PARAMETERS and line.strip():

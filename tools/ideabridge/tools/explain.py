@@ -128,7 +128,8 @@ _COUNTS: Final = {
 
 def _expected(error: ValidationError, root: JSON) -> str:
     """Return in words what the schema expects at the place of an error."""
-    keyword, limit = cast("str | None", error.validator), cast("Any", error.validator_value)
+    keyword = cast("str | None", error.validator)
+    limit = cast("Any", error.validator_value)
     if keyword in _LIMITS:
         return _LIMITS[keyword].format(limit)
     if keyword in _COUNTS:
@@ -143,7 +144,8 @@ def _expected(error: ValidationError, root: JSON) -> str:
         case None:
             return "nothing here"
         case "required":
-            properties, name = _properties(error), str(error.path[-1])
+            properties = _properties(error)
+            name = str(error.path[-1])
             return (
                 describe(properties[name], root) if name in properties else "a value"
             ) + _REQUIRED
@@ -373,10 +375,8 @@ def _pattern_properties(
 def _additional_properties(
     validator: Validator, rest: JSON, value: object, schema: JSONObject
 ) -> Iterator[ValidationError]:
-    known, patterns = (
-        cast("Any", schema.get("properties", {})),
-        cast("Any", schema.get("patternProperties", {})),
-    )
+    known = cast("Any", schema.get("properties", {}))
+    patterns = cast("Any", schema.get("patternProperties", {}))
     for name, member in _members(value).items():
         if name in known or any(_rs("pattern", pattern).is_valid(name) for pattern in patterns):
             continue

@@ -130,7 +130,9 @@ def without_hidden(text: str) -> str:
 
 
 def _written(match: re.Match[str]) -> str:
-    char, text, place = match.group(), match.string, match.start()
+    char = match.group()
+    text = match.string
+    place = match.start()
     if char == "\r" and text.startswith("\n", place + 1):
         return char
     if (
@@ -148,14 +150,16 @@ def wrap_visible(text: str, width: int, *, first: str = "", further: str = "") -
     first line, `further` all others. A terminal that breaks a longer line continues at the left
     edge, where the rest could pass for a line of this program.
     """
-    lead, left = first, width - len(first)
+    lead = first
+    left = width - len(first)
     line: list[str] = []
     for one in text:
         columns = 2 if unicodedata.east_asian_width(one) in "WF" else 1
         if columns > left and line:
             yield f"{lead}{''.join(line)}"
             lead = further
-            line, left = [], width - len(lead)
+            line = []
+            left = width - len(lead)
         line.append(one)
         left -= columns
     yield f"{lead}{''.join(line)}"

@@ -274,7 +274,8 @@ def _is_surely(name: str, meta: str) -> bool:
     """Return True if even a tool that takes any name hardly has this one."""
     if not name.startswith("_"):
         return False
-    plain, other = _plain(name), _plain(meta)
+    plain = _plain(name)
+    other = _plain(meta)
     return plain == other or (
         meta in _LONG and SequenceMatcher(None, plain, other).ratio() >= _SURELY
     )
@@ -283,7 +284,8 @@ def _is_surely(name: str, meta: str) -> bool:
 def _collect(schema: JSONObject) -> tuple[dict[str, None], bool]:
     """Return (the names of the parameters, True if there are no others)."""
     names: dict[str, None] = {}
-    properties, known = False, True
+    properties = False
+    known = True
     seen: set[int] = set()
     stack: list[JSONObject] = [schema]
     while stack:

@@ -603,7 +603,8 @@ def _check_patterns(schema: JSONObject, what: str) -> None:
     """
     patterns: list[str] = []
     for _, part in schemas_in(schema):
-        pattern, named = part.get("pattern"), part.get("patternProperties")
+        pattern = part.get("pattern")
+        named = part.get("patternProperties")
         patterns += [pattern] if isinstance(pattern, str) else []
         patterns += named if isinstance(named, dict) else []
     distinct = dict.fromkeys(patterns)

@@ -118,7 +118,8 @@ def _check_nodes(value: Any, budget: Budget) -> None:
     """Refuse a value that exceeds the limit when its shared parts are written out
     (`[@,@]|[@,@]|...`).
     """
-    left, size = MAX_STEPS // 4, MAX_RESULT
+    left = MAX_STEPS // 4
+    size = MAX_RESULT
     for part in values_in(value):
         left -= 1
         # A long text that occurs many times takes its full length only when it is written out.

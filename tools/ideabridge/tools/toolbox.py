@@ -280,7 +280,8 @@ def load_tool_file(path: str | Path, digest: str | None = None) -> Toolbox:
         elif isinstance(value, Toolbox):
             toolbox.update(value)
         else:
-            definition, kind = definition_of(value), handled_by(value)
+            definition = definition_of(value)
+            kind = handled_by(value)
             if getattr(value, "__module__", None) != module.__name__ and name not in exported:
                 continue
             if definition is not None:

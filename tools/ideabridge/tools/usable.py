@@ -79,7 +79,8 @@ def usable_schema(
     if may_repair:
         schema, notes = _repaired(sent, what, of_object)
     else:
-        schema, notes = _any(of_object), ["not checked: too much of this list has to be repaired"]
+        schema = _any(of_object)
+        notes = ["not checked: too much of this list has to be repaired"]
     if valid is None:
         return UsableSchema(
             schema or _any(of_object), _bounded(sent), was_valid=False, notes=tuple(notes)

@@ -211,7 +211,8 @@ class Workers:
         with self._lock:
             if self._owner != os.getpid():
                 # After a fork the workers belong to the parent process.
-                self._idle, self._all = [], set()
+                self._idle = []
+                self._all = set()
                 if self._owner == 0:
                     atexit.register(self.close)
                 self._owner = os.getpid()
@@ -317,7 +318,8 @@ class Workers:
         assert isinstance(result, dict)
         if "value" in result:
             return result["value"]
-        kind, message = result["error"], f"{result['message']}"
+        kind = result["error"]
+        message = f"{result['message']}"
         if kind == "MemoryError":
             raise LimitExceededError(
                 f"{what}: needs more memory than the {MEMORY // 1024**2:,} MB it may have"
@@ -331,7 +333,8 @@ class Workers:
         """End every worker, as at the exit of this process."""
         with self._lock:
             ended = self._all if self._owner == os.getpid() else set[_Worker]()
-            self._idle, self._all = [], set()
+            self._idle = []
+            self._all = set()
         for worker in ended:
             worker.end()
 

@@ -60,7 +60,8 @@ def main(arguments: list[str]) -> None:
     from ideabridge.tools.errors import IdeabridgeError
 
     while _wait():
-        size, seconds = int.from_bytes(_read(8), "big"), int.from_bytes(_read(4), "big")
+        size = int.from_bytes(_read(8), "big")
+        seconds = int.from_bytes(_read(4), "big")
         if sys.platform != "win32":
             # The system then ends this process, whatever code it executes, even if the parent
             # no longer exists.

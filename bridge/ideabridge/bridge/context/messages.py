@@ -355,7 +355,8 @@ def handle_tool(message: Message, draft: Draft) -> None:
 
 def handle_plan(message: Message, draft: Draft) -> None:
     """A plan: its calls, which the mind follows if they still fit, and which of them are done."""
-    shown, standing = message.value, None
+    shown = message.value
+    standing = None
     if isinstance(shown, dict):
         standing = shown.get("standing")
         shown = {key: value for key, value in shown.items() if key != "standing"}
@@ -369,7 +370,9 @@ def handle_plan(message: Message, draft: Draft) -> None:
 def _standing_line(entry: JSONObject) -> str:
     where = f" -> {entry['writes']}" if "writes" in entry else ""
     head = f"{entry.get('place')} {entry.get('tool')}{where}"
-    done, of, left = entry.get("done"), entry.get("of"), entry.get("not_done")
+    done = entry.get("done")
+    of = entry.get("of")
+    left = entry.get("not_done")
     if not isinstance(of, int) or not isinstance(done, int):
         instance = f" in {entry['instance']}" if "instance" in entry else ""
         return f"{head}: {'done' if done else 'not done'}{instance}"
@@ -387,7 +390,9 @@ def handle_error(message: Message, draft: Draft) -> None:
     """
     shown = shorten_literal(message.value)
     entry = shown if isinstance(shown, dict) else {}
-    call, place, error = entry.get("call"), entry.get("place"), entry.get("error")
+    call = entry.get("call")
+    place = entry.get("place")
+    error = entry.get("error")
     if isinstance(message.value, dict) and place is not None:
         # With references, a mind can pass large parts on without writing them again.
         written = message.value.get("call")

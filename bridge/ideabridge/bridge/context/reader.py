@@ -112,7 +112,9 @@ def read_part(value: JSON, written: str, arguments: JSONObject, most: int) -> JS
     """
     # Base64 tells a mind nothing; an answer by turns has the blocks themselves.
     value = without_payloads(value)
-    start, length, wanted = arguments.get("from"), arguments.get("length"), arguments.get("find")
+    start = arguments.get("from")
+    length = arguments.get("length")
+    wanted = arguments.get("find")
     first = start if isinstance(start, int) else 0
     room = max(most - _ENVELOPE - len(encode(written)), 16)
     head: JSONObject = {"reference": written}

@@ -72,7 +72,8 @@ class Shown:
     @classmethod
     def from_json(cls, stored: JSONObject) -> Shown:
         """Read what `to_json` wrote."""
-        value, request = stored.get("value"), stored.get("request")
+        value = stored.get("value")
+        request = stored.get("request")
         if not isinstance(value, int) or not isinstance(request, int):
             raise ValueError(
                 f"shown: expected value and request in bytes, found {list(stored)[:5]}"
@@ -146,8 +147,10 @@ class Measures:
         """Begin a Request; sizes and lines that it does not ask for are forgotten
         with the next one.
         """
-        self._last, self._now = self._now, {}
-        self._last_lines, self._lines = self._lines, {}
+        self._last = self._now
+        self._now = {}
+        self._last_lines = self._lines
+        self._lines = {}
 
     def line(self, value: JSON) -> str:
         """The JSON of a value in one line; that of an object or array which has not
@@ -264,17 +267,21 @@ class _Writes:
     def outermost(self) -> Iterator[tuple[Path, int, bool]]:
         """(path, last writer, whether that one read) of every path that is not within another."""
         top: Path | None = None
-        last, was_read = -1, False
+        last = -1
+        was_read = False
         # Sorted, a path stands right before the paths that it contains.
         for path in sorted(self.paths):
             call, is_read = self.paths[path]
             if top is not None and path[: len(top)] == top:
                 if call > last:
-                    last, was_read = call, is_read
+                    last = call
+                    was_read = is_read
                 continue
             if top is not None:
                 yield top, last, was_read
-            top, last, was_read = path, call, is_read
+            top = path
+            last = call
+            was_read = is_read
         if top is not None:
             yield top, last, was_read
 
@@ -477,7 +484,8 @@ class Showing:
             written = result.written
             entry: JSON = None
             if self._preview_bytes > 0:
-                full, instance = result.reference.full, result.reference.instance
+                full = result.reference.full
+                instance = result.reference.instance
                 whole = reference_to(result.value, full, instance, size=result.size)
                 entry = {"shortened": whole.pop("reference"), **whole}
                 self._preview_bytes -= len(encode(entry))

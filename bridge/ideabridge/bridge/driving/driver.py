@@ -385,7 +385,8 @@ class Driver:
         Raises:
             StaleDriverError: this process has lost the lease; nothing was written.
         """
-        creates, held = self._creates, self.epoch
+        creates = self._creates
+        held = self.epoch
         # A reader who finds the end of a run in its journal must find it in the table of runs, too.
         ended = next((event.status for event in events if isinstance(event, RunEnded)), None)
         tells = self._tells(events)

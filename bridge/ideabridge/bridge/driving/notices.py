@@ -87,8 +87,11 @@ class Notices:
         one = self._topics.setdefault(topic, _Topic())
         with anyio.move_on_after(LOOKS_SECONDS if self._listens else seconds):
             await one.heard.wait()
-        known, about = one.heard.is_set() and not one.everything, one.about
-        one.heard, one.about, one.everything = anyio.Event(), set(), False
+        known = one.heard.is_set() and not one.everything
+        about = one.about
+        one.heard = anyio.Event()
+        one.about = set()
+        one.everything = False
         return about if known else None
 
     @staticmethod

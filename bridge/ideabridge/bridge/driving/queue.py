@@ -234,7 +234,8 @@ class Worker:
         free = self._most - len(self._runs.queue.claimed)
         if free <= 0 or not self._store.queue.count(self._runs.fingerprint):
             return []
-        queue, fingerprint = self._store.queue, self._runs.fingerprint
+        queue = self._store.queue
+        fingerprint = self._runs.fingerprint
         return await self._writer.perform(
             lambda: queue.claim(fingerprint, free, self._takes, self._is_last)
         )

@@ -53,7 +53,8 @@ class _Call:
     error: Exception | None = None
 
     def end_wait(self, error: Exception | None = None) -> None:
-        self.runs, self.error = error is None, error
+        self.runs = error is None
+        self.error = error
         self.changed.set()
 
 
@@ -76,8 +77,11 @@ class SharedCalls:
         name: str,
         seconds: float = LEASE_SECONDS,
     ) -> None:
-        self._store, self._writer, self._notices = store, writer, notices
-        self._name, self._seconds = name, seconds
+        self._store = store
+        self._writer = writer
+        self._notices = notices
+        self._name = name
+        self._seconds = seconds
         self._watch = Watch(alive_seconds=_ALIVE_SECONDS)
         self._calls: dict[str, _Call] = {}
         # Calls that have ended, and could not be removed from the store.
@@ -191,7 +195,8 @@ class SharedCalls:
     async def _beat(self) -> None:
         while True:
             await anyio.sleep(self._seconds / 5)
-            unwritten, self._unwritten = self._unwritten, []
+            unwritten = self._unwritten
+            self._unwritten = []
             for call in unwritten:
                 self._leave(call)
             for module in {call.module for call in self._calls.values()} - self._beating:

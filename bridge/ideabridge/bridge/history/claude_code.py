@@ -106,7 +106,9 @@ class _Log:
         for block in _blocks(line):
             if block.get("type") != "tool_use":
                 continue
-            name, call_id, arguments = block.get("name"), block.get("id"), block.get("input")
+            name = block.get("name")
+            call_id = block.get("id")
+            arguments = block.get("input")
             if not isinstance(name, str) or not name.startswith(_PREFIX):
                 continue
             if not isinstance(call_id, str) or not isinstance(arguments, dict):

@@ -78,7 +78,8 @@ class _Log:
     def read(self) -> Conversation:
         conversation = self._conversation
         for number, line, size in read_lines(conversation):
-            kind, payload = line.get("type"), line.get("payload")
+            kind = line.get("type")
+            payload = line.get("payload")
             if not isinstance(kind, str) or not isinstance(payload, dict):
                 conversation.skipped["of an unknown kind"] += 1
             elif kind == "session_meta":
@@ -98,7 +99,8 @@ class _Log:
             # A fork begins with a copy of the log that it was made from.
             return
         self._began = True
-        own, folder = payload.get("id"), payload.get("cwd")
+        own = payload.get("id")
+        folder = payload.get("cwd")
         if isinstance(own, str) and own:
             self._conversation.id = own[:200]
         if isinstance(folder, str):
@@ -107,7 +109,8 @@ class _Log:
     # -- events ------------------------------------------------------------------------------------
 
     def _take_event(self, number: int, time: float | None, payload: JSONObject, size: int) -> None:
-        kind, item = payload.get("type"), payload.get("item")
+        kind = payload.get("type")
+        item = payload.get("item")
         if kind == "user_message":
             self._ask(text_in(payload.get("message")))
         elif kind == "mcp_tool_call_end":
@@ -137,11 +140,9 @@ class _Log:
         result: JSON,
         size: int,
     ) -> None:
-        server, tool, arguments = (
-            invocation.get("server"),
-            invocation.get("tool"),
-            invocation.get("arguments"),
-        )
+        server = invocation.get("server")
+        tool = invocation.get("tool")
+        arguments = invocation.get("arguments")
         if not isinstance(server, str) or not isinstance(tool, str) or not isinstance(call_id, str):
             self._conversation.skipped["without id or arguments"] += 1
             return
@@ -154,7 +155,8 @@ class _Log:
         # changed or cut.
         self._whole.add(call_id)
         call.tool, call.arguments = tool, arguments if isinstance(arguments, dict) else {}
-        ended, call.ended = call.ended, None
+        ended = call.ended
+        call.ended = None
         _end(call, ended or number, result, self._held.takes_result(size))
 
     def _call(
@@ -188,7 +190,8 @@ class _Log:
     # -- what the model saw ------------------------------------------------------------------------
 
     def _take_item(self, number: int, time: float | None, payload: JSONObject, size: int) -> None:
-        kind, call_id = payload.get("type"), payload.get("call_id")
+        kind = payload.get("type")
+        call_id = payload.get("call_id")
         if kind == "message" and payload.get("role") == "user" and not self._prompt:
             self._ask(text_in(payload.get("content")))
         elif kind == "function_call" and isinstance(call_id, str):
@@ -214,7 +217,8 @@ class _Log:
         """(server, tool, module or None) of a function call; None if it is not a call
         of an MCP server.
         """
-        name, namespace = payload.get("name"), payload.get("namespace")
+        name = payload.get("name")
+        namespace = payload.get("namespace")
         if not isinstance(name, str):
             return None
         if isinstance(namespace, str) and namespace:

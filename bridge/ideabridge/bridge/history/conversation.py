@@ -94,7 +94,10 @@ class HistoryCall:
     ) -> None:
         """Note the result; the first one counts."""
         if self.ended is None:
-            self.ended, self.result, self.error, self.missing = line, value, error, missing
+            self.ended = line
+            self.result = value
+            self.error = error
+            self.missing = missing
 
 
 @dataclass(slots=True)

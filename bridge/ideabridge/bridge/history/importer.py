@@ -189,15 +189,15 @@ class HistoryImport:
             raise HistoryError(
                 f"unknown host {host[:100]!r}; there are {there}.{did_you_mean(host, HISTORIES)}"
             )
-        self._name, self._host = host, found
-        self._store, self._configuration, self._secrets, self._offer = (
-            store,
-            configuration,
-            secrets,
-            offer,
-        )
+        self._name = host
+        self._host = found
+        self._store = store
+        self._configuration = configuration
+        self._secrets = secrets
+        self._offer = offer
         self._screen = Screen(secrets)
-        self._fingerprint, self._caller = fingerprint, caller
+        self._fingerprint = fingerprint
+        self._caller = caller
         self.modules = [name for name, one in configuration.modules.items() if not one.disabled]
         self.now = time.time()
         self._names = Names(self.modules, modules)
@@ -232,7 +232,8 @@ class HistoryImport:
         Raises:
             StoreError: the store cannot be written. What was stored before stays.
         """
-        report, away = HistoryReport(), dict[str, str]()
+        report = HistoryReport()
+        away = dict[str, str]()
         for log in self.logs.files:
             for conversation in await self._read(log, report):
                 for stretch in self._new(conversation):

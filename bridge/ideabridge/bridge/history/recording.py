@@ -135,7 +135,8 @@ def record(
         run_bytes: the most bytes of all results.
     """
     made = Recording()
-    tools, found = Tools(catalogue), list[tuple[Tool, JSONObject]]()
+    tools = Tools(catalogue)
+    found = list[tuple[Tool, JSONObject]]()
     for call in stretch.calls:
         tool = tools.of(call)
         if tool is None:
@@ -163,10 +164,12 @@ def _steps(calls: Sequence[HistoryCall]) -> list[int]:
     have the same one.
     """
     steps: list[int] = []
-    step, seen = 0, None
+    step = 0
+    seen = None
     for call in calls:
         if seen is not None and call.line >= seen:
-            step, seen = step + 1, None
+            step = step + 1
+            seen = None
         steps.append(step)
         if call.ended is not None:
             seen = call.ended if seen is None else min(seen, call.ended)
@@ -207,7 +210,9 @@ class _Ends:
     """The ends of calls, as a run has them: without secrets, and within the bounds of a run."""
 
     def __init__(self, secrets: Secrets, result_bytes: int, run_bytes: int) -> None:
-        self._secrets, self._most, self._left = secrets, result_bytes, run_bytes
+        self._secrets = secrets
+        self._most = result_bytes
+        self._left = run_bytes
 
     def of(self, call: HistoryCall, tool: Tool) -> _End:
         """The end of a call."""
@@ -217,7 +222,8 @@ class _Ends:
             return _End(
                 error={"kind": "unknown", "message": "the log has no result; it may have run"}
             )
-        value, missing = call.result, call.missing
+        value = call.result
+        missing = call.missing
         try:
             if tool.output is not None and isinstance(value, str) and missing is None:
                 value = _structured(tool.output, value)

@@ -152,7 +152,9 @@ def read_record(raw: JSON, *, where: str = "evidence") -> Record:
     for key in ("run", "by", "time"):
         if not isinstance(raw[key], str):
             raise ExplanationError(f"{where}.{key}: expected a text, found {show(raw[key])}")
-    kind, listed, view = raw["kind"], raw["values"], raw["view"]
+    kind = raw["kind"]
+    listed = raw["values"]
+    view = raw["view"]
     if kind not in ("run", "person", "assistant"):
         raise ExplanationError(
             f"{where}.kind: expected run, person or assistant, found {show(kind)}"

@@ -117,7 +117,8 @@ def read_function(store: Store, ref: str, caller: str) -> Function:
     output, fault = _unwrapped(run)
     if not run.is_done and any(one.status is not CallStatus.DONE for one in machine.history):
         # What its calls would have given is unknown, so the plan gives its state.
-        output, fault = None, None
+        output = None
+        fault = None
     record = store.runs.get(run_id)
     lost = {} if record is None else unkept(record)
     marked = [f"calls.{place} was not kept whole: {why}" for place, why in lost.items()]

@@ -454,7 +454,8 @@ def _new_name(name: str, decisions: Mapping[str, ParameterDecision]) -> str:
     Raises:
         PublicationError: parameters are merged in a circle, or into a value that is fixed.
     """
-    where, seen = f"parameters.{name}.merge", {name}
+    where = f"parameters.{name}.merge"
+    seen = {name}
     while (one := decisions.get(name)) is not None and one.merge is not None:
         name = one.merge
         if name in seen:

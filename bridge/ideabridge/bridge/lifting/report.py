@@ -102,10 +102,8 @@ def _parameters(draft: PlanDraft) -> Iterator[JSONObject]:
     for parameter in draft.parameters:
         name = draft.inputs.renamed.get(parameter.name, parameter.name)
         fills.setdefault(name, []).extend(leaf.path for leaf in parameter.leaves)
-    properties, required = (
-        draft.inputs.schema.get("properties"),
-        draft.inputs.schema.get("required"),
-    )
+    properties = draft.inputs.schema.get("properties")
+    required = draft.inputs.schema.get("required")
     for name, schema in (properties if isinstance(properties, dict) else {}).items():
         entry: JSONObject = {
             "name": name,

@@ -176,7 +176,8 @@ class Catalogue:
 
     def look_up(self, call: JSONObject) -> Tool | None:
         """The tool that a call names, or None."""
-        name, module = call.get("_tool"), call.get("_module")
+        name = call.get("_tool")
+        module = call.get("_module")
         try:
             return self.find(str(name), module if isinstance(module, str) else None, briefly=True)
         except UnknownToolError:
@@ -408,7 +409,8 @@ def offered_by(base: Catalogue, changed: JSONObject | None) -> Catalogue:
     listed = (changed or {}).get("tools")
     if not isinstance(listed, list):
         return base
-    known, latent = base.tools, (changed or {}).get("latent")
+    known = base.tools
+    latent = (changed or {}).get("latent")
     tools: list[Tool] = []
     for one in listed:
         if isinstance(one, dict):

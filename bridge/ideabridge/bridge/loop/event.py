@@ -141,7 +141,9 @@ def read_decider(value: JSON) -> Decider:
         JournalError: the value is not one.
     """
     if isinstance(value, dict):
-        kind, via, user = value.get("kind"), value.get("via"), value.get("user")
+        kind = value.get("kind")
+        via = value.get("via")
+        user = value.get("user")
         if (
             kind in get_args(DeciderKind)
             and via in get_args(Via)

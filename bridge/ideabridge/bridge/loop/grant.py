@@ -191,7 +191,9 @@ def grant_of(progress: Progress, event: CallDecided) -> Grant | None:
     """
     if event.grant is None:
         return None
-    most, schema, tool = event.grant.get("max"), event.grant.get("parameters"), progress.tool
+    most = event.grant.get("max")
+    schema = event.grant.get("parameters")
+    tool = progress.tool
     if (
         tool is None
         or event.decision != "approve"
@@ -257,7 +259,8 @@ def _schema_problem(schema: JSONObject, tool: Tool | None) -> str | None:
                 )
     taken = None if tool is None else tool.parameters.get("properties")
     if isinstance(taken, dict):
-        named, required = schema.get("properties"), schema.get("required")
+        named = schema.get("properties")
+        required = schema.get("required")
         names = [
             *(named if isinstance(named, dict) else ()),
             *(required if isinstance(required, list) else ()),

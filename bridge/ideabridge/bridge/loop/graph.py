@@ -280,7 +280,9 @@ class Graph:
     def drop_output(self) -> None:
         """Forget the output of an answer that broke off."""
         self.output = None
-        self.output_reads, self.output_problems, self.output_faults = {}, [], {}
+        self.output_reads = {}
+        self.output_problems = []
+        self.output_faults = {}
 
     def close(self) -> None:
         """End the answer: bind reads of later calls, and find cycles and references that
@@ -817,7 +819,8 @@ class _Lane:
         self.everyone.append(index)
         if changes:
             self.changes.append(index)
-            self.tail, self.last = [index], index
+            self.tail = [index]
+            self.last = index
         else:
             self.tail.append(index)
 

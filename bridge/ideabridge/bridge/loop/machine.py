@@ -810,7 +810,8 @@ class Machine:
         end = end if over is None else Finish("limit", over)
         if end is not None:
             self.errors.extend(state_errors(self._initial, self._memory))
-            self.phase, self._finish = "ending", end
+            self.phase = "ending"
+            self._finish = end
             return
         self.errors.extend(error_message("structural", text) for text in self._member_errors)
         self._memory.tell_errors(self.errors)
@@ -903,7 +904,8 @@ def _repeatable(progress: Progress) -> bool:
     """Return whether a call runs again without a question. A room continues from its own
     journal.
     """
-    call, tool = progress.call, progress.tool
+    call = progress.call
+    tool = progress.tool
     if call.has_latent or call.room is not None:
         return True
     return tool is not None and progress.hints.repeatable and not progress.forbidden

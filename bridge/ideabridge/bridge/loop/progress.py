@@ -91,8 +91,11 @@ class Item:
 
     def end(self, value: JSON, error: JSONObject | None) -> bool:
         """Record the end, and return True if the module was waiting for an answer."""
-        self.finished, self.value, self.error = True, value, error
-        waited, self.question = self.question is not None, None
+        self.finished = True
+        self.value = value
+        self.error = error
+        waited = self.question is not None
+        self.question = None
         return waited
 
 
@@ -164,8 +167,11 @@ class Progress:
 
     def withdraw(self, error: JSONObject) -> None:
         """Withdraw what the call wrote, because its group has failed."""
-        self.status, self.error = CallStatus.CANCELLED, error
-        self.wrote, self.staged, self.value = (), False, None
+        self.status = CallStatus.CANCELLED
+        self.error = error
+        self.wrote = ()
+        self.staged = False
+        self.value = None
 
 
 def items_error(items: list[Item]) -> JSONObject:

@@ -138,7 +138,8 @@ def call_question(progress: Progress) -> Question | None:
     ):
         return None
     approval, digest, resolved, why = progress.approval
-    index, assumed = progress.call.index, tuple(progress.doubts.assumed)
+    index = progress.call.index
+    assumed = tuple(progress.doubts.assumed)
     return Question(
         "call", approval, digest, resolved, why, index, tool=progress.tool, assumed=assumed
     )
@@ -156,7 +157,8 @@ def outcome_question(progress: Progress, number: int | None) -> Question | None:
     """The question about the outcome of a call, or of one item of it; None if the call nests too
     deep to be shown.
     """
-    call, item = progress.call, progress.items[number or 0]
+    call = progress.call
+    item = progress.items[number or 0]
     shown = executed_call(progress, item.parameters)
     # If another crash interrupts the same execution, the question is a new one.
     digest = digest_of({"call": shown, "item": number, "time": item.doubts})
@@ -166,7 +168,8 @@ def outcome_question(progress: Progress, number: int | None) -> Question | None:
     what = unknown(item.cut_off, progress.hints)
     why = f"{what}. retry: run it again; skip: it fails as unknown; value: give its result"
     approval = f"o{place}-{digest[:12]}"
-    tool, hints = progress.tool, progress.hints
+    tool = progress.tool
+    hints = progress.hints
     return Question("outcome", approval, digest, shown, why, call.index, number, tool, hints=hints)
 
 

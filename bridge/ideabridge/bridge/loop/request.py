@@ -218,7 +218,8 @@ class Composer:
         before, after = context_of(machine)
         calls = self._calls(machine) if machine.step else _Messages()
         draft = self._draft(machine, (before, calls.messages, after), made)
-        properties, offered = draft.properties, None
+        properties = draft.properties
+        offered = None
         if machine.settings.groups:
             properties = {GROUP: GROUPS, **properties}
         if machine.mode == "solve":
@@ -256,7 +257,8 @@ class Composer:
 
     def _as_stored(self, *parts: Sequence[Message]) -> list[_Messages]:
         """Messages as ideas store them. One that was in the last Request is not encoded again."""
-        last, self._bodies = self._bodies, {}
+        last = self._bodies
+        self._bodies = {}
         found: list[_Messages] = []
         for part in parts:
             messages = _Messages()
@@ -274,7 +276,8 @@ class Composer:
         """The draft of a Request. If it shortens something, it offers the tool that reads
         values.
         """
-        base, asked = machine.offer.initial, machine.offer.initial_schema
+        base = machine.offer.initial
+        asked = machine.offer.initial_schema
         before, calls, after = parts
 
         def assembled(reader: Tool | None) -> Draft:
@@ -306,7 +309,8 @@ class Composer:
 
     def _change(self, machine: Machine, draft: Draft) -> JSONObject | None:
         """What the handlers changed of the tools and the output schema; see `change_of`."""
-        base, asked = machine.offer.initial, machine.offer.initial_schema
+        base = machine.offer.initial
+        asked = machine.offer.initial_schema
         try:
             return change_of(base, asked, draft.tools, draft.output_schema, self._latent)
         except IdeabridgeError as error:

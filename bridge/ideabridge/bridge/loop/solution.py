@@ -164,7 +164,8 @@ def rejection(errors: Sequence[JSONObject]) -> str:
         if room < 0:
             lines.append(f"... and {len(errors) - number:,} more")
             break
-        call, error = entry.get("call"), entry.get("error")
+        call = entry.get("call")
+        error = entry.get("error")
         message = error.get("message") if isinstance(error, dict) else error
         if isinstance(message, str) and message.startswith("a cycle: "):
             # The calls of a cycle have the same error, which names all of them.
@@ -237,7 +238,8 @@ class SolutionReader:
 
     def graph(self, pattern: Pattern | None = None, explained: JSONObject | None = None) -> Graph:
         """An empty graph for the next Solution."""
-        opening, settings = self._opening, self._settings
+        opening = self._opening
+        settings = self._settings
         return Graph(
             self._catalogue,
             self._memory.documents,
@@ -271,7 +273,8 @@ class SolutionReader:
         if over:
             return over
         graph = self.graph(pattern, explained)
-        graph.most_bound, graph.most_sources = MOST_BOUND, MOST_REFERENCES
+        graph.most_bound = MOST_BOUND
+        graph.most_sources = MOST_REFERENCES
         self.checked = Proposal.whole(graph, calls, output, places, pattern)
         return self.checked.graph.errors()
 
@@ -285,8 +288,11 @@ class SolutionReader:
 
     def take(self, event: SolutionProposed) -> Proposal:
         """Take up a whole Solution; the one that was checked last is not read again."""
-        checked, self.checked = self.checked, None
-        calls, output, pattern = event.calls, event.output, event.pattern
+        checked = self.checked
+        self.checked = None
+        calls = event.calls
+        output = event.output
+        pattern = event.pattern
         if (
             checked is not None
             and checked.solution.calls is calls
@@ -415,7 +421,8 @@ class Planning:
         Raises:
             JournalError: the event does not fit.
         """
-        graph, solution = self.plan.graph, self.plan.solution
+        graph = self.plan.graph
+        solution = self.plan.solution
         if isinstance(event, PlanAsked | PlanDecided):
             self._expect(event.digest)
             if isinstance(event, PlanDecided):
@@ -444,7 +451,9 @@ class Planning:
             raise JournalError("the decision is bound to another plan than the one that waits")
 
     def _decided(self, event: PlanDecided) -> PlanResult:
-        plan, by, reason = self.plan, event.by, event.reason
+        plan = self.plan
+        by = event.by
+        reason = event.reason
         if event.decision == "deny":
             why = f"the plan was {denial_text(by, reason)}"
             return PlanResult(

@@ -544,7 +544,8 @@ class Tick:
         grant = self._grants.take(progress)
         if grant is not None:
             progress.granted = grant.call
-            digest, index = progress.approval[1], progress.call.index
+            digest = progress.approval[1]
+            index = progress.call.index
             self.due["approve", index, None] = Allow(progress.call, digest, grant.call, grant.by)
 
     def _withdraw_grant(self, progress: Progress) -> None:
@@ -828,7 +829,8 @@ class Tick:
 
     def _complete(self, progress: Progress, chosen: str | None) -> None:
         """Settle a call whose executions have all ended; `chosen` as in `CallFinished`."""
-        items, has_each = progress.items, progress.call.has_each
+        items = progress.items
+        has_each = progress.call.has_each
         value: JSON = [item.value for item in items] if has_each else items[0].value
         error = next((item.error for item in items if item.error is not None), None)
         if error is None:
@@ -953,7 +955,9 @@ class Tick:
         """Cancel a call: drop its unacknowledged effects, and make a `Cancel` due for each
         that has begun.
         """
-        call, error, begun = progress.call, self.group.error(), False
+        call = progress.call
+        error = self.group.error()
+        begun = False
         if progress.approval is not None:
             progress.approval = None
             self._withdraw_grant(progress)
@@ -972,7 +976,8 @@ class Tick:
                 begun = True
                 self.due["cancel", call.index, place] = Cancel(call, place, error)
             else:
-                item.finished, item.error = True, error
+                item.finished = True
+                item.error = error
                 progress.open_items -= 1
                 if self.due.pop(("execute", call.index, place), None) is not None:
                     self._running -= 1

@@ -77,7 +77,8 @@ def build_model(configuration: ModelConfiguration, secrets: Secrets) -> tuple[Mo
     """
     kind, _, name = configuration.name.partition(":")
     names = key_names(kind)
-    url, key = configuration.base_url, None
+    url = configuration.base_url
+    key = None
     if configuration.key_env is not None:
         key = find_key((configuration.key_env,), secrets)
         if key is None:
@@ -322,7 +323,8 @@ def _messages(turns: Sequence[JSONObject]) -> list[ModelMessage]:
     messages: list[ModelMessage] = []
     parts: list[ModelRequestPart] = []
     for turn in turns:
-        role, text = turn["role"], str(turn["content"])
+        role = turn["role"]
+        text = str(turn["content"])
         if role == "assistant":
             if parts:
                 messages.append(ModelRequest(parts=parts))
@@ -342,7 +344,8 @@ def cost_of(answer: ModelResponse, *, by_address: bool) -> float | None:
     if it is unknown. With `by_address`, the price depends on the address, because the user's own
     server may use any name for its model.
     """
-    usage, reported = answer.usage, (answer.provider_details or {}).get("cost")
+    usage = answer.usage
+    reported = (answer.provider_details or {}).get("cost")
     if isinstance(reported, int | float) and not isinstance(reported, bool):
         return float(reported)
     if not usage.has_values():
@@ -406,7 +409,8 @@ async def models_of(model: Model) -> list[str] | None:
             httpx.AsyncClient(timeout=SECONDS, headers=headers, trust_env=not is_local) as client,
             client.stream("GET", url) as response,
         ):
-            status, body = response.status_code, b""
+            status = response.status_code
+            body = b""
             async for part in response.aiter_bytes():
                 body += part
                 if len(body) > _MOST_BYTES:

@@ -110,7 +110,8 @@ class _Brief:
 
     def _described(self, schema: JSON) -> str:
         """A type with its description."""
-        said, kind = _said(schema), self._type(schema)
+        said = _said(schema)
+        kind = self._type(schema)
         return f"{kind} // {said}" if said else kind
 
     def _type(self, schema: JSON, depth: int = 0) -> str:
@@ -158,7 +159,8 @@ class _Brief:
         return f"{{{', '.join(fields)}}}"
 
     def _field(self, schema: JSON, depth: int) -> str:
-        said, kind = _said(schema), self._type(schema, depth + 1)
+        said = _said(schema)
+        kind = self._type(schema, depth + 1)
         return f"{kind} /* {said} */" if said else kind
 
 

@@ -119,7 +119,8 @@ class AnswerBuffer:
     def close(self) -> str:
         """End the answer. Returns the text to pass on now: all of it if it can be read."""
         if self._before is not None and self._closing is None:
-            before, self._before = self._before, None
+            before = self._before
+            self._before = None
             self.take(before)
         self._read(self._answer.close())
         return self._release() if self.has_begun or self.broken is None else ""
@@ -317,7 +318,8 @@ class ModelAnswer:
                 del self._taken[next(iter(self._taken))]
 
     def _count(self, stream: Stream) -> None:
-        self._spent, self._stream = self._with(stream), None
+        self._spent = self._with(stream)
+        self._stream = None
 
     def _with(self, stream: Stream) -> Usage:
         usage = stream.usage()
@@ -347,14 +349,16 @@ class ModelAnswer:
             # A refusal without a reason may be about the form, if the form has never worked.
             if lower is None or not (error.certain or untried):
                 raise error
-            self._form, self._failures = lower, 0
+            self._form = lower
+            self._failures = 0
             return
         if self._failures >= self._configuration.retries:
             raise error
         self._failures += 1
         failed_twice = error.status == _FAILED and self._failures > 1
         if failed_twice and untried and self._form is Form.NATIVE and lower is not None:
-            self._form, self._failures = lower, 0
+            self._form = lower
+            self._failures = 0
             return
         # The endpoint's own wait, else twice as long each time, with some randomness.
         wait = min(_FIRST_WAIT * 2 ** (self._failures - 1), _LONGEST_WAIT) * random.uniform(  # noqa: S311 - not for secrets
@@ -464,7 +468,8 @@ class ModelMind:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        endpoints, self._endpoints = self._endpoints, {}
+        endpoints = self._endpoints
+        self._endpoints = {}
         for endpoint in endpoints.values():
             await endpoint.close()
 

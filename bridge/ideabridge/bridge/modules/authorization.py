@@ -151,7 +151,8 @@ class Authorization(httpx2.Auth):
         person: Person | DevicePerson | None = None,
         at_once: bool = False,
     ) -> None:
-        self._module, self._url = module, url
+        self._module = module
+        self._url = url
         self._settings = settings or AuthorizationSettings()
         self._secrets = secrets
         self._has_headers = has_headers
@@ -209,7 +210,8 @@ class Authorization(httpx2.Auth):
             )
         metadata = OAuthClientMetadata(redirect_uris=self._redirect_uris, client_name="ideabridge")
         if isinstance(self._person, DevicePerson):
-            metadata.grant_types, metadata.response_types = [DEVICE_GRANT, "refresh_token"], []
+            metadata.grant_types = [DEVICE_GRANT, "refresh_token"]
+            metadata.response_types = []
             return _DeviceProvider(
                 self,
                 self._person,
@@ -363,7 +365,8 @@ class Authorization(httpx2.Auth):
     def _is_due(self) -> bool:
         """True if the token can be renewed, and has expired or soon will."""
         context = self._provider.context
-        tokens, ends = context.current_tokens, context.token_expiry_time
+        tokens = context.current_tokens
+        ends = context.token_expiry_time
         if tokens is None or ends is None or not context.can_refresh_token():
             return False
         return time.time() > ends - min(_EARLY, (tokens.expires_in or 0) / 2)
@@ -560,7 +563,8 @@ class Authorization(httpx2.Auth):
         or than the one whose metadata cannot be read: the SDK would take addresses of the
         module in its place.
         """
-        issuer, metadata = self._settings.issuer, self._provider.context.oauth_metadata
+        issuer = self._settings.issuer
+        metadata = self._provider.context.oauth_metadata
         if metadata is None and self._server_fault is not None:
             raise OAuthFlowError(self._server_fault)
         if issuer is None or (metadata is not None and issuers_match(str(metadata.issuer), issuer)):
@@ -675,7 +679,8 @@ class Authorization(httpx2.Auth):
         self._loaded = True
         found.learn(self._module, self._secrets)
         self._found = found
-        settings, context = self._settings, self._provider.context
+        settings = self._settings
+        context = self._provider.context
         client = found.client
         if self._person is not None:
             return
@@ -821,7 +826,8 @@ class _DeviceProvider(_PersonalProvider):
 
     def __init__(self, authorization: Authorization, person: DevicePerson, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self._authorization, self._person = authorization, person
+        self._authorization = authorization
+        self._person = person
         self._endpoint = ""
         # The metadata in which the endpoint was. The module may name another server later.
         self._endpoint_of: OAuthMetadata | None = None
@@ -851,7 +857,8 @@ class _DeviceProvider(_PersonalProvider):
         """
         metadata = self.context.oauth_metadata
         if metadata is None or metadata != self._endpoint_of:
-            self._endpoint, self._endpoint_of = self._read_endpoint(before), metadata
+            self._endpoint = self._read_endpoint(before)
+            self._endpoint_of = metadata
         if request is not self._for_tokens:
             return await send(request)
         scope = self.context.client_metadata.scope

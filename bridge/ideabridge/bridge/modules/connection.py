@@ -845,7 +845,9 @@ class Connection:
         while True:
             uris = frozenset(self._watched)
             if uris != known:
-                known, former, current = uris, current, None
+                known = uris
+                former = current
+                current = None
                 if uris:
                     current = await group.start(self._hold_watched, uris)
                 self._held = uris

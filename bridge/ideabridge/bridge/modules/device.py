@@ -119,7 +119,8 @@ class DevicePerson:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._show = show
-        self._sleep, self._clock = sleep, clock
+        self._sleep = sleep
+        self._clock = clock
 
     async def sign_in(
         self,
@@ -159,7 +160,8 @@ class DevicePerson:
                         "address without a user name"
                     )
         seconds = min(answer.expires_in, _MOST_SECONDS)
-        address, complete = answer.verification_uri, answer.verification_uri_complete
+        address = answer.verification_uri
+        complete = answer.verification_uri_complete
         hosts = {urlsplit(one).hostname for one in (address, complete) if one is not None}
         stranger = None if hosts == {server} else server
         self._show(DeviceCode(address, answer.user_code, complete, seconds, stranger))

@@ -303,7 +303,8 @@ def _redirected(response: httpx2.Response) -> httpx2.URL:
     Raises:
         UnansweredError: to another origin, or without the content of the request.
     """
-    status, request = response.status_code, response.request
+    status = response.status_code
+    request = response.request
     try:
         target = request.url.join(response.headers["location"])
     except (httpx2.InvalidURL, ValueError):

@@ -118,7 +118,8 @@ class HTTPTransport:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        group, self._group = self._group, None
+        group = self._group
+        self._group = None
         if group is None:
             return
         # Every wait is bounded.

@@ -128,7 +128,8 @@ def without_secrets(listing: Listing, secrets: Secrets) -> Listing:
             tools[name] = tool
             continue
         made = Tool.from_json(cast("JSONObject", redacted))
-        properties, before = made.parameters.get("properties"), tool.parameters.get("properties")
+        properties = made.parameters.get("properties")
+        before = tool.parameters.get("properties")
         if made.name != name or list(cast("JSONObject", properties or {})) != list(
             cast("JSONObject", before or {})
         ):
@@ -304,7 +305,8 @@ def _unwrapped(declared: JSONObject | None, name: str) -> JSONObject | None:
     """
     if declared is None or declared.keys() - _OF_WRAPPER or declared.get("type") != "object":
         return declared
-    properties, title = declared.get("properties"), declared.get("title")
+    properties = declared.get("properties")
+    title = declared.get("title")
     closed = declared.get("additionalProperties", False) is False
     if not closed or not isinstance(properties, dict) or list(properties) != ["result"]:
         return declared

@@ -256,9 +256,11 @@ class MessageRepair:
         for arm in shape.arms:
             if arm.kind != "object" or not arm.is_named_by(members):
                 continue
-            notes, self.notes = self.notes, []
+            notes = self.notes
+            self.notes = []
             fixed = self.fix(members, arm, place)
-            made, self.notes = self.notes, notes
+            made = self.notes
+            self.notes = notes
             ways.append((len(made) + 1000 * isinstance(fixed, Unusable), fixed, made))
         if not ways:
             return Unusable(f"expected {shape.expected}")
@@ -334,7 +336,8 @@ def shape_of(annotation: Any) -> Shape:
     """The shape that an annotation of the models describes."""
     adapter: TypeAdapter[Any] = TypeAdapter(annotation)
     inner = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
-    origin, arguments = get_origin(inner), get_args(inner)
+    origin = get_origin(inner)
+    arguments = get_args(inner)
     if origin in (Union, python_types.UnionType):
         parts = [part for part in arguments if part is not NONE]
         if len(parts) == 1:

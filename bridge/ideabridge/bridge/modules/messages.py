@@ -159,7 +159,8 @@ class MessageReader:
 
     def end(self) -> list[JSONRPCMessage]:
         """What is left of a message on several lines that never came to its end."""
-        begun, self._begun = self._begun, None
+        begun = self._begun
+        self._begun = None
         return [] if begun is None else self._in_text(begun.text)
 
     def _read_odd(self, data: bytes) -> list[JSONRPCMessage]:
@@ -368,7 +369,8 @@ class MessageReader:
             return ErrorData(code=INTERNAL_ERROR, message=words or "an error without words")
 
         parts = cast("_Object", error)
-        code, message = _integer(parts.get("code")), parts.get("message")
+        code = _integer(parts.get("code"))
+        message = parts.get("message")
         if code is None:
             self.oddities.note(
                 "answered with an error whose `code` is not an integer", _shown(parts.get("code"))

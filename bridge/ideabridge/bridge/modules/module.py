@@ -306,7 +306,8 @@ class Module:
         """Set the tools and the instructions of an earlier process. They are valid until it lists
         its tools again.
         """
-        self._recalled, self._said_before = tools, instructions
+        self._recalled = tools
+        self._said_before = instructions
 
     def recall_way(self, way: Way) -> None:
         """Set the way in which an earlier process has reached the module. It is tried first."""
@@ -425,7 +426,9 @@ class Module:
 
     def status(self) -> ModuleStatus:
         """The status, for people."""
-        connection, peer, error = self._connection, self._peer, self._error
+        connection = self._connection
+        peer = self._peer
+        error = self._error
         # No attempt succeeds before a person has signed in.
         next_try = None if isinstance(error, ModuleSignInError) and error.lasting else self._next
         notes = [*self._notes, *(connection.notes if connection is not None else ())]
@@ -662,7 +665,8 @@ class Module:
 
     def _set(self, state: ModuleState, error: ModuleError | None) -> None:
         changed = state != self._state
-        self._state, self._error = state, error
+        self._state = state
+        self._error = error
         self._settled.set()
         if changed:
             self._on_change(self.name)
@@ -1129,7 +1133,8 @@ class Module:
             and connection.backchannel.is_idle
         ):
             # Once: a module that cannot be reached in that era is reached in the other one again.
-            self._asks_legacy, self._legacy = False, True
+            self._asks_legacy = False
+            self._legacy = True
             await self._forget(connection)
             await self.reach()
         return self.era

@@ -108,7 +108,9 @@ class Modules:
     ) -> None:
         self.identify_store: Callable[[], str] = lambda: ""
         self.quotes: Callable[[], bool] = lambda: True
-        self._person, self._at_once, self._user = person, at_once, user
+        self._person = person
+        self._at_once = at_once
+        self._user = user
         self.on_event: Callable[[str, ServerEvent], None] = lambda _module, _event: None
         self.secrets: Final = secrets or Secrets()
         self._modules: dict[str, Module] = {}
@@ -162,7 +164,8 @@ class Modules:
     def _note_change(self, name: str) -> None:
         if self._on_change is not None:
             self._on_change(name)
-        changed, self._changed = self._changed, anyio.Event()
+        changed = self._changed
+        self._changed = anyio.Event()
         changed.set()
 
     def _authorize(self, module: str, launch: Launch) -> Authorization | None:

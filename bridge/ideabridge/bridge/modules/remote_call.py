@@ -304,7 +304,8 @@ async def pass_on(
         ModuleError: the module does not answer, or its answer is not what the protocol says.
         ResultLimitError: the result is too large.
     """
-    name, method = f"module {module!r}", request.method
+    name = f"module {module!r}"
+    method = request.method
     asking = Asking(module, name, seconds, None, secrets, client)
     report = _report(asking, on_progress, secrets)
     result: BaseModel | None = None
@@ -401,7 +402,8 @@ def _failure(
         return ModuleProtocolError(module, f"{name}: {text}", outcome="unknown")
     if error.data is Mark.REFUSED:
         return ModuleProtocolError(module, f"{name} {text}", code=error.code, said=text)
-    message, data = shown(error.message, secrets, MAX_ERROR_DATA), None
+    message = shown(error.message, secrets, MAX_ERROR_DATA)
+    data = None
     try:
         data = normalise(error.data, what="the data of an error")
         if (size := len(encode(data))) > MAX_ERROR_DATA:

@@ -265,7 +265,8 @@ def _resource_contents(repair: MessageRepair, value: Any, shape: Shape, place: s
     if members is None:
         return value
     fixed = dict(members)
-    text, blob = fixed.get("text"), fixed.get("blob")
+    text = fixed.get("text")
+    blob = fixed.get("blob")
     if not isinstance(fixed.get("uri"), str) and isinstance(repair.params.get("uri"), str):
         fixed["uri"] = repair.params["uri"]
         repair.note(
@@ -885,7 +886,8 @@ def _without_deep_schema(value: Any) -> Any:
 def _nests_deeper(value: Any, limit: int) -> bool:
     level: list[Any] = [value]
     for _ in range(limit + 1):
-        parts, level = level, []
+        parts = level
+        level = []
         for part in parts:
             if isinstance(part, dict):
                 level += cast("Object", part).values()

@@ -350,7 +350,8 @@ def _adapt_auth(raw: JSONObject) -> JSONObject:
     if isinstance(result.get("enabled"), bool):
         # A module is asked anyway whether it needs a sign-in.
         del result["enabled"]
-    scopes, port = result.get("scopes"), result.get("callbackPort")
+    scopes = result.get("scopes")
+    port = result.get("callbackPort")
     if isinstance(scopes, list) and "scope" not in result:
         del result["scopes"]
         if scopes:
@@ -368,7 +369,8 @@ def entry_problems(entry: JSONObject) -> list[tuple[str, str]]:
     if isinstance(kind, str) and kind not in KINDS:
         problems.append(("type", f"expected 'stdio', 'http' or 'sse', found {kind[:40]!r}"))
         kind = None
-    has_command, has_url = entry.get("command") is not None, entry.get("url") is not None
+    has_command = entry.get("command") is not None
+    has_url = entry.get("url") is not None
     if has_command and has_url:
         problems.append(("", "has both 'command' and 'url'; expected one of them"))
     elif not has_command and not has_url:

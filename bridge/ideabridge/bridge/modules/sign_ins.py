@@ -89,7 +89,8 @@ class SignIn(BaseModel):
 
     def learn(self, module: str, secrets: Secrets) -> None:
         """Hide the values that must not be shown."""
-        tokens, client = self.tokens, self.client
+        tokens = self.tokens
+        client = self.client
         for value in (
             None if tokens is None else tokens.access_token,
             None if tokens is None else tokens.refresh_token,
@@ -129,7 +130,9 @@ class SignInFile:
     """
 
     def __init__(self, module: str, url: str, user: ModuleUser | None = None) -> None:
-        self._module, self._url, self.user = module, url, user
+        self._module = module
+        self._url = url
+        self.user = user
         # The address may contain a secret, and a name any character, so their hash names the file.
         text = (
             f"{module}\n{url}" if user is None else json.dumps([module, url, user.store, user.name])

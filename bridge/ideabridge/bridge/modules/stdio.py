@@ -107,7 +107,10 @@ class Lines:
             if long
             else b"".join(self._parts).removesuffix(b"\r")
         )
-        self._parts, self._size, self._head, self._tail = [], 0, b"", b""
+        self._parts = []
+        self._size = 0
+        self._head = b""
+        self._tail = b""
         return line
 
 
@@ -553,7 +556,8 @@ class StdioTransport:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        process, group = self._process, self._group
+        process = self._process
+        group = self._group
         if process is None or group is None:
             return
         self._closing = True

@@ -175,7 +175,8 @@ class StreamableHTTP:
         """Open the stream of a call again, until it brings the answer or cannot be
         opened any more.
         """
-        last_id, retry = body.events.last_id, body.events.retry
+        last_id = body.events.last_id
+        retry = body.events.retry
         failures = 0
         while failures < _MOST_FAILURES and not call.is_answered:
             with anyio.move_on_after(_pause(retry)):

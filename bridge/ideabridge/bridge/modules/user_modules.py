@@ -56,7 +56,8 @@ class UserModules:
         authorize: Callable[[SignInFile | None, str, Launch], Authorization | None],
         start: Callable[[Callable[[], Coroutine[object, object, None]], Module], None],
     ) -> None:
-        self._authorize, self._start = authorize, start
+        self._authorize = authorize
+        self._start = start
         # The one that was used last is the last.
         self._open: dict[_Key, _Used] = {}
 

@@ -139,7 +139,8 @@ def read(result: object, path: object) -> JSON | Handle:
     else:
         expect_written(result, what="the first argument of tools.read()")
         shown = normalise(result, what="the first argument of tools.read()")
-        found, root = read_path(shown, keys), ("input", "result")
+        found = read_path(shown, keys)
+        root = ("input", "result")
         if not isinstance(found, Missing):
             return found
     # The error names the place as a reference does.

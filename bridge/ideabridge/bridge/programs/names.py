@@ -166,7 +166,8 @@ class ProgramNames:
         names = cls(())
         tools = list(tools)
         known = {_key_of(tool): tool for tool in tools} | {tool.key: tool for tool in tools}
-        servers, modules = journaled.get("servers"), journaled.get("modules")
+        servers = journaled.get("servers")
+        modules = journaled.get("modules")
         names.servers = (
             {key: str(value) for key, value in servers.items()} if isinstance(servers, dict) else {}
         )
@@ -367,7 +368,8 @@ def ask_call(arguments: JSONObject) -> JSONObject:
         ProgramError: an argument is wrong.
     """
     unknown = [name for name in arguments if name not in ("text", "data", "schema")]
-    text, schema = arguments.get("text"), arguments.get("schema")
+    text = arguments.get("text")
+    schema = arguments.get("schema")
     if unknown:
         raise ProgramError(f"ask() has no parameter {show(unknown[0])}")
     if not isinstance(text, str) or not text.strip():

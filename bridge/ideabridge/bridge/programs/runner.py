@@ -168,7 +168,8 @@ class ProgramRunner:
 
     def stop(self) -> None:
         """End the session. `drive` begins the program again, from the journal."""
-        session, self._session = self._session, None
+        session = self._session
+        self._session = None
         self._waits = False
         if session is not None:
             session.close()
@@ -181,11 +182,16 @@ class ProgramRunner:
     def _start(self, program: ProgramProposed) -> None:
         machine = self._runner.machine
         if program is not self._program:
-            self._program, self._crashes, self._crashed_at = program, 0, -1
+            self._program = program
+            self._crashes = 0
+            self._crashed_at = -1
         # The state as it was before the first call: calls of programs do not write it.
         names = ProgramNames.of(program.names, machine.offer.every.tools)
         setting = setting_of(names, values_of(machine), program.now, program.seed)
-        self._made, self._heard, self._waits, self._parked = 0, [], False, None
+        self._made = 0
+        self._heard = []
+        self._waits = False
+        self._parked = None
         self._first = len(machine.history) - len(machine.solution.calls)
         self._printed = sum(map(len, machine.solution.printed))
         first = self._first
@@ -318,7 +324,8 @@ class ProgramRunner:
         unheard: list[JSON] = [
             self._first + n for n in range(max(count, self._made)) if self._first + n not in heard
         ]
-        session, self._session = self._session, None
+        session = self._session
+        self._session = None
         if session is not None:
             session.close()
         return [SolutionClosed(None, None, error, unheard or None)]
@@ -327,7 +334,8 @@ class ProgramRunner:
 
     def _feed(self) -> None:
         """Give a program that waits the next result that is journaled."""
-        session, machine = self._session, self._runner.machine
+        session = self._session
+        machine = self._runner.machine
         if session is None or not self._waits or self._runner.is_behind:
             return
         settled = machine.settled

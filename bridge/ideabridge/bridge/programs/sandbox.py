@@ -335,7 +335,8 @@ class Sandbox:
         """End the workers."""
         with self._lock:
             self._closed = True
-            pool, self._pool = self._pool, None
+            pool = self._pool
+            self._pool = None
         if pool is not None:
             pool.__exit__(None, None, None)
 
@@ -507,8 +508,10 @@ def prepared(program: str, servers: Mapping[str, str]) -> str:
             continue
         imported = _imported(", ".join(map(ast.unparse, node.names)), servers)
         if imported is not None:
-            first, last = node.lineno - 1, node.end_lineno - 1
-            start, end = lines[first][: node.col_offset], lines[last][node.end_col_offset :]
+            first = node.lineno - 1
+            last = node.end_lineno - 1
+            start = lines[first][: node.col_offset]
+            end = lines[last][node.end_col_offset :]
             lines[first : last + 1] = [start + imported.encode() + end, *[b""] * (last - first)]
     return b"\n".join(lines).decode()
 
@@ -595,7 +598,8 @@ def _certain(
         kept += [(one.line, one.column, one.text) for one in calls]
     lines_of_calls = {line for line, _, _ in kept}
     for row, column, rule, message in syntax or found:
-        line, place = int(row), int(column) - 1
+        line = int(row)
+        place = int(column) - 1
         text = lines[line - 1] if 0 < line <= len(lines) else ""
         if _NOT_AWAITED in message and line in lines_of_calls:
             continue
@@ -696,7 +700,8 @@ def _never_fits(message: str, functions: Collection[str]) -> bool:
     found = _WRONG.fullmatch(message)
     if found is None or found[1] not in functions:
         return False
-    expected, given = found[2], found[3]
+    expected = found[2]
+    given = found[3]
     # A float may be whole, a text one of those that are listed, and an object or array of
     # any type may fit.
     plain = set(expected.split(" | ")) <= _PLAIN
@@ -851,7 +856,8 @@ class ProgramSession:
 
     def close(self) -> None:
         """End the session, also while it computes. Its steps are dropped."""
-        computes, self.computes = self.computes, False
+        computes = self.computes
+        self.computes = False
         self._closed = True
         self.ripens = None
         self._sandbox.note_change()

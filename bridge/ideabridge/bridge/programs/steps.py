@@ -72,7 +72,8 @@ def programs_in(calls: Iterable[JSON], catalogue: Catalogue) -> dict[str, int]:
     for place, call in enumerate(calls):
         if not isinstance(call, dict) or call.get("_tool") != RUN_PROGRAM.name:
             continue
-        tool, program = catalogue.look_up(call), call.get("program")
+        tool = catalogue.look_up(call)
+        program = call.get("program")
         if (
             tool is None
             or tool.key != PROGRAM_STEP
@@ -138,7 +139,8 @@ def called_in(calls: Iterable[JSON], catalogue: Catalogue) -> Iterator[tuple[int
         yield place, call
         if not isinstance(call, dict) or call.get("_tool") != RUN_PROGRAM.name:
             continue
-        tool, program = catalogue.look_up(call), call.get("program")
+        tool = catalogue.look_up(call)
+        program = call.get("program")
         if tool is not None and tool.key == PROGRAM_STEP and isinstance(program, str):
             names = names or ProgramNames(catalogue.tools)
             for used in ProgramNames.of(names.used_by(program), catalogue.tools).listed:

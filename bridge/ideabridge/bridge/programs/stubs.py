@@ -91,7 +91,8 @@ def stub(functions: Iterable[tuple[str, Tool, Mapping[str, str]]]) -> str:
     taken = {name for name, _, _ in listed}
     # A function may be called `list`: then `list[str]` would be something else.
     renamed = {name: _free(f"_{name}", taken | _TYPES) for name in sorted(_TYPES & taken)}
-    types, admitted = _Types("result", renamed, taken | _TYPES), _Types("parameter", renamed)
+    types = _Types("result", renamed, taken | _TYPES)
+    admitted = _Types("parameter", renamed)
     lines: list[str] = []
     for name, tool, parameters in listed:
         found = _parameters(tool, parameters, admitted)
@@ -304,7 +305,8 @@ def _default(schema: JSON, kind: str) -> str:
     """The default of a parameter: itself, if it is short and plain and has the type."""
     if not isinstance(schema, dict) or "default" not in schema:
         return "..."
-    value, values = schema["default"], schema.get("enum")
+    value = schema["default"]
+    values = schema.get("enum")
     written = _written(value)
     if written is None or not isinstance(value, bool | int | float | str | None):
         return "..."
@@ -459,7 +461,8 @@ class _Types:
         )
 
     def _object(self, schema: JSONObject, root: JSONObject, name: str, depth: int) -> str:
-        properties, more = schema.get("properties"), schema.get("additionalProperties")
+        properties = schema.get("properties")
+        more = schema.get("additionalProperties")
         whole = f"{self._dict}[{self._named('str')}, {self.any}]"
         if "patternProperties" in schema:
             return whole

@@ -47,12 +47,14 @@ def guide_of(
             message = dataclasses.replace(message, value={})
         context.append(message.to_json())
     if lifted is not None:
-        calls, output = lifted.get("calls"), lifted.get("output")
+        calls = lifted.get("calls")
+        output = lifted.get("output")
     else:
         made = [one for one in machine.history if not is_reader(one.tool)]
         readers = reading_calls(machine.history)
         listed: list[JSON] = [without_reads(one.call.raw, readers) for one in made]
-        calls, output = listed if function.run.places is None else function.calls, function.output
+        calls = listed if function.run.places is None else function.calls
+        output = function.output
     # With `_module`, as an idea may be called by its name alone.
     said = (
         [with_own_module(call, machine.catalogue) for call in calls]

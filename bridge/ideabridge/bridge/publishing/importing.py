@@ -95,7 +95,9 @@ def _check_program(plan: JSONObject) -> None:
         PublicationError: it has no text or no names, or it may call a tool that its calls
             do not declare.
     """
-    program, names, calls = plan.get("program"), plan.get("names"), plan.get("calls")
+    program = plan.get("program")
+    names = plan.get("names")
+    calls = plan.get("calls")
     if not isinstance(program, str) or len(program) > LONGEST:
         raise PublicationError(
             f"publication.plan.program: expected text of at most {LONGEST:,} "
@@ -292,7 +294,8 @@ def missing(
         modules: the configured modules. One that is still connecting has not listed its tools.
         tools: the tools that are here.
     """
-    wanted, tools = sorted(set(needs)), list(tools)
+    wanted = sorted(set(needs))
+    tools = list(tools)
     lines: list[str] = []
     absent = {
         need.module for need in wanted if need.module and not _exists(need.module, store, modules)

@@ -155,7 +155,8 @@ class RecordedResults:
         reading = {one.index: one.reads_only for one in executed_calls(run)[0]}
         calls: list[RecordedCall] = []
         for progress in run.machine.history:
-            tool, index = progress.tool, progress.call.index
+            tool = progress.tool
+            index = progress.call.index
             if (
                 tool is None
                 or is_reader(tool)

@@ -875,7 +875,8 @@ class Publisher:
 
     def audience(self, to: str | Iterable[str], caller: str) -> tuple[str, ...]:
         """Return the callers that a new version is shared with; see `read_audience`."""
-        audience, users = read_audience(self.store, to), self.store.users
+        audience = read_audience(self.store, to)
+        users = self.store.users
         only_admins = self.configuration.users.share == "admins"
         if audience and only_admins and user_of(caller) is not None and not users.manages(caller):
             raise PublicationError(
@@ -988,7 +989,8 @@ class Publisher:
             # An imported program comes without its run.
             verdict.notes.append(f"its run cannot be read: {error}")
             return
-        results, names = await self._results(function), plan.names or {}
+        results = await self._results(function)
+        names = plan.names or {}
         judgement = await reproduce(
             self.sandbox(), plan.program or "", names, plan.input or {}, results
         )
@@ -1168,7 +1170,8 @@ class _Lifted:
 
 
 def _as_plan(found: _Lifted, answer: str, store: Store, by: Decider, making: _Making) -> _Made:
-    draft, catalogue = found.draft, found.catalogue
+    draft = found.draft
+    catalogue = found.catalogue
     places = asking_calls(store, catalogue, draft.calls)
     asked = ", ".join(f"calls.{place} ({_tool(draft.calls[place])})" for place in places)
     lifting: JSONObject = {

@@ -246,7 +246,8 @@ class Saver:
             document = _document_of_run(store, ref)
         else:
             stored = store.ideas.get(ref, caller=caller)
-            document, kept = _document_of(stored), stored.idea
+            document = _document_of(stored)
+            kept = stored.idea
         publisher.screen.check({"name": name, "description": description})
         try:
             written = _kept(read_idea({**document, "answer": answer}, stored=True), kept)

@@ -71,7 +71,8 @@ class Teaching:
             self._add(publication, self._record_of(run_id, publication))
 
     def _take_ended(self) -> list[tuple[str, Publication]]:
-        ended, self._ended = self._ended, []
+        ended = self._ended
+        self._ended = []
         still: list[tuple[Run, Publication]] = []
         for run, publication in self._open:
             stored = self._store.runs.get(run.id)

@@ -250,7 +250,9 @@ def read_idea(
     solution = _solution(read)
     if not composed and not stored:
         _expect_solution_members(read.get("solution"))
-    calls, output, program = solution.get("calls"), solution.get("output"), solution.get("program")
+    calls = solution.get("calls")
+    output = solution.get("output")
+    program = solution.get("program")
     listed = calls if isinstance(calls, list) else []
     if composed:
         asked, output = _unwrapped(function_schemas(Idea(context, schema, solution))[1], output)

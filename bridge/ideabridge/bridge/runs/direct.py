@@ -167,8 +167,12 @@ class DirectSessions:
         fingerprint: str,
         ideas: Callable[[str, str], Tool | None],
     ) -> None:
-        self._store, self._writer, self._screen = store, writer, screen
-        self._settings, self._fingerprint, self._ideas = settings, fingerprint, ideas
+        self._store = store
+        self._writer = writer
+        self._screen = screen
+        self._settings = settings
+        self._fingerprint = fingerprint
+        self._ideas = ideas
 
     # -- writing -----------------------------------------------------------------------------------
 
@@ -483,11 +487,14 @@ def _steps(bodies: Sequence[Mapping[str, JSON]]) -> list[int]:
     has the same one.
     """
     steps: list[int] = []
-    step, seen = 0, None
+    step = 0
+    seen = None
     for body in bodies:
-        began, ended = cast("float", body["began"]), cast("float", body["ended"])
+        began = cast("float", body["began"])
+        ended = cast("float", body["ended"])
         if seen is not None and began >= seen:
-            step, seen = step + 1, None
+            step = step + 1
+            seen = None
         steps.append(step)
         seen = ended if seen is None else min(seen, ended)
     return steps
@@ -495,12 +502,11 @@ def _steps(bodies: Sequence[Mapping[str, JSON]]) -> list[int]:
 
 def _ended_info(run: str, origin: JSONObject) -> SessionInfo:
     tools = cast("list[str]", origin.get("tools", []))
-    began, last = cast("float", origin["began"]), cast("float", origin["last"])
-    client, session, count = (
-        str(origin["client"]),
-        str(origin["session"]),
-        cast("int", origin["count"]),
-    )
+    began = cast("float", origin["began"])
+    last = cast("float", origin["last"])
+    client = str(origin["client"])
+    session = str(origin["session"])
+    count = cast("int", origin["count"])
     return SessionInfo(run, client, session, began, last, count, tuple(tools), in_progress=False)
 
 

@@ -159,7 +159,8 @@ class CallContext:
         self._is_clean = effect.is_clean
         if self._is_clean:
             # In a clean room the code sees only the parameters and the imports.
-            self.instance, self.output_paths = None, ()
+            self.instance = None
+            self.output_paths = ()
             if effect.imports:
                 self.call["_imports"] = {
                     format_reference(path): normalise(value) for path, value in effect.imports
@@ -434,10 +435,8 @@ async def _read(effect: Execute, most: int) -> JSONObject:
     calls have made.
     """
     arguments = effect.parameters
-    value, written = (
-        arguments.get("reference"),
-        str(meant_reference(effect.call.raw.get("reference"))),
-    )
+    value = arguments.get("reference")
+    written = str(meant_reference(effect.call.raw.get("reference")))
     return await compute_in_thread(read_part, value, written, arguments, most)
 
 

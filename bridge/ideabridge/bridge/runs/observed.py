@@ -73,7 +73,8 @@ class Observed:
         if len(self._next) >= _TRACKED:
             self._next.clear()
         self._next[key] = now + SECONDS
-        digest, shape = tool.prose_digest, shape_of(value)
+        digest = tool.prose_digest
+        shape = shape_of(value)
         try:
             known = self._memory.shapes(owner, digest)
             if known and merged([*known, shape]) == merged(known):

@@ -407,7 +407,8 @@ class Offer:
             PlanError: the module of one has never been up here. A call waits for one that
                 is tried again.
         """
-        tools, present = names.listed, self.catalogue
+        tools = names.listed
+        present = self.catalogue
         for tool in tools:
             absent = tool.module is not None and not tool.in_room and present.get(tool.key) is None
             why = self.why_away(tool.module) if tool.module is not None and absent else None
@@ -521,7 +522,8 @@ class Offer:
         known = Catalogue(self.known)
         names: list[str] = []
         for call in calls:
-            tool, named = known.look_up(call), call.get("_module")
+            tool = known.look_up(call)
+            named = call.get("_module")
             owner = tool.module if tool is not None else None
             if isinstance(named, str):
                 owner = named
@@ -556,7 +558,8 @@ class Offer:
         for place, call in enumerate(plan.calls):
             if not isinstance(call, dict) or catalogue.look_up(call) is not None:
                 continue
-            name, module = call.get("_tool"), call.get("_module")
+            name = call.get("_tool")
+            module = call.get("_module")
             if isinstance(name, str) and (module is None or isinstance(module, str)):
                 why = self.why_refused(name, module)
                 if why is not None:
@@ -594,7 +597,8 @@ class Offer:
             for call in plan.calls
             if isinstance(call, dict) and not _is_step(call)
         )
-        rooms, known = self._rooms(named, caller), self.catalogue
+        rooms = self._rooms(named, caller)
+        known = self.catalogue
         if any(names_program(call, self.known_catalogue) for call in plan.calls):
             rooms.append(RUN_PROGRAM)
         rooms += self._passing_to_ideas(caller)
@@ -828,11 +832,10 @@ def defined_tools(messages: Iterable[Message]) -> list[Tool]:
             # A text names a tool that exists; see `named_tools`.
             continue
         value = message.value if isinstance(message.value, dict) else {}
-        name, description = value.get("name"), value.get("description", "")
-        parameters, output = (
-            value.get("parameters", {"type": "object", "properties": {}}),
-            value.get("output"),
-        )
+        name = value.get("name")
+        description = value.get("description", "")
+        parameters = value.get("parameters", {"type": "object", "properties": {}})
+        output = value.get("output")
         if not isinstance(name, str) or not name or not isinstance(description, str):
             raise MessageError("a message of type 'tool' needs a tool with a name, which is text")
         if not isinstance(parameters, dict) or not isinstance(output, dict | None):
@@ -844,7 +847,8 @@ def defined_tools(messages: Iterable[Message]) -> list[Tool]:
             tool = with_fixed(Tool(name, description, parameters, output), value)
         except ToolDefinitionError as error:
             raise MessageError(str(error)) from None
-        parameters, output = tool.parameters, tool.output
+        parameters = tool.parameters
+        output = tool.output
         check_schema(parameters, what=f"the parameters of {name[:100]}")
         if output is not None:
             check_schema(output, what=f"the output of {name[:100]}")
@@ -1109,7 +1113,8 @@ def _milder(then: list[JSON], now: list[Tool]) -> list[str]:
         before = known.get(tool.name)
         if before is None or before.annotations == tool.annotations:
             continue
-        was, new = effective_hints(before.annotations), effective_hints(tool.annotations)
+        was = effective_hints(before.annotations)
+        new = effective_hints(tool.annotations)
         if new[0] and not was[0]:
             lines.append(f"{shown_name(tool.name)} says now that it only reads; before, it did not")
         elif was[1] and not new[1]:

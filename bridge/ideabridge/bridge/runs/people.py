@@ -350,7 +350,9 @@ def _decided_plan(
         )
     except IdeabridgeError as error:
         raise DecisionError(f"the edited plan cannot run: {error}") from None
-    listed, output, places = solution["calls"], solution["output"], None
+    listed = solution["calls"]
+    output = solution["output"]
+    places = None
     calls = listed if isinstance(listed, list) else []
     if machine.mode == "plan":
         calls, places = spread(calls, machine.instances)
@@ -388,7 +390,9 @@ def _edited_call(
 def _decided_outcome(
     question: Question, index: int, decision: Decision, by: Decider, cut_off: str | None
 ) -> events.OutcomeDecided:
-    place, reason, value = (index, question.digest), decision.reason, decision.value
+    place = (index, question.digest)
+    reason = decision.reason
+    value = decision.value
     if decision.decision == "retry":
         return events.OutcomeDecided(*place, "retry", by, question.item, reason)
     if decision.decision == "skip":
@@ -658,7 +662,9 @@ class People:
                 return
 
     def _hand_in(self, question: Question, decision: Decision) -> None:
-        approval, by, run = question.approval, decision.by, self._run
+        approval = question.approval
+        by = decision.by
+        run = self._run
         # The machine knows a decision before it is journaled, and watchers are called after that.
         if approval not in self._pending() or all(
             one.approval != approval for one in questions(run.runner.machine)

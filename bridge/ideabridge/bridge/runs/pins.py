@@ -214,7 +214,8 @@ def check_pins(
         definition: see `Definition`.
         away: returns why a configured module is not up; None if it is up or not configured.
     """
-    pins, defined = read_pins(held), defined_in(held)
+    pins = read_pins(held)
+    defined = defined_in(held)
     # What a program may call has no order.
     is_program = "program" in (held or {})
     known = {pin.key: pin for pin in pins or ()}
@@ -223,7 +224,8 @@ def check_pins(
     for place, call in called_in(calls, catalogue):
         if not isinstance(call, dict):
             continue
-        module, name = call.get("_module"), str(call.get("_tool"))
+        module = call.get("_module")
+        name = str(call.get("_tool"))
         where = "" if is_program else f"calls.{place}: "
         own = not isinstance(module, str) or module == ANONYMOUS
         try:

@@ -201,7 +201,8 @@ def _needs(store: Store, publication: Publication) -> list[ToolKey]:
     for call in calls:
         if not isinstance(call, dict) or "_output" in call:
             continue
-        name, module = str(call.get("_tool")), call.get("_module")
+        name = str(call.get("_tool"))
+        module = call.get("_module")
         if isinstance(module, str):
             needs.append((module, name))
         elif name not in defined_in(held):

@@ -141,7 +141,8 @@ class Rooms:
         record = self._runs.store.runs.get(room_id)
         if record is not None:
             return self._runs.enter(record, run)
-        machine, choice = run.machine, self._choice(run)
+        machine = run.machine
+        choice = self._choice(run)
         depth = machine.settings.depth
         if depth < 1:
             raise RoomError(
@@ -167,7 +168,8 @@ class Rooms:
                 return CallFinished(*effect.key, value=answer.output)
             start = answer
         elif effect.tool.key == PROGRAM_STEP:
-            program, given = effect.parameters.get("program"), effect.parameters.get("input")
+            program = effect.parameters.get("program")
+            given = effect.parameters.get("input")
             recorded = choice if choice.name == SAMPLING else None
             before = _import_messages(effect.imports)
             start = start_step(machine, str(program), given, settings, before, recorded)
@@ -207,7 +209,8 @@ class Rooms:
         """Take an event of a run or room. If another process drives it, only the watchers
         here are called.
         """
-        follows, parent = run.runner.follows, run.parent
+        follows = run.runner.follows
+        parent = run.parent
         if isinstance(event, CallFinished):
             room = run.rooms.pop((event.call, event.item), None)
             if room is not None and not follows:
@@ -358,10 +361,12 @@ def _import_messages(imports: Iterable[tuple[Path, JSON]]) -> list[JSON]:
     """
     messages: list[JSON] = []
     for path, value in imports:
-        kind, rest = path[0], list(path[1:])
+        kind = path[0]
+        rest = list(path[1:])
         if kind == "results":
             # In a run that did not make these calls, their results are data.
-            kind, rest = "data", ["results", *rest]
+            kind = "data"
+            rest = ["results", *rest]
         if kind == "data" and rest:
             messages.append({"type": "data", "kind": rest[0], "data": _nested(rest[1:], value)})
         elif kind == "data" and isinstance(value, dict):

@@ -443,7 +443,8 @@ class Run:
         check_type("model", model)
         status = await self.wait()
         if not self.machine.has_output and (status != "done" or self.errors()):
-            errors, reason = self.errors(), self.runner.lost or self.machine.reason
+            errors = self.errors()
+            reason = self.runner.lost or self.machine.reason
             why = f"{WITHOUT_RESULT.get(status, status)}{f': {reason}' if reason else ''}"
             text = "\n".join([f"run {self.id}: {why}", *([rejection(errors)] if errors else [])])
             raise RunFailedError(text, self.id, status, [dict(error) for error in errors])
@@ -781,7 +782,8 @@ class Run:
         # In a plan only rooms ask.
         minded = self if machine.mode == "solve" else next(self.open_requests(), None)
         if minded is not None:
-            name, why = minded.turns.mind or "turns", minded.turns.why
+            name = minded.turns.mind or "turns"
+            why = minded.turns.why
             result["mind"] = {"name": name, "why": why} if why else {"name": name}
         reason = self.runner.lost or machine.reason
         if reason:
@@ -1026,7 +1028,8 @@ class Run:
         """The usage of the run and all its rooms, open or ended; `under_way`: with the usage so far
         of answers that are about to be interrupted.
         """
-        machine, own = self.machine, self.machine.usage
+        machine = self.machine
+        own = self.machine.usage
         made = machine.requests if machine.mode == "solve" else 0
         total = Spending(
             own.input_tokens,
@@ -1058,7 +1061,8 @@ class Run:
 
     def over_budget(self) -> str | None:
         """Return why the run and its rooms must end; None while they are within the budget."""
-        settings, spent = self.machine.settings, self.spent()
+        settings = self.machine.settings
+        spent = self.spent()
         if spent.requests > settings.requests:
             return (
                 f"{settings.requests:,} requests were made, the most a run and its rooms may make"
@@ -1132,7 +1136,8 @@ class Run:
             stored: its Solution, in the form that satisfies the schema.
             outcome: how the step ended; `open` if another Request follows.
         """
-        machine, host = self.machine, self._host
+        machine = self.machine
+        host = self._host
         solution = machine.solution
         idea = Idea.of(request, stored)
         written = solution.to_json()
@@ -1144,7 +1149,8 @@ class Run:
                 str(call.get("_tool")) for call in solution.calls if isinstance(call, dict)
             )
         )
-        mind, model = "", ""
+        mind = ""
+        model = ""
         if machine.mode == "solve":
             own = self.runner.mind
             mind, model = self.turns.authors.get(

@@ -308,9 +308,13 @@ class Runner:
         Returns:
             False if the write is queued; the effects are performed after it.
         """
-        events, self._taken = self._taken, []
-        ideas, self._ideas = self._ideas, []
-        self._batch, self._saved, self._follows = events, ideas, follows
+        events = self._taken
+        self._taken = []
+        ideas = self._ideas
+        self._ideas = []
+        self._batch = events
+        self._saved = ideas
+        self._follows = follows
         try:
             if not self._driver.journal(events, ideas, self._written):
                 return False
@@ -344,8 +348,10 @@ class Runner:
 
     def _act(self) -> None:
         """Report the events that were journaled, and perform the effects that follow from them."""
-        events, self._batch = self._batch or (), None
-        follows, self._follows = self._follows, ()
+        events = self._batch or ()
+        self._batch = None
+        follows = self._follows
+        self._follows = ()
         self._notify(events)
         if self._stops:
             self._stop()
@@ -369,7 +375,8 @@ class Runner:
         self.poke()
 
     def _notify(self, events: Sequence[Event]) -> None:
-        changed, self._changed = self._changed, anyio.Event()
+        changed = self._changed
+        self._changed = anyio.Event()
         changed.set()
         watchers = list(self.watchers)
         for event in events:
@@ -662,20 +669,23 @@ class Runner:
 
     def _end_of_answer(self, piece: EndPiece) -> Event:
         """The event at the end of an answer. If the answer is a program, the program begins now."""
-        broken, extra = piece.broken, piece.extra
+        broken = piece.broken
+        extra = piece.extra
         if piece.program is not None:
             mind = None if self.mind is None else self.mind.name
             try:
                 return program_of_mind(self.machine, piece.program, self._run.id, extra, mind)
             except IdeabridgeError as error:
-                broken, extra = str(error), {**extra, "program": piece.program}
+                broken = str(error)
+                extra = {**extra, "program": piece.program}
         return SolutionClosed(broken, extra or None)
 
     def _usage_so_far(self) -> list[Event]:
         """The usage of an answer that is interrupted before it has reported its usage.
         It is read once.
         """
-        answer, self.unreported = self.unreported, None
+        answer = self.unreported
+        self.unreported = None
         usage = None if answer is None else answer.so_far()
         return [] if usage is None else [UsageNoted(usage.to_json())]
 

@@ -1040,7 +1040,8 @@ class Runs:
         read = self._read.pop(record.id, None)
         if read is None or read.last != record.last_event:
             read = self._read_events(record.id)
-        events, folded = read.events, read.folded
+        events = read.events
+        folded = read.folded
         first = events[0] if events else None
         machine = Machine() if folded is None else folded.machine
         run = self._attach(

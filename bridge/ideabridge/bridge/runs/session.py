@@ -251,7 +251,8 @@ class Session:
 
 def _effect(progress: Progress) -> dict[str, Any] | None:
     """Return the effect that a call had or may have had; None if it had none."""
-    call, tool = progress.call, progress.tool
+    call = progress.call
+    tool = progress.tool
     if tool is None or call.has_latent or progress.hints.read_only is True:
         return None
     outcomes = [_outcome(item) for item in progress.items if item.started]

@@ -279,10 +279,12 @@ def start_solve_by(plan: Plan, begun: Start) -> Start:
     if plan.program is not None:
         return Start(machine, (*begun.events, _proposed(plan, plan.names or {}, machine, PLAN)))
     calls, places = plan.expanded()
-    output, explained = plan.output, plan.explained
+    output = plan.output
+    explained = plan.explained
     if wrap_output(machine.output_schema)[1]:
         # A mind writes its output so.
-        output, explained = {"value": output}, _below_value(explained)
+        output = {"value": output}
+        explained = _below_value(explained)
     errors = machine.check(calls, output, places, explained=explained)
     if errors:
         raise PlanError(rejection(errors), [dict(error) for error in errors])
@@ -368,11 +370,9 @@ def settings_under(
         return configured if value is None else min(int(value), configured)
 
     own = configuration.limits
-    seconds, tokens, cost = (
-        wanted("wall_seconds", whole=False),
-        wanted("tokens"),
-        wanted("cost", whole=False),
-    )
+    seconds = wanted("wall_seconds", whole=False)
+    tokens = wanted("tokens")
+    cost = wanted("cost", whole=False)
     return Settings(
         order=configuration.order,
         modules={

@@ -56,7 +56,8 @@ def read_submission(
         RejectedSolutionError: its calls are not an array.
     """
     solution, notes = read_solution(raw)
-    calls, output = solution["calls"], solution["output"]
+    calls = solution["calls"]
+    output = solution["output"]
     if not isinstance(calls, list):
         raise RejectedSolutionError("calls: expected an array")
     extra = {key: value for key, value in solution.items() if key not in ("calls", "output")}

@@ -267,14 +267,16 @@ class Contents:
             self._known.clear()
             self._waiting.clear()
             self._keyed = self._last = keyed
-        self._state, self._swept = state, swept
+        self._state = state
+        self._swept = swept
         later = "SELECT number, hash FROM contents WHERE number > ? ORDER BY number"
         for number, digest in database.execute(later, (self._last,)):
             self._waiting[digest] = self._last = number
 
     def _put(self, bodies: list[Body], new: list[StoredContent]) -> list[int]:
         """The rows of bodies. New rows are appended to `new`."""
-        known, waiting = self._known, self._waiting
+        known = self._known
+        waiting = self._waiting
         keys = [
             key_of(digest) for digest, _ in bodies if digest not in known and digest not in waiting
         ]

@@ -86,11 +86,13 @@ class Families:
         while above != key:
             # Path halving, as in union-find.
             self._above[key] = self._above[above]
-            key, above = above, self._above[above]
+            key = above
+            above = self._above[above]
         return key
 
     def _read(self) -> None:
-        execute, now = self._database.execute, time.time()
+        execute = self._database.execute
+        now = time.time()
         rows = execute(
             "SELECT id, parent, forked_from, status, driver, lease_until, coalesce(updated, "
             "created) FROM runs"
@@ -148,7 +150,8 @@ def holders(
         since: see `ideas`.
     """
     execute = database.execute
-    where, values = "", ()
+    where = ""
+    values = ()
     if ideas is not None:
         where = " WHERE idea IN (SELECT CAST(value AS BIGINT) FROM json_each(?))"
         values = (f"[{','.join(map(str, ideas))}]",)
@@ -235,7 +238,8 @@ class Reach:
         new: list[int] = []
         while entries:
             entry = entries.pop()
-            number, kind = abs(entry), 1 if entry > 0 else 2
+            number = abs(entry)
+            kind = 1 if entry > 0 else 2
             if number >= len(self._reached):
                 self._reached.extend(bytes(number - len(self._reached) + 65_536))
             before = self._reached[number]
@@ -464,7 +468,8 @@ class Pruning:
     def prunable(self, before: str) -> Prunable:
         """Find what is older than a time, the oldest first."""
         database = self._database
-        top, published = database.newest_row("ideas"), database.newest_row("publications")
+        top = database.newest_row("ideas")
+        published = database.newest_row("publications")
         with database.snapshot():
             families = Families(database)
             old = [one for one in families if one.time < before]
@@ -516,7 +521,8 @@ class Pruning:
             with self._database.exclusive():
                 some = families[start : start + _TOGETHER]
                 removed = self._remove([one for one in some if self._may_go(one, top, published)])
-            runs, ideas = runs + removed[0], ideas + removed[1]
+            runs = runs + removed[0]
+            ideas = ideas + removed[1]
             self._breathe()
             after_each()
         return runs, ideas
@@ -548,7 +554,8 @@ class Pruning:
         """Return True if still nothing needs a family. Call this inside the transaction
         that deletes it.
         """
-        runs, number = encode_text([*family.runs()]), self._database.number
+        runs = encode_text([*family.runs()])
+        number = self._database.number
         ended = ", ".join(f"'{one}'" for one in ENDED)
         if number(
             "SELECT count(*) FROM runs WHERE id IN (SELECT value FROM json_each(?1)) "  # noqa: S608
@@ -680,7 +687,8 @@ def _counted(database: Database, families: Families, going: list[Family]) -> tup
     runs = sum(
         id(families.of(run)) in of_those for (run,) in database.execute("SELECT id FROM runs")
     )
-    gone, kept = set[int](), set[int]()
+    gone = set[int]()
+    kept = set[int]()
     rows = database.execute(
         "SELECT number, run FROM ideas UNION ALL SELECT idea, run FROM occurrences"
     )
@@ -839,7 +847,8 @@ class Retention:
 
     def _before(self, clock: float) -> tuple[str, int, str]:
         """The values of `_DUE`."""
-        days, runs = self._bounds.days, self._bounds.runs
+        days = self._bounds.days
+        runs = self._bounds.runs
         oldest = "" if days is None else time_text(clock - days * DAY)
         last = 0
         if runs is not None:
@@ -860,7 +869,8 @@ class Retention:
         number of runs.
         """
         database = self._database
-        top, published = database.newest_row("ideas"), database.newest_row("publications")
+        top = database.newest_row("ideas")
+        published = database.newest_row("publications")
         with database.snapshot():
             rows = database.execute(f"SELECT id FROM runs WHERE {_DUE}", self._before(clock))  # noqa: S608
             due: set[Key] = {run for (run,) in rows}

@@ -257,7 +257,8 @@ def _without(value: JSON, path: Path) -> JSON:
     """A copy without the value at a path, which is there. In a list, null takes its place."""
     if not path:
         return {}
-    key, rest = path[0], path[1:]
+    key = path[0]
+    rest = path[1:]
     if isinstance(value, list):
         place = int(key)
         items = list(value)

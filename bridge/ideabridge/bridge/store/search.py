@@ -268,7 +268,9 @@ class Search:
             self._database.count(_REBUILT, 1)
             rebuild = self._database.counter(_REBUILT)
         self._indexed.clear()
-        last, most, left = 0, BATCH, 2**62
+        last = 0
+        most = BATCH
+        left = 2**62
         while True:
             with self._database.transaction():
                 if self._database.counter(_REBUILT) != rebuild:

@@ -159,7 +159,8 @@ def tools_in(schema: JSON) -> dict[str, str]:
             branch = referred if isinstance(referred, dict) else branch
         properties = branch.get("properties")
         if isinstance(properties, dict):
-            tool, module = _const(properties.get("_tool")), _const(properties.get("_module"))
+            tool = _const(properties.get("_tool"))
+            module = _const(properties.get("_module"))
             if tool:
                 found[tool] = module
     return found

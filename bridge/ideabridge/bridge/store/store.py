@@ -434,7 +434,8 @@ class Store:
         A program that replaces the plan of its own run within the hour is compared with the version
         before that plan, which was published until the program was there.
         """
-        name, version = publication.name, publication.version
+        name = publication.name
+        version = publication.version
         before = self._version_before(publication)
         if before is not None and _is_replaced_by(before, publication):
             before = self._version_before(before)

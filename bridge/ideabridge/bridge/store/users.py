@@ -438,7 +438,8 @@ class Users:
             )
         if row is None or not hmac.compare_digest(cast("bytes", row[0]), _digest(match[2])):
             return None
-        token, user = Token(*row[1:8]), User(*row[8:])
+        token = Token(*row[1:8])
+        user = User(*row[8:])
         if token.state != "valid" or user.state != "active":
             return None
         self._note_use(token)

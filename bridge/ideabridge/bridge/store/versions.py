@@ -48,7 +48,8 @@ class Side:
         recorded = publication.recorded if publication is not None else None
         taken, given = function_schemas(stored.idea)
         if publication is not None:
-            taken, given = publication.input_schema, publication.output_schema
+            taken = publication.input_schema
+            given = publication.output_schema
         return cls(
             description=publication.description if publication is not None else stored.meta.title,
             answer=publication.answer if publication is not None else "",
@@ -160,7 +161,8 @@ def breaking(old: Side, new: Side) -> list[str]:
     read-only. Other changes of the schemas (bounds, patterns, enumerations, alternatives) are
     only in `changes`.
     """
-    before, after = inline_refs(old.input_schema or {}), inline_refs(new.input_schema or {})
+    before = inline_refs(old.input_schema or {})
+    after = inline_refs(new.input_schema or {})
     found = [
         f"input: {line}"
         for line in [*_required(before, after), *_removed_or_retyped(before, after, is_input=True)]
@@ -196,13 +198,15 @@ def _removed_or_retyped(old: JSON, new: JSON, path: str = "", *, is_input: bool)
     """
     if not isinstance(old, dict) or not isinstance(new, dict):
         return
-    before, after = _types(old), _types(new)
+    before = _types(old)
+    after = _types(new)
     taken, given = (after, before) if is_input else (before, after)
     if before and after and given - (taken | {"integer"} if "number" in taken else taken):
         where = f"{path}: " if path else ""
         yield f"{where}was {' or '.join(sorted(before))}, is {' or '.join(sorted(after))}"
         return
-    members, kept = old.get("properties"), new.get("properties")
+    members = old.get("properties")
+    kept = new.get("properties")
     for name, schema in members.items() if isinstance(members, dict) else ():
         where = f"{path}.{name}" if path else name
         if not isinstance(kept, dict) or name not in kept:

@@ -249,7 +249,8 @@ class Writer:
         """Commit some queued jobs; returns False if some must be retried."""
         some = self._next()
         self._busy = True
-        jobs, outcomes = [(one.key, one.job) for one in some], list[Any]()
+        jobs = [(one.key, one.job) for one in some]
+        outcomes = list[Any]()
         try:
             with anyio.CancelScope(shield=True):
                 outcomes = await to_thread.run_sync(

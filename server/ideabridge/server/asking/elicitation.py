@@ -142,7 +142,8 @@ class Deciding:
 
         `seconds` is the time from sending the forms to the answer.
         """
-        key, now = self._key(request), time.monotonic()
+        key = self._key(request)
+        now = time.monotonic()
         # A client may decline many forms one after another: then the time since the
         # decline before counts.
         since = min(seconds, now - self._declined.get(key, -math.inf))
@@ -308,7 +309,9 @@ def _decision_of(
     content = result.content
     if result.action != "accept" or content is None or content.get("decision") is None:
         return None
-    chosen, value, reason = str(content["decision"]), content.get("value"), content.get("reason")
+    chosen = str(content["decision"])
+    value = content.get("value")
+    reason = content.get("reason")
     offered: dict[str, Choice] = {
         one: one for one in approval.choices if one in choices_of(approval)
     }
@@ -358,7 +361,8 @@ def _grant_of(content: Mapping[str, object]) -> JSONObject | str | None:
     """What the person allows for the rest of the run; a text is the reason why that
     is not accepted.
     """
-    most, where = content.get("max"), content.get("parameters")
+    most = content.get("max")
+    where = content.get("parameters")
     where = where if isinstance(where, str) and where.strip() else None
     if content.get("for", "call") == "call":
         return (
@@ -468,7 +472,8 @@ class Forms:
                 self._group.start_soon(self._ask, approval, self.open[key])
 
     async def _ask(self, approval: ApprovalRequest, scope: anyio.CancelScope) -> None:
-        request, deciding = self._request, self._deciding
+        request = self._request
+        deciding = self._deciding
         with scope:
             context = request.context
             fault: str | None = None
@@ -524,7 +529,8 @@ async def ask_once(
     elif request.has_rounds:
         raise InputRequired({_ONCE: _elicitation(text, form)}, Round("", at=time.time()))
     else:
-        sent, context = anyio.current_time(), request.context
+        sent = anyio.current_time()
+        context = request.context
         try:
             result = await context.session.elicit_form(
                 text, form, related_request_id=context.request_id
@@ -566,11 +572,13 @@ async def answered(
         The round with the approvals that stay open and those that are asked about again. An answer
         that is not accepted three times is reported in `request.notes`.
     """
-    left, faults = list(last.left), dict[str, tuple[int, str]]()
+    left = list(last.left)
+    faults = dict[str, tuple[int, str]]()
     pending = {one.approval: one for one in run.pending()}
     seconds = time.time() - last.at
     for key in last.asked:
-        response, approval = responses.get(key), pending.get(key)
+        response = responses.get(key)
+        approval = pending.get(key)
         if approval is None:
             # It was decided elsewhere.
             continue

@@ -76,8 +76,11 @@ class CallsElsewhere:
         resume: Resume,
         give_up: Callable[[str], None],
     ) -> None:
-        self._bridge, self._group = bridge, group
-        self._held, self._resume, self._give_up = held, resume, give_up
+        self._bridge = bridge
+        self._group = group
+        self._held = held
+        self._resume = resume
+        self._give_up = give_up
         self._waiting: dict[str, anyio.Event] = {}
         self._serving: set[str] = set()
 
@@ -196,7 +199,8 @@ class CallsElsewhere:
             if isinstance(outcome, dict):
                 return outcome
             if value != seen and "taken" in told:
-                seen, until = value, anyio.current_time() + _SILENT_SECONDS
+                seen = value
+                until = anyio.current_time() + _SILENT_SECONDS
             silent = until - anyio.current_time()
             if value is None or silent <= 0:
                 raise CallElsewhereError(lost)

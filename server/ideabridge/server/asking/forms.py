@@ -209,7 +209,8 @@ def _meanings(request: ApprovalRequest) -> dict[Choice, str]:
 
 
 def _of_module(question: JSONObject) -> types.ElicitRequestedSchema:
-    schema, module = cast("dict[str, Any]", question["schema"]), visible(str(question["module"]))
+    schema = cast("dict[str, Any]", question["schema"])
+    module = visible(str(question["module"]))
     fields = dict[str, Any]()
     for name, field in schema.get("properties", {}).items():
         fields[name] = _cleaned(field, module)

@@ -276,7 +276,8 @@ def _repeats(result: _Result, rejected: SolutionRejected) -> bool:
 def _journaled(result: _Result) -> str:
     """The form in which the journal keeps an answer without a solution."""
     blocks = _blocks(result)
-    kept, left = list[str](), _KEPT
+    kept = list[str]()
+    left = _KEPT
     for block in blocks:
         if left > 0 and isinstance(block, types.TextContent):
             kept.append(block.text[:left])
@@ -568,7 +569,8 @@ class Sampler:
             SettledTurnError: the turn has another solution, or the answer is a repetition.
             FinishedRunError, InterruptedRunError: the run does not continue.
         """
-        accepted, faults = 0, list[IdeabridgeError]()
+        accepted = 0
+        faults = list[IdeabridgeError]()
         for number, sample in enumerate(last.samples):
             response = responses.get(sample_key(number))
             if not isinstance(

@@ -101,7 +101,8 @@ class PastingPerson:
         read: Callable[[], Awaitable[str | None]],
     ) -> None:
         self.redirect_uri = redirect_uri
-        self._show, self._read = show, read
+        self._show = show
+        self._read = read
 
     async def authorize(self, url: str) -> str:
         """Show the address, and take the one to which the browser was sent back.

@@ -380,7 +380,8 @@ def called(application: typer.Typer, arguments: Sequence[str]) -> typer.Typer:
         assert group.typer_instance is not None
         group.typer_instance = called(group.typer_instance, arguments[1:])
     only = copy.copy(application)
-    only.registered_commands, only.registered_groups = commands, groups
+    only.registered_commands = commands
+    only.registered_groups = groups
     return only
 
 

@@ -170,7 +170,8 @@ class PlainDisplay:
         if isinstance(event, events.RequestMade) and event.bytes is not None:
             say(f"request {event.step}: {cost_of_request(event.bytes)}", "dim")
         for progress in self._followed.run.calls():
-            index, name = progress.call.index, f"{call_name(progress)} {tool_name(progress)}"
+            index = progress.call.index
+            name = f"{call_name(progress)} {tool_name(progress)}"
             if progress.status.value == "running" and index not in self._started:
                 self._started.add(index)
                 say(f"▶ {name}")
@@ -511,7 +512,8 @@ def _advise(followed: Followed, options: Options) -> None:
     """Report what a person can do about a run that waits. Running the plan again would repeat
     completed calls.
     """
-    run, again = followed.run, options.again
+    run = followed.run
+    again = options.again
     if run.status == "needs_solution":
         report(
             f"it waits for the solution of turn {run.turn}. A host connected to this "

@@ -466,7 +466,8 @@ async def _ask_whether(
     from ideabridge.bridge.runs.people import Decision
 
     always = ", a(lways) [N] [SCHEMA]" if what == "call" else ""
-    prompt, words = f"run it? y(es){always}, n(o) [reason], e(dit)", ("yes", "no", "edit")
+    prompt = f"run it? y(es){always}, n(o) [reason], e(dit)"
+    words = ("yes", "no", "edit")
     hint = f"y runs the {what}, n (and a reason) does not, e lets you change it first"
     if always:
         words = (*words, "always")
@@ -478,7 +479,8 @@ async def _ask_whether(
         say("what it assumes could also be:")
         for number, (at, candidate) in enumerate(others, 1):
             say(_marked(f"{number}: {visible(at)} {visible(candidate.choice)}", "  "))
-        prompt, words = f"{prompt}, t(ake) NUMBER...", (*words, "take")
+        prompt = f"{prompt}, t(ake) NUMBER..."
+        words = (*words, "take")
         hint += ", t and numbers runs it with these values instead"
     while True:
         match await _choose(prompt, words, hint):

@@ -402,7 +402,8 @@ def log_out(
 
 def signature(schema: JSONObject) -> str:
     """The names of the parameters, with brackets around the optional ones."""
-    properties, required = schema.get("properties"), schema.get("required")
+    properties = schema.get("properties")
+    required = schema.get("required")
     names = list(properties) if isinstance(properties, dict) else []
     needed = required if isinstance(required, list) else []
     return ", ".join(name if name in needed else f"[{name}]" for name in names)

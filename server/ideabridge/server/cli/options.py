@@ -511,17 +511,18 @@ def guarded(work: Callable[[], int | None], *, json: bool = False) -> int:
         known = own_error(error)
         if isinstance(error, OSError) and error.filename is None and error.errno in _FULL:
             _drop_output()
-            code, message, kind = (
-                ExitCode.FAILED,
-                f"the output cannot be written: {error.strerror}",
-                "OutputError",
-            )
+            code = ExitCode.FAILED
+            message = f"the output cannot be written: {error.strerror}"
+            kind = "OutputError"
         elif known is not None:
-            code, message, kind = exit_code(known), str(known), type(known).__name__
+            code = exit_code(known)
+            message = str(known)
+            kind = type(known).__name__
         elif any(isinstance(one, KeyboardInterrupt) for one in leaves(error)):
             return ExitCode.CANCELLED
         else:
-            code, kind = ExitCode.INTERNAL, "InternalError"
+            code = ExitCode.INTERNAL
+            kind = "InternalError"
             first = next(leaves(error))
             message = f"internal error: {type(first).__name__}: {first}".replace("\n", " ")
             message += " (IDEABRIDGE_TRACEBACK=1 shows where)"

@@ -207,7 +207,8 @@ async def _rehearse(bridge: Bridge, plan: Plan) -> JSONObject:
     rehearsal = await bridge.dry_run(plan)
     if plan.program is not None:
         return rehearsal
-    catalogue, policy = bridge.offer.of_plan(plan, LOCAL), policy_named(bridge.settings().approval)
+    catalogue = bridge.offer.of_plan(plan, LOCAL)
+    policy = policy_named(bridge.settings().approval)
     for entry in _objects(rehearsal.get("calls")):
         place = entry.get("place")
         call = plan.calls[place] if isinstance(place, int) else None

@@ -415,7 +415,8 @@ def _related(value: JSON) -> str:
     if not isinstance(value, dict):
         text = str(value)
         return text if text.startswith("run_") else text[:12]
-    at, status = value.get("at"), value.get("status")
+    at = value.get("at")
+    status = value.get("status")
     return (
         f"{value.get('run')}{f' after event {at}' if at else ''}{f' ({status})' if status else ''}"
     )

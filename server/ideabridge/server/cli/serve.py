@@ -405,7 +405,8 @@ def read_address(text: str) -> tuple[str, int]:
     """
     host, colon, port = text.rpartition(":")
     if not colon and not text.isdigit():
-        host, port = text, DEFAULT_ADDRESS.rpartition(":")[2]
+        host = text
+        port = DEFAULT_ADDRESS.rpartition(":")[2]
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:

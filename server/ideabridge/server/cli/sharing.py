@@ -292,7 +292,8 @@ async def import_ideas(
         )
     if replace and not publish:
         raise UsageError("--replace goes with --publish")
-    files, names = list_files(paths), tuple(replace or ())
+    files = list_files(paths)
+    names = tuple(replace or ())
     saved: list[tuple[str, SavedIdea]] = []
     needed: list[Need] = []
     refused: list[JSON] = []
@@ -345,7 +346,8 @@ async def import_ideas(
 
 def say_saved(where: str, saved: SavedIdea) -> None:
     """Say what saving an idea did, after `where` on its line."""
-    new, before = saved.publication, saved.before
+    new = saved.publication
+    before = saved.before
     idea = f"{where}idea {saved.idea_id[:12]}"
     if new is not None and saved.is_unchanged:
         say(
@@ -404,7 +406,8 @@ async def _import_document(
     from ideabridge.bridge.errors import NameInUseError
     from ideabridge.bridge.store.portable import read_document
 
-    read, changed = read_document(document, "nothing" if edited else "whole"), False
+    read = read_document(document, "nothing" if edited else "whole")
+    changed = False
     try:
         if edited:
             read_document(document)

@@ -43,7 +43,8 @@ def demo(
     began = time.monotonic()
     demo = Demo(find_repository(repo), executable(), say)
     found = anyio.run(demo.run)
-    seconds, checks = time.monotonic() - began, demo.checks
+    seconds = time.monotonic() - began
+    checks = demo.checks
     if options.json:
         print_json(
             {

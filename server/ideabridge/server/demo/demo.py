@@ -226,12 +226,11 @@ def check_answer(
     right = there.astimezone(ZoneInfo(zone)).utcoffset() == there.utcoffset()
     # The server that converts times knows only the time of day, so the date is today's.
     time, expected = (f"{moment.astimezone(UTC):%H:%M}" for moment in (there, date))
-    what, why = (
-        f"{who}: the newest commit's time of day in {zone}",
-        f"got {there}, expected {expected} UTC",
-    )
+    what = f"{who}: the newest commit's time of day in {zone}"
+    why = f"got {there}, expected {expected} UTC"
     checks.holds(what, right and time == expected, why)
-    change, expected_change = answer["change"], repository.newest_change()
+    change = answer["change"]
+    expected_change = repository.newest_change()
     if expected_change is None or ("message" in change and expected_change[1] > _LARGE):
         what = f"{who}: the plan reports that git cannot make the patch, and goes on"
         checks.holds(what, "message" in change, encode_text(change)[:200])
@@ -309,7 +308,8 @@ class Demo:
         return path
 
     async def _both(self, folder: Path, serve: list[str], log: TextIO) -> Members:
-        root, count = str(self.repository.root), self.repository.commits
+        root = str(self.repository.root)
+        count = self.repository.commits
         for_a = {"repo": root, "count": count, "timezone": "Europe/Berlin"}
         for_b = {"repo": root, "count": max(1, count // 2), "timezone": "Asia/Tokyo"}
         self.say(
@@ -344,7 +344,8 @@ class Demo:
 
     async def _hand_over(self, client: Client, given: Members, store: Path) -> Members:
         """Assistant A sends the plan."""
-        plan, calls = {**PLAN, "input": given}, PLAN["calls"]
+        plan = {**PLAN, "input": given}
+        calls = PLAN["calls"]
         self.say(
             f"It hands over one plan of {len(calls)} calls ({len(encode(plan)):,} bytes), once:",
             None,
@@ -356,7 +357,8 @@ class Demo:
             )
             self.say(f"   {module}{one['_tool']}({parameters}) -> {one['_outputPath']}", None)
         reply = await call(client, "run_plan", plan)
-        content, output = reply.content, reply.content.get("output")
+        content = reply.content
+        output = reply.content.get("output")
         if content["status"] != "done" or output is None:
             raise CheckFailedError(f"run_plan: expected an output, found {encode(content)[:600]!r}")
         self._show("assistant A", given, output, reply)

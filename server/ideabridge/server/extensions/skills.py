@@ -88,7 +88,9 @@ class IdeaSkills:
         Raises:
             MCPError: the cursor is not one of this list.
         """
-        store, lacking, caller = self._bridge.store, self._bridge.offer.lacking, caller_of(context)
+        store = self._bridge.store
+        lacking = self._bridge.offer.lacking
+        caller = caller_of(context)
         cursor = params.cursor if params else None
         try:
             # The plans of a page may have megabytes, so threads read them and write the files that
@@ -184,7 +186,8 @@ class IdeaSkills:
 
     def _files(self, one: Publication) -> dict[str, str]:
         """The files of a skill, by their paths."""
-        plan, mask = one.present_plan or {}, self._bridge.secrets.mask
+        plan = one.present_plan or {}
+        mask = self._bridge.secrets.mask
         program = plan.get("program")
         read: JSONObject = {key: plan[key] for key in _READ if key in plan}
         # Writing a value for people takes far longer than this, and is bounded by it.

@@ -238,7 +238,8 @@ def _starts_elsewhere(entry: JSONObject, project: Path, folder: Path) -> str:
 
 def _judged(adoption: Adoption, problem: str | None, *, is_taken: bool, replaces: bool) -> Adoption:
     """Return the adoption with its verdict."""
-    entry, target = adoption.entry, adoption.target
+    entry = adoption.entry
+    target = adoption.target
     if is_ourselves(entry):
         return replace(adoption, verdict="ourselves", why="it is ideabridge itself")
     if is_taken:

@@ -112,7 +112,8 @@ def _variable(
 
 def is_ourselves(entry: JSONObject) -> bool:
     """Return whether an entry starts ideabridge, which cannot be its own module."""
-    command, arguments = entry.get("command"), entry.get("args")
+    command = entry.get("command")
+    arguments = entry.get("args")
     words = [command] if isinstance(command, str) else []
     words += (
         [word for word in arguments if isinstance(word, str)] if isinstance(arguments, list) else []

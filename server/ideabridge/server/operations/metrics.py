@@ -168,7 +168,8 @@ class Metrics:
         )
 
     def _named(self, module: str | None, name: str) -> tuple[str, str]:
-        key, bridge = (module or "", name), self._bridge
+        key = (module or "", name)
+        bridge = self._bridge
         if key in self._tools:
             return key
         known = known_name(bridge, module, name)
@@ -191,7 +192,8 @@ class _RunCount:
 
     def see(self, events: Sequence[Event]) -> None:
         """See `RunObserver`."""
-        metrics, is_room = self._metrics, self._run.parent is not None
+        metrics = self._metrics
+        is_room = self._run.parent is not None
         for event in events:
             match event:
                 case RunEnded() if not is_room:
@@ -212,7 +214,8 @@ class _RunCount:
     @contextmanager
     def around(self, effect: Execute) -> Generator[Callable[[JSON], None]]:
         """See `RunObserver`."""
-        began, outcome = time.perf_counter(), "error"
+        began = time.perf_counter()
+        outcome = "error"
         try:
             yield _ignore
             outcome = "ok"

@@ -113,7 +113,8 @@ def note_tool(name: str, kind: ToolKind) -> None:
     """Note which tool the present request calls; a name of this server, not of the client."""
     served = _now.get()
     if served is not None:
-        served.tool, served.kind = name, kind
+        served.tool = name
+        served.kind = kind
 
 
 def note_failure() -> None:
@@ -143,7 +144,8 @@ class RequestWatch:
             if scope["type"] != "http":
                 await app(scope, receive, send)
                 return
-            method, path = scope["method"], f"/{scope['path'].strip('/').partition('/')[0]}"
+            method = scope["method"]
+            path = f"/{scope['path'].strip('/').partition('/')[0]}"
             method = method if method in _HTTP_METHODS else "unknown"
             served = scope[_KEY] = ServedRequest(
                 f"{method} {path if path in _PATHS else 'elsewhere'}"
@@ -263,7 +265,8 @@ def request_log(level: LogLevel) -> Generator[list[Observer]]:
     if level not in ("info", "debug"):
         yield []
         return
-    before, handler = (requests_logger.level, requests_logger.propagate), _Lines()
+    before = (requests_logger.level, requests_logger.propagate)
+    handler = _Lines()
     ours = not logging.getLogger().handlers
     requests_logger.setLevel(level.upper())
     if ours:

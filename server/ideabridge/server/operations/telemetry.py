@@ -272,7 +272,8 @@ class _RunSpans:
                 case RunStarted():
                     self._began = time.time_ns()
                 case RequestMade():
-                    self._asked, self._usage = time.time_ns(), {}
+                    self._asked = time.time_ns()
+                    self._usage = {}
                 case UsageNoted():
                     self._usage = event.usage
                 case SolutionProposed() | ProgramProposed():
@@ -321,7 +322,8 @@ class _RunSpans:
         return (model if isinstance(model, str) else model.name).partition(":")[0]
 
     def _end(self, status: str) -> None:
-        run, machine = self._run, self._run.machine
+        run = self._run
+        machine = self._run.machine
         attributes: dict[str, AttributeValue] = {
             "ideabridge.run.id": run.id,
             "ideabridge.run.status": status,
@@ -357,7 +359,8 @@ class _RunSpans:
         """See `RunObserver`."""
         tool = effect.tool
         if effect.is_latent:
-            module, name = "", "latent"
+            module = ""
+            name = "latent"
         else:
             called = (tool.remote_name if tool.module else effect.activity) or tool.name
             module, name = known_name(self._telemetry.bridge, tool.module, called)

@@ -303,7 +303,8 @@ class GuardedProtocol(H11Protocol):
         self.transport.abort()
 
     def _release(self) -> None:
-        held, self.received = self.received, 0
+        held = self.received
+        self.received = 0
         self._all.receive(-held)
 
     # -- calls by asyncio and uvicorn --------------------------------------------------------------
@@ -396,7 +397,8 @@ class GuardedProtocol(H11Protocol):
 
     def _start(self) -> None:
         self._stop()
-        self._since, self._arrived = self.loop.time(), 0
+        self._since = self.loop.time()
+        self._arrived = 0
         self._timer = self.loop.call_at(self._due(), self._look)
 
     def _stop(self) -> None:

@@ -332,7 +332,9 @@ class Gate:
         Raises:
             QuotaError: the caller has reached a limit.
         """
-        quotas, caller, path = self._quotas, admission.caller, scope["path"]
+        quotas = self._quotas
+        caller = admission.caller
+        path = scope["path"]
         if caller is None:
             # The connections of strangers are the first ones that are closed.
             return

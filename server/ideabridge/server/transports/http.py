@@ -66,7 +66,9 @@ _KEPT_HEADERS: Final = (b"host", b"origin", b"authorization", b"mcp-protocol-ver
 _MAX_EVENT: Final = 1_000_000
 """Bytes of an event: SDK clients refuse events over 1 MiB."""
 
-_REFUSED, _GONE, _TOO_LARGE = 400, 404, 413
+_REFUSED = 400
+_GONE = 404
+_TOO_LARGE = 413
 
 
 class ServeError(IdeabridgeError):
@@ -196,7 +198,8 @@ class _LargeAnswers:
                     start = message
                     return
             elif is_stream:
-                held, start = start, None
+                held = start
+                start = None
                 data = _large_answer(message.get("body", b""))
                 if data is not None and held is not None:
                     is_answered = True
@@ -280,7 +283,9 @@ class _Messages:
 
     async def _post(self, scope: Scope, receive: Receive, send: Send) -> None:
         connection = connection_of(scope)
-        body, size, last = bytearray(), 0, await receive()
+        body = bytearray()
+        size = 0
+        last = await receive()
         while last["type"] == "http.request":
             piece: bytes = last.get("body", b"")
             size += len(piece)

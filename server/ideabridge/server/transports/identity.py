@@ -102,7 +102,8 @@ class IdentityProvider:
             header = jwt.get_unverified_header(token)
         except jwt.PyJWTError:
             return None
-        algorithm, kid = header.get("alg"), header.get("kid")
+        algorithm = header.get("alg")
+        kid = header.get("kid")
         # `crit` names extensions that a recipient must know; none is known here.
         if (
             algorithm not in self.settings.algorithms

@@ -222,7 +222,8 @@ def _read_response(message: dict[str, Any]) -> list[JSONRPCMessage | RefusedMess
     request = _usable_id(message.get("id"))
     if request is None:
         return []
-    error, result = message.get("error"), message.get("result")
+    error = message.get("error")
+    result = message.get("result")
     if error is not None:
         return [JSONRPCError(jsonrpc="2.0", id=request, error=_read_error(error))]
     if result == []:
@@ -241,7 +242,8 @@ def _read_response(message: dict[str, Any]) -> list[JSONRPCMessage | RefusedMess
 
 def _read_error(error: object) -> types.ErrorData:
     members = cast("dict[str, Any]", error) if isinstance(error, dict) else {"message": error}
-    code, message = members.get("code"), members.get("message")
+    code = members.get("code")
+    message = members.get("message")
     return types.ErrorData(
         code=code if isinstance(code, int) and not isinstance(code, bool) else types.INTERNAL_ERROR,
         message=message

@@ -79,7 +79,8 @@ class Quotas:
         Raises:
             QuotaError: no use is left; `retry_after` is the time until the next one.
         """
-        now, key = self._clock(), (caller, kind)
+        now = self._clock()
+        key = (caller, kind)
         left, then = self._left.pop(key, (float(most), now))
         left = min(float(most), left + (now - then) * most / seconds)
         if left < 1:

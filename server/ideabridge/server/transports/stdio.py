@@ -39,7 +39,8 @@ def claimed_stdio() -> Generator[tuple[int, int]]:
     Meanwhile other output of the process goes to stderr, and other reads of stdin get nothing.
     """
     sys.stdout.flush()
-    reading, writing = os.dup(0), os.dup(1)
+    reading = os.dup(0)
+    writing = os.dup(1)
     empty = os.open(os.devnull, os.O_RDONLY)
     os.dup2(empty, 0)
     os.dup2(2, 1)

@@ -192,7 +192,8 @@ class Access:
 
     async def identify(self, scope: Scope) -> Admission | ASGIApp:
         """See `Door`."""
-        method, path = scope["method"], scope["path"]
+        method = scope["method"]
+        path = scope["path"]
         if method not in ("GET", "HEAD", "POST"):
             return self.refusal(405, "expected GET or POST", {"Allow": "GET, HEAD, POST"})
         if method == "POST" and _comes_from_elsewhere(Headers(scope=scope)):
@@ -393,7 +394,8 @@ def _session_key(scope: Scope) -> str:
 
 def _comes_from_elsewhere(headers: Headers) -> bool:
     """Return whether a browser says that another page sends a form."""
-    origin, site = headers.get("origin"), headers.get("sec-fetch-site")
+    origin = headers.get("origin")
+    site = headers.get("sec-fetch-site")
     if origin is not None and urlsplit(origin).netloc != headers.get("host"):
         return True
     return site not in (None, "same-origin", "none")
@@ -411,7 +413,8 @@ def _is_part_of_another_site(headers: Headers) -> bool:
 
 async def _body(receive: Receive, hold: Callable[[int], None], most: int) -> bytes | None:
     """The body of a request; None if it has more than `most` bytes."""
-    body, last = bytearray(), await receive()
+    body = bytearray()
+    last = await receive()
     while last["type"] == "http.request":
         piece: bytes = last.get("body", b"")
         body += piece

@@ -60,7 +60,8 @@ class AdminPages:
 
     async def show(self, request: Request) -> Response:
         """Users, limits and the store."""
-        bridge, store = self._bridge, self._bridge.store
+        bridge = self._bridge
+        store = self._bridge.store
         configuration = bridge.configuration
         tokens = store.users.tokens()
         listed = store.runs.newest(SEES_ALL, limit=_COUNTED, rooms=False)
@@ -128,8 +129,10 @@ class AdminPages:
 
     async def change_user(self, request: Request) -> Response:
         """Add, disable, enable or promote a user."""
-        form, users = form_of(request), self._bridge.store.users
-        name, action = form.get("name").strip(), form.get("action")
+        form = form_of(request)
+        users = self._bridge.store.users
+        name = form.get("name").strip()
+        action = form.get("action")
         if action == "add":
             with self._bridge.store.transaction():
                 user = users.add(name, "admin" if form.get("role") == "admin" else "member")
@@ -147,7 +150,8 @@ class AdminPages:
 
     async def change_token(self, request: Request) -> Response:
         """Make a token for a user, or revoke one."""
-        form, users = form_of(request), self._bridge.store.users
+        form = form_of(request)
+        users = self._bridge.store.users
         if form.get("action") == "revoke":
             token = users.revoke(form.get("token"))
             return self._site.back(
@@ -180,7 +184,8 @@ class AdminPages:
 
 def _limits(configuration: Configuration) -> list[tuple[str, str]]:
     """(what is bounded, its bound) of each limit that is set in the configuration."""
-    limits, users = configuration.limits, configuration.users
+    limits = configuration.limits
+    users = configuration.users
     return [
         ("Calls of a run at once", f"{limits.parallel_calls:,}"),
         ("Calls of a run", f"{limits.calls:,}"),

@@ -180,7 +180,8 @@ class ApprovalPages:
 
     async def _list(self, request: Request, tried: list[DecisionRow] | None = None) -> Response:
         """The page; `tried` are the rows of the form that could not be taken."""
-        visitor, store = visitor_of(request), self._bridge.store
+        visitor = visitor_of(request)
+        store = self._bridge.store
         found = await self._site.histories.all_pending(visitor.scope, MOST + 1)
         has_more = len(found) > MOST
         # A new question is the last one, so that no other moves.
@@ -245,7 +246,8 @@ class ApprovalPages:
             return ""
         names = ", ".join(dict.fromkeys(bar.name for bar in bars[:5]))
         ended = "1 call ended" if len(bars) == 1 else f"{len(bars)} calls ended"
-        more, faults = ", ..." if len(bars) > 5 else "", f", {failed} failed" if failed else ""
+        more = ", ..." if len(bars) > 5 else ""
+        faults = f", {failed} failed" if failed else ""
         return f"Since it was asked, {ended} ({names}{more}){faults}."
 
     async def decide(self, request: Request) -> Response:
@@ -278,7 +280,8 @@ class ApprovalPages:
         Every decision is checked before any is made. If one does not hold, nothing is decided, and
         the page shows why beside its field, with all that was written.
         """
-        form, visitor = form_of(request), visitor_of(request)
+        form = form_of(request)
+        visitor = visitor_of(request)
         verdict = form.get("decision")
         if verdict not in ("approve", "deny"):
             raise DecisionError(f"decision: expected approve or deny, found {verdict[:40]!r}")
@@ -355,7 +358,8 @@ class ApprovalPages:
         for key in keys:
             found = open_.get(key)
             blank = DecisionRow(key, None, None) if found is None else DecisionRow.of(found)
-            text, seal = texts.get(key, blank.text), seals.get(key, "")
+            text = texts.get(key, blank.text)
+            seal = seals.get(key, "")
             rows.append(replace(blank, text=text, seal=seal, chosen=key in chosen))
         # Who has not chosen it does not miss it when it is decided elsewhere.
         return [row for row in rows if row.pending is not None or row.chosen]

@@ -19,7 +19,10 @@ MOST: Final = 150
 _MOST_PARTS: Final = 1000
 """Boxes and arrows of a drawing together. One call may read thousands of values."""
 
-_WIDTH, _HEIGHT, _GAP_X, _GAP_Y = 168, 40, 56, 14
+_WIDTH = 168
+_HEIGHT = 40
+_GAP_X = 56
+_GAP_Y = 14
 _SWEEPS: Final = 4
 _TEXT: Final = 22
 
@@ -88,7 +91,8 @@ def draw(nodes: Sequence[Box], edges: Iterable[Arrow]) -> Drawing:
         edge for edge in dict.fromkeys(edges) if edge.source in known and edge.target in known
     ]
     layers = _layers(nodes, arrows)
-    before, after = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
+    before = defaultdict[str, list[str]](list)
+    after = defaultdict[str, list[str]](list)
     for edge in arrows:
         before[edge.target].append(edge.source)
         after[edge.source].append(edge.target)
@@ -152,8 +156,10 @@ def _sort(layer: list[str], beside: list[str], neighbours: Mapping[str, list[str
 
 def _curve(source: tuple[int, int], target: tuple[int, int]) -> str:
     """The path of an arrow from the right side of one box to the left side of another."""
-    x, y = source[0] + _WIDTH, source[1] + _HEIGHT // 2
-    to_x, to_y = target[0] - 4, target[1] + _HEIGHT // 2
+    x = source[0] + _WIDTH
+    y = source[1] + _HEIGHT // 2
+    to_x = target[0] - 4
+    to_y = target[1] + _HEIGHT // 2
     bend = max(24, (to_x - x) // 2)
     return f"M{x} {y} C{x + bend} {y} {to_x - bend} {to_y} {to_x} {to_y}"
 
@@ -204,7 +210,8 @@ def of_run(machine: Machine, trace: Trace, href: str) -> Drawing | None:
         return None
     parts = _Parts()
     for progress, bar in zip(machine.history, trace.bars, strict=False):
-        call, key = progress.call, f"c{progress.call.index}"
+        call = progress.call
+        key = f"c{progress.call.index}"
         writes = ", ".join(format_reference(path) for path in call.writes)
         status = progress.status.value if progress.settled else bar.status
         title = f"{call.index} {call.name}"

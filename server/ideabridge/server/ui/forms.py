@@ -66,7 +66,8 @@ def fields_of(schema: JSONObject | None) -> list[Field]:
 
 def _field(name: str, schema: JSONObject, required: bool) -> Field:
     kind = schema.get("type")
-    options, default = schema.get("enum"), schema.get("default")
+    options = schema.get("enum")
+    default = schema.get("default")
     given = "default" in schema
     described = schema.get("description")
     description = described if isinstance(described, str) else ""

@@ -88,7 +88,8 @@ class KeptJournal:
         size = _EVENT_BYTES + memory_of(encode(event))
         self.size += size
         self.trace_size += _EVENT_BYTES if event.get("event") == CallFinished.name else size
-        self.questions, self.questions_size = None, 0
+        self.questions = None
+        self.questions_size = 0
 
 
 class Histories:
@@ -137,7 +138,8 @@ class Histories:
                 small -= kept.small_size
 
     def _extend(self, run_id: str, kept: KeptJournal, fold: bool) -> None:
-        runs, trace = self._store.runs, kept.trace
+        runs = self._store.runs
+        trace = kept.trace
         times = runs.event_times(run_id, trace.last)
         # One by one: the results of a journal may be large, and the trace keeps none of them.
         for number, event in runs.events(run_id, trace.last):

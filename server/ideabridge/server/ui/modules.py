@@ -65,7 +65,8 @@ class ModulePages:
     async def show(self, request: Request) -> Response:
         """One module: its state, last words, and tools."""
         name = request.path_params["name"]
-        tools, modules = self._tools(name), self._bridge.modules
+        tools = self._tools(name)
+        modules = self._bridge.modules
         is_module = name in modules
         module = modules[name] if is_module else None
         policy = policy_named(self._bridge.configuration.approval_setting)

@@ -191,7 +191,9 @@ def _faults(error: PlanError) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     for one in error.errors:
         listed: JSONObject = dict(one)
-        call, fault, place = listed.get("call"), listed.get("error"), listed.get("place")
+        call = listed.get("call")
+        fault = listed.get("error")
+        place = listed.get("place")
         name = (
             "output"
             if call is None

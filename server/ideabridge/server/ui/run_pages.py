@@ -84,7 +84,8 @@ class About:
 
 def run_values(store: Store, record: RunRecord, read: KeptJournal, about: About) -> dict[str, Any]:
     """The values of the page of a run, whose journal was read up to `about.at`."""
-    trace, history = read.trace, read.history
+    trace = read.trace
+    history = read.history
     machine = None if history is None else history.machine
     href = f"{about.ui}/runs/{record.id}/calls/"
     is_now = about.at == about.last
@@ -221,7 +222,8 @@ def picture_of(record: RunRecord, read: KeptJournal) -> str:
 def _call_in(
     record: RunRecord, read: KeptJournal, number: int
 ) -> tuple[RunHistory, Trace, Progress, CallBar]:
-    history, trace = read.history, read.trace
+    history = read.history
+    trace = read.trace
     if history is None:
         raise LimitExceededError(f"run {record.id} is too large to show its calls")
     listed = history.machine.history
@@ -295,7 +297,8 @@ def _images(value: JSON) -> list[Image]:
             waiting += reversed(part)
         if not isinstance(part, dict):
             continue
-        kind, data = part.get("mimeType"), part.get("data")
+        kind = part.get("mimeType")
+        data = part.get("data")
         if part.get("type") != "image" or kind not in _IMAGES or not isinstance(data, str):
             waiting += reversed(part.values())
             continue

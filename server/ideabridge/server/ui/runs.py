@@ -83,7 +83,9 @@ class RunPages:
 
     async def list(self, request: Request) -> Response:
         """The runs, newest first."""
-        asked, visitor, store = request.query_params, visitor_of(request), self._bridge.store
+        asked = request.query_params
+        visitor = visitor_of(request)
+        store = self._bridge.store
         given = {name: asked.get(name, "").strip() for name in ("tool", "since", "until", "words")}
         chosen = RunFilter(**{name: value or None for name, value in given.items()})
         status = asked.get("status", "")
@@ -107,7 +109,8 @@ class RunPages:
 
     async def direct(self, request: Request) -> Response:
         """The direct calls of exposed tools, newest first."""
-        visitor, after = visitor_of(request), request.query_params.get("after") or None
+        visitor = visitor_of(request)
+        after = request.query_params.get("after") or None
         page = self._bridge.store.direct_calls.page(PAGE, after, caller=visitor.scope)
         older = f"?{urlencode({'after': page.next})}" if page.next else ""
         return self._site.page(request, "direct.html", calls=page.items, older=older)
@@ -201,10 +204,8 @@ class RunPages:
 
     async def cancel(self, request: Request) -> Response:
         """End a run."""
-        record, visitor = (
-            self._site.record(request, request.path_params["run"]),
-            visitor_of(request),
-        )
+        record = self._site.record(request, request.path_params["run"])
+        visitor = visitor_of(request)
         reason = "cancelled on the page"
         if record.caller != visitor.caller:
             reason = f"{reason} by {visitor.name}"
@@ -213,10 +214,8 @@ class RunPages:
 
     async def resume(self, request: Request) -> Response:
         """Continue a run whose process died."""
-        record, visitor = (
-            self._site.record(request, request.path_params["run"]),
-            visitor_of(request),
-        )
+        record = self._site.record(request, request.path_params["run"])
+        visitor = visitor_of(request)
         run = (await self._bridge.resume(record.id, caller=record.caller)).root
         if record.caller != visitor.caller:
             # Its journal says only what happens in it, and is the same whoever lets it continue.
@@ -235,20 +234,16 @@ class RunPages:
         Raises:
             ForkError: the run belongs to somebody else. Its calls would run in that person's name.
         """
-        record, visitor = (
-            self._site.record(request, request.path_params["run"]),
-            visitor_of(request),
-        )
+        record = self._site.record(request, request.path_params["run"])
+        visitor = visitor_of(request)
         if record.caller != visitor.caller:
             raise ForkError(
                 f"run {record.id} belongs to {person_of(record.caller)}, who alone forks it"
             )
         form = form_of(request)
-        at, given, solution = (
-            number_of(form.get("at")),
-            form.get("input").strip(),
-            form.get("solution").strip(),
-        )
+        at = number_of(form.get("at"))
+        given = form.get("input").strip()
+        solution = form.get("solution").strip()
         if at is None:
             raise ArgumentError(
                 f"after event: expected the number of an event, found {form.get('at')[:20]!r}"
@@ -273,10 +268,8 @@ class RunPages:
         """One call: as written and as resolved, its result or error, and what was
         decided about it.
         """
-        record, number = (
-            self._site.record(request, request.path_params["run"]),
-            _number_in(request, "call"),
-        )
+        record = self._site.record(request, request.path_params["run"])
+        number = _number_in(request, "call")
         async with self._site.histories.reading(record.id, fold=True) as read:
             if read.history is not None:
                 values = await compute_in_thread(
@@ -287,10 +280,8 @@ class RunPages:
 
     async def result(self, request: Request) -> Response:
         """The result of a call as a file."""
-        record, number = (
-            self._site.record(request, request.path_params["run"]),
-            _number_in(request, "call"),
-        )
+        record = self._site.record(request, request.path_params["run"])
+        number = _number_in(request, "call")
         async with self._site.histories.reading(record.id, fold=True) as read:
             here = None
             if read.history is not None:
@@ -302,10 +293,8 @@ class RunPages:
 
     async def image(self, request: Request) -> Response:
         """An image in the result of a call."""
-        record, number = (
-            self._site.record(request, request.path_params["run"]),
-            _number_in(request, "call"),
-        )
+        record = self._site.record(request, request.path_params["run"])
+        number = _number_in(request, "call")
         place = _number_in(request, "image")
         async with self._site.histories.reading(record.id, fold=True) as read:
             here = None
@@ -341,10 +330,8 @@ def _row(record: RunRecord) -> RunRow:
     from datetime import datetime
 
     status, reason = run_status(record)
-    began, changed = (
-        datetime.fromisoformat(record.created),
-        datetime.fromisoformat(record.updated or record.created),
-    )
+    began = datetime.fromisoformat(record.created)
+    changed = datetime.fromisoformat(record.updated or record.created)
     seconds = (changed - began).total_seconds() if status in ENDED else None
     return RunRow(record, status, reason, errors_of(record), seconds)
 
@@ -362,7 +349,8 @@ def _number_in(request: Request, name: str) -> int:
     Raises:
         UnknownRunError: it is none.
     """
-    run, text = request.path_params["run"], request.path_params[name]
+    run = request.path_params["run"]
+    text = request.path_params[name]
     number = number_of(text)
     if number is None:
         raise UnknownRunError(f"run {run} has no {name} {text[:20]!r}")

@@ -123,7 +123,8 @@ class Site:
         if REFRESH not in request.headers:
             # The script loads pages that somebody has open; a message is for the page that
             # they open next.
-            notes, visitor.notes = visitor.notes, []
+            notes = visitor.notes
+            visitor.notes = []
         return {
             "visitor": {
                 "name": visitor.name,
@@ -187,7 +188,8 @@ class Site:
     async def _sign_in(self, request: Request) -> Response:
         access = self.access
         assert access is not None
-        wrong, key = "", None
+        wrong = ""
+        key = None
         try:
             if request.method == "POST":
                 key = await access.sign_in(form_of(request).get("token"), request.scope)
@@ -225,16 +227,21 @@ class Site:
         shown = request.query_params.get("since", "")
 
         async def changes() -> AsyncGenerator[str]:
-            store, since, told = self.bridge.store, 0.0, shown
+            store = self.bridge.store
+            since = 0.0
+            told = shown
             # A comment at the start, and every 15 s: proxies close connections without data.
             yield ": ideabridge\n\n"
             quiet = time.monotonic()
             while not self.front.running.closing:
                 await anyio.sleep(_LOOK_SECONDS)
-                now, revision = time.monotonic(), "{}.{}".format(*store.revision())
+                now = time.monotonic()
+                revision = "{}.{}".format(*store.revision())
                 if revision != told and now - since >= _REST_SECONDS:
                     yield "event: changed\ndata: {}\n\n"
-                    told, since, quiet = revision, now, now
+                    told = revision
+                    since = now
+                    quiet = now
                 elif now - quiet > 15:
                     yield ": still here\n\n"
                     quiet = now

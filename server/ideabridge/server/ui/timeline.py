@@ -236,7 +236,9 @@ class _Axis:
         if work > 0:
             long = [gap for gap in gaps if _length(gap) > _LONG_IDLE * shown]
             idle = sorted(nlargest(_MOST_BREAKS, long, key=_length))
-        points, place, before = [(begun, 0.0)], 0.0, begun
+        points = [(begun, 0.0)]
+        place = 0.0
+        before = begun
         for start, finish in idle:
             place += start - before
             points.append((start, place))
@@ -283,7 +285,8 @@ def _density(
     """(the most calls that ran at once, how many ran in each part of the axis as (x,
     height) in per cent).
     """
-    starts, ends = sorted(start for start, _ in ran), sorted(finish for _, finish in ran)
+    starts = sorted(start for start, _ in ran)
+    ends = sorted(finish for _, finish in ran)
     edges = [axis.time(number * 100 / _BUCKETS) for number in range(_BUCKETS)]
     # What runs where a part begins, and then after each beginning of a call in it.
     highest = [bisect_right(starts, edge) - bisect_right(ends, edge) for edge in edges]
@@ -331,7 +334,8 @@ def why_waited(progress: Progress, bar: CallBar, trace: Trace, machine: Machine)
     start = bar.started if bar.started is not None else bar.finished
     if start is not None and start - bar.listed < _NOTICED:
         return ""
-    before, parts = awaited(progress), list[str]()
+    before = awaited(progress)
+    parts = list[str]()
     last = _last(trace, set(before), start)
     if last is not None:
         finish = trace.bars[last].finished

@@ -46,7 +46,8 @@ class WritingPage:
         """The editor. A POST shows what the document would become, and saves it if that
         was shown before.
         """
-        form, visitor = form_of(request), visitor_of(request)
+        form = form_of(request)
+        visitor = visitor_of(request)
         text = form.get("text", _EXAMPLE)
         values: dict[str, Any] = {"written": None, "why": ""}
         if request.method == "POST":

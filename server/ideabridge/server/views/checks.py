@@ -271,7 +271,8 @@ async def check_mind(found: Findings, configuration: Configuration) -> None:
     except IdeabridgeError as error:
         found.add("mind", str(error), wrong=True)
         return
-    asked, alone = choose(AUTO, mind, samples=True), choose(AUTO, mind)
+    asked = choose(AUTO, mind, samples=True)
+    alone = choose(AUTO, mind)
     if asked != alone:
         found.add(
             "mind",

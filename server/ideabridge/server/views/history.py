@@ -164,7 +164,8 @@ def _call_line(event: Event, machine: Machine) -> Line:
             )
             return f"! {_label(machine, event.call, None)} {what}", "yellow"
         case events.OutcomeAsked():
-            label, why = _label(machine, event.call, event.item), _why(event.why)
+            label = _label(machine, event.call, event.item)
+            why = _why(event.why)
             return f"? {label} was cut off{why}: what is its outcome?", "yellow"
         case events.OutcomeDecided():
             what = f"{event.decision} by {event.by}{_why(event.reason)}"

@@ -104,7 +104,8 @@ def show_question(content: JSONObject, why: str, room: Room, sums: str = "") -> 
         room: the place.
         sums: see `ShownQuestion.sums`.
     """
-    line, reasons = _line_of(content, room), _reasons_of(why, room)
+    line = _line_of(content, room)
+    reasons = _reasons_of(why, room)
     if line is not None and reasons is not None:
         digest = hashlib.sha256(f"{line}\n{sums}\n{reasons}".encode()).hexdigest()
         return ShownQuestion(readable_json(content, 2), reasons, 0, sums, True, digest)

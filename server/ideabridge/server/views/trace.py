@@ -225,7 +225,8 @@ class Trace:
 
     def _answered(self, at: float | None) -> None:
         if self.minds and self.minds[-1].finished is None:
-            self.minds[-1].finished, self.minds[-1].status = at, "done"
+            self.minds[-1].finished = at
+            self.minds[-1].status = "done"
 
     def _bar(self, number: JSON) -> CallBar | None:
         if isinstance(number, int) and 0 <= number < len(self.bars):
@@ -233,13 +234,15 @@ class Trace:
         return None
 
     def _end(self, status: str, at: float | None) -> None:
-        self.ended, self.status = at, status
+        self.ended = at
+        self.status = status
         self._answered(at)
         for bar in self.bars:
             if bar.status in ("waiting", "asking"):
                 bar.status = "not run"
             elif bar.status == "running":
-                bar.status, bar.finished = "failed", at
+                bar.status = "failed"
+                bar.finished = at
 
 
 def module_of(bar: CallBar, trace: Trace) -> str:

@@ -669,7 +669,10 @@ class Listener:
         take: Callable[[str], None],
         lost: Callable[[], None],
     ) -> None:
-        self._connect, self._channel, self._take, self._lost = connect, channel, take, lost
+        self._connect = connect
+        self._channel = channel
+        self._take = take
+        self._lost = lost
         self._woken, self._waker = socket.socketpair()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="ideabridge notices", daemon=True)

@@ -31,7 +31,8 @@ class _Parsed(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def _parsed(sql: str) -> _Parsed:
-    texts, places = [""], list[int]()
+    texts = [""]
+    places = list[int]()
     is_named = False
     last = 0
     for match in _PART.finditer(sql):

@@ -194,7 +194,8 @@ class SqliteDatabase(Database):
         Raises:
             StoreVersionError: this ideabridge can neither read it nor migrate it.
         """
-        found, wanted = self.number("PRAGMA user_version"), schema.VERSION
+        found = self.number("PRAGMA user_version")
+        wanted = schema.VERSION
         if found > wanted:
             raise StoreVersionError(
                 f"{self.path}: written by a newer ideabridge (store version {found}; this one "
@@ -263,7 +264,8 @@ class SqliteDatabase(Database):
         """Run a statement that begins to write, and wait while another process keeps the file
         locked. The caller holds the lock once; it is released during each pause.
         """
-        deadline, pause = -1.0, _SHORTEST
+        deadline = -1.0
+        pause = _SHORTEST
         while True:
             try:
                 return self._write(sql, parameters)

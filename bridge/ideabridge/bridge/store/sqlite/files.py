@@ -115,7 +115,8 @@ class StoreFiles:
 
     def look(self) -> str | None:
         """Like `fault`, but always check each file: the time of a folder may be coarse."""
-        self._seen, self.next_look = None, 0.0
+        self._seen = None
+        self.next_look = 0.0
         try:
             folder = os.stat(self._folder)  # noqa: PTH116 - see fault
             for file, ours in zip(self._all, self._ours, strict=True):
