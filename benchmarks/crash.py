@@ -406,7 +406,10 @@ class Trial:
         self.counts["requests asked"] = sum(self.witness.asked.values())
         self.counts["writes that failed"] = Disk(folder / "disk").hits()
         noise = folder / "noise"
-        self.counts["lines logged"] = len(noise.read_bytes().splitlines()) if noise.exists() else 0
+        if noise.exists():
+            self.counts["lines logged"] = len(noise.read_bytes().splitlines())
+        else:
+            self.counts["lines logged"] = 0
 
     async def _judge(
         self, bridge: Bridge, undisturbed: Bridge, record: RunRecord, places: anyio.Semaphore
@@ -572,7 +575,9 @@ def crash_cluster(folder: Path, events: int, seed: int, *, postgres: bool) -> Tr
 
 def _stored_form(call: JSONObject) -> JSONObject:
     """A call as an idea stores it: with the server, which a mind may leave out."""
-    return call if "_module" in call else {"_tool": call["_tool"], "_module": "crash", **call}
+    if "_module" in call:
+        return call
+    return {"_tool": call["_tool"], "_module": "crash", **call}
 
 
 def rooms_under(store: Store, run_id: str) -> dict[str, str]:
@@ -631,7 +636,10 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--seed", type=int, default=None, help="the same plans and moments again")
     options = parser.parse_args()
-    seed = options.seed if options.seed is not None else random.SystemRandom().randrange(10**6)
+    if options.seed is not None:
+        seed = options.seed
+    else:
+        seed = random.SystemRandom().randrange(10**6)
     first = seed
     began = time.monotonic()
     left = options.events

@@ -428,11 +428,10 @@ def toolbox_of(
     toolbox = Toolbox()
     for owner in task.owners:
         for tool in package.tools(owner).values():
-            said = (
-                None
-                if mode in ("unannotated", "instances", "program")
-                else tool.name not in changing
-            )
+            if mode in ("unannotated", "instances", "program"):
+                said = None
+            else:
+                said = tool.name not in changing
             annotations = Annotations(
                 read_only=None if said is False and mode != "declared" else said
             )

@@ -153,7 +153,10 @@ def commands(
     """How each gateway is started: over stdio before the module at `url`, or over HTTP at `port`
     before one of its own.
     """
-    entry: dict[str, Any] = {"url": url} if url else {"command": MODULE[0], "args": MODULE[1:]}
+    if url:
+        entry: dict[str, Any] = {"url": url}
+    else:
+        entry = {"command": MODULE[0], "args": MODULE[1:]}
     path = folder / "ideabridge.json"
     path.write_text(
         json.dumps(
@@ -242,7 +245,10 @@ def rows_of(transport: str, clients: int, gateways: dict[str, Gateway]) -> list[
             mine = statistics.median(values)
             theirs = statistics.median(others)
             pairs = zip(values, others, strict=True)
-            ratio = statistics.median(one / two for one, two in pairs if two) if theirs else None
+            if theirs:
+                ratio = statistics.median(one / two for one, two in pairs if two)
+            else:
+                ratio = None
             row = {
                 "what": f"{transport}, {clients} at a time, {what}; peer: {name}",
                 "ours": round(mine, 3),
@@ -281,9 +287,10 @@ def main() -> int:
                 clients,
                 measured(transport, clients, arguments.rounds, arguments.mcp_proxy),
             )
-    skipped = (
-        "" if rows else "no peer is installed: pip install '.[bench]', and mcp-proxy elsewhere"
-    )
+    if rows:
+        skipped = ""
+    else:
+        skipped = "no peer is installed: pip install '.[bench]', and mcp-proxy elsewhere"
     if arguments.json:
         print(
             json.dumps(

@@ -97,8 +97,14 @@ class Maker:
             "type": "state",
             "state": {"rows": [self.text(20) for _ in range(35 if fresh else 18)]},
         }
-        context: list[JSON] = [task, given, state] if fresh else [*self.tools, task, given, state]
-        schema: JSON = {**self.schema, "description": self.text(4)} if fresh else self.schema
+        if fresh:
+            context: list[JSON] = [task, given, state]
+        else:
+            context = [*self.tools, task, given, state]
+        if fresh:
+            schema: JSON = {**self.schema, "description": self.text(4)}
+        else:
+            schema = self.schema
         solution: JSON = {
             "calls": [{"_tool": "tool_1", "text": self.text(80)}],
             "output": self.text(20),
@@ -577,7 +583,10 @@ def searching(store: Store, maker: Maker, count: int, *, whole: bool) -> Row:
     ours = percentile(times, 0.95) * 1e3
     peer = percentile(plain, 0.95) * 1e3
     limit = 50 if whole else 20
-    what = "a sentence of 12 words" if whole else f"one word (in up to {frequent:,} ideas)"
+    if whole:
+        what = "a sentence of 12 words"
+    else:
+        what = f"one word (in up to {frequent:,} ideas)"
     return Row(f"search {count:,} ideas for {what}, p95 (ms); peer: FTS5 with OR", ours, peer, None, peer / ours,
                f"under {limit} ms", ours < limit)  # fmt: skip
 

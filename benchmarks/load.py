@@ -384,7 +384,10 @@ def row(
     rounded = {
         name: None if figure is None else round(figure, 3) for name, figure in figures.items()
     }
-    met = None if target is None else (ours if ratio is None else ratio) <= target
+    if target is None:
+        met = None
+    else:
+        met = (ours if ratio is None else ratio) <= target
     return {"what": what, **rounded, "target": target, "met": met}
 
 

@@ -307,7 +307,10 @@ def main() -> int:
             mine = f"{row['ours']:>8.3f}" if "ours" in row else ""
             theirs = f"  peer {row['peer']:>8.3f}" if "peer" in row else " " * 15
             ratio = f"  {row['ratio']:.3f}x" if "ratio" in row else ""
-            missed = f"  MISSED: at most {row['target']:.3g}x" if not row.get("met", True) else ""
+            if not row.get("met", True):
+                missed = f"  MISSED: at most {row['target']:.3g}x"
+            else:
+                missed = ""
             print(f"{row['what']:<90} {mine}{theirs}{ratio}{missed}")
     return 0 if all(row.get("met", True) for row in rows) else 1
 

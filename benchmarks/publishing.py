@@ -289,9 +289,10 @@ def main() -> int:
         print(json.dumps({"rows": rows}))
     else:
         for measured in rows:
-            floor = (
-                "" if measured["floor"] is None else f" (reading it once: {measured['floor']:.3f})"
-            )
+            if measured["floor"] is None:
+                floor = ""
+            else:
+                floor = f" (reading it once: {measured['floor']:.3f})"
             bound = f"ratio {measured['ratio']:.3f}, at most {measured['target']:g}"
             print(f"{measured['what']:<70} {measured['ours']:10.3f}{floor}, {bound}")
     return 0 if all(measured["met"] for measured in rows) else 1

@@ -33,7 +33,10 @@ def rows_of(text: str) -> tuple[list[Row], str | None]:
         ValueError: it is not one JSON object with `rows`.
     """
     printed: object = json.loads(text)
-    told = cast("dict[str, object]", printed) if isinstance(printed, dict) else {}
+    if isinstance(printed, dict):
+        told = cast("dict[str, object]", printed)
+    else:
+        told = {}
     rows = told.get("rows")
     skipped = told.get("skipped")
     if not isinstance(rows, list):

@@ -399,9 +399,10 @@ def main() -> int:
         print(json.dumps({"benchmark": "scale", "rows": rows}))
     else:
         for one in rows:
-            floor = (
-                "" if one["floor"] is None else f" of {one['floor']:.0f}, ratio {one['ratio']:.2f}"
-            )
+            if one["floor"] is None:
+                floor = ""
+            else:
+                floor = f" of {one['floor']:.0f}, ratio {one['ratio']:.2f}"
             print(f"{'ok  ' if one['met'] else 'MISS'} {one['what']}: {one['ours']:.3g}{floor}")
     return 0 if all(one["met"] for one in rows) else 1
 

@@ -264,11 +264,12 @@ def compared(ours: list[float], others: list[float]) -> float:
 def row(
     what: str, ours: float, peer_: float | None, ratio: float | None, target: float | None
 ) -> dict[str, Any]:
-    met = (
-        None
-        if target is None or ratio is None
-        else (ratio <= target if "hops" in what else ratio >= target)
-    )
+    if target is None or ratio is None:
+        met = None
+    elif "hops" in what:
+        met = ratio <= target
+    else:
+        met = ratio >= target
     return {
         "what": what,
         "ours": round(ours, 3),

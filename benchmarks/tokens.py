@@ -187,7 +187,10 @@ async def ours(stage: Stage, task: Task, count: Count, way: str, *, warm: bool) 
     talk.read(answer_of(await client.call_tool("search_tools", search)))
     if warm:
         talk.seen()
-    plan = _shown_plan(task) if way == "plan" else {"program": task.program, "input": task.given}
+    if way == "plan":
+        plan = _shown_plan(task)
+    else:
+        plan = {"program": task.program, "input": task.given}
     talk.write({"name": "run_plan", "input": plan})
     stage.desk.notes.clear()
     result = await client.call_tool("run_plan", plan)
@@ -235,7 +238,10 @@ async def searched(stage: Stage, task: Task, count: Count, *, warm: bool) -> Con
         if result.is_error:
             raise ActivityError(str(result.content))
         found: Any = answer_of(result)
-        unwrapped = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+        if isinstance(found, dict):
+            unwrapped = cast("dict[str, Any]", found)
+        else:
+            unwrapped = {}
         return unwrapped.get("result", found)
 
     await task.by_hand(call, dict(task.given))

@@ -189,7 +189,9 @@ def _reason() -> str:
         vfs = _vfs()
     except (OSError, AttributeError) as error:
         return f"the symbols of this Python's SQLite cannot be reached: {error}"
-    return "" if vfs.version >= 3 else "the VFS of this SQLite has no table of system calls"
+    if vfs.version >= 3:
+        return ""
+    return "the VFS of this SQLite has no table of system calls"
 
 
 REASON: Final = _reason()

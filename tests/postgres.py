@@ -80,4 +80,6 @@ def check_server(place: str) -> None:
 @pytest.fixture(params=["sqlite", "postgres"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The file or address of a store that does not exist yet: the test runs on both."""
-    return server().address() if request.param == "postgres" else str(tmp_path / "ideas.sqlite")
+    if request.param == "postgres":
+        return server().address()
+    return str(tmp_path / "ideas.sqlite")

@@ -157,13 +157,12 @@ def _table(schema: JSONObject) -> str:
     for name, one in (properties if isinstance(properties, dict) else {}).items():
         about = one if isinstance(one, dict) else {}
         needed = isinstance(required, list) and name in required
-        default = (
-            "required"
-            if needed
-            else f"`{json.dumps(about['default'])}`"
-            if "default" in about
-            else ""
-        )
+        if needed:
+            default = "required"
+        elif "default" in about:
+            default = f"`{json.dumps(about['default'])}`"
+        else:
+            default = ""
         rows.append(f"| `{name}` | {_kind(about)} | {default} | {_first(about)} |")
     return "\n".join(rows) if len(rows) > 2 else "It has no parameters."
 
@@ -244,11 +243,10 @@ def _methods(value: Any) -> Iterator[tuple[str, Any]]:
 
 def _signed(name: str, value: Any) -> str:
     """A signature as code, and the docstring as it is written."""
-    doc = (
-        inspect.getdoc(value)
-        if inspect.isroutine(value) or isinstance(value, property)
-        else value.__doc__
-    )
+    if inspect.isroutine(value) or isinstance(value, property):
+        doc = inspect.getdoc(value)
+    else:
+        doc = value.__doc__
     text = inspect.cleandoc(doc or "")
     if isinstance(value, property):
         getter: Callable[..., Any] | None = value.fget
@@ -281,11 +279,10 @@ def _signature(value: Any, *, returns: bool = True) -> str:
     """The parameters, one a line if they are many, and what is returned."""
     found = inspect.signature(value)
     shown = [one.replace(annotation=_text(one.annotation)) for one in found.parameters.values()]
-    returned = (
-        f" -> {found.return_annotation}"
-        if returns and found.return_annotation is not found.empty
-        else ""
-    )
+    if returns and found.return_annotation is not found.empty:
+        returned = f" -> {found.return_annotation}"
+    else:
+        returned = ""
     # A default without a literal prints its address.
     whole = re.sub(
         r"<[^=]* at 0x[0-9a-f]+>",

@@ -111,11 +111,10 @@ def test_the_page_of_the_command_line_lists_every_command() -> None:
         first, *others = re.findall(r"`([^`]+)`", row.split("|")[1])
         name, *below = first.split()
         # `users token add`, `list`: the commands of a group in a group.
-        following = (
-            []
-            if len(below) > 1 and re.fullmatch("[a-z]+", below[1])
-            else [one.split()[0] for one in others]
-        )
+        if len(below) > 1 and re.fullmatch("[a-z]+", below[1]):
+            following = []
+        else:
+            following = [one.split()[0] for one in others]
         told.setdefault(name, set()).update(
             word for word in [*below[:1], *following] if re.fullmatch("[a-z]+", word)
         )

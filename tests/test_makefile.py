@@ -64,7 +64,10 @@ def installed(folder: Path, *words: str) -> list[str]:
     notes.unlink(missing_ok=True)
     done = make(folder, *words)
     assert done.returncode == 0, done.stderr
-    lines = notes.read_text(encoding="utf-8").splitlines() if notes.exists() else []
+    if notes.exists():
+        lines = notes.read_text(encoding="utf-8").splitlines()
+    else:
+        lines = []
     return [re.sub(r".* -c constraints\S*\.txt (-e )?", "", line) for line in lines]
 
 

@@ -58,11 +58,10 @@ def test_pydantic_ai_still_has_its_private_client(kind: str) -> None:
     providers = import_module("pydantic_ai.providers")
     try:
         made = providers.infer_provider_class(kind if kind != "openai-compatible" else "openai")
-        provider = (
-            made(api_key="none", base_url="http://127.0.0.1:9/v1")
-            if "openai" in kind
-            else made(api_key="none")
-        )
+        if "openai" in kind:
+            provider = made(api_key="none", base_url="http://127.0.0.1:9/v1")
+        else:
+            provider = made(api_key="none")
     except ImportError as error:
         pytest.skip(f"the package of {kind} is not installed: {error}")
     client = getattr(provider, "_own_http_client", None)

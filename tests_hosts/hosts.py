@@ -26,7 +26,9 @@ def missing(package: str) -> str | None:
     """Why a host cannot be driven here; None: it can."""
     if not (MODULES / package / "package.json").is_file():
         return f"{package} is not installed: run make test-hosts, which needs npm"
-    return None if shutil.which("node") else f"{package} needs node, and there is none"
+    if shutil.which("node"):
+        return None
+    return f"{package} needs node, and there is none"
 
 
 def _environment(folder: Path, **more: str) -> dict[str, str]:

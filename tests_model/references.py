@@ -30,7 +30,9 @@ class References:
 def calls_of(solution: JSON) -> list[JSONObject]:
     """The calls of a Solution."""
     calls = solution.get("calls") if isinstance(solution, dict) else None
-    return [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+    if isinstance(calls, list):
+        return [call for call in calls if isinstance(call, dict)]
+    return []
 
 
 def count_references(solutions: Sequence[JSON], given: JSON, results: Sequence[JSON]) -> References:

@@ -314,11 +314,10 @@ class Cluster:
 
     def _note_refused(self, what: str, client: Client, error: Exception) -> None:
         client.close()
-        why = (
-            str(error).split("\n")[0][:160]
-            if isinstance(error, CallError)
-            else type(error).__name__
-        )
+        if isinstance(error, CallError):
+            why = str(error).split("\n")[0][:160]
+        else:
+            why = type(error).__name__
         self.refused[f"{what}: {why}"] += 1
 
     async def _follow(self, client: Client, run: str) -> None:

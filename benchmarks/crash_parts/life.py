@@ -92,11 +92,10 @@ async def begin_run(bridge: Bridge, kind: str, number: int, seed: int, slowness:
     if kind in ("rooms", "ideas"):
         plan = rooms_plan(number, seed, minded=kind == "rooms")
     else:
-        plan = (
-            plan_of(number, seed, slowness)
-            if kind == "plan"
-            else program_of(number, seed, slowness)
-        )
+        if kind == "plan":
+            plan = plan_of(number, seed, slowness)
+        else:
+            plan = program_of(number, seed, slowness)
     return await bridge.run_plan(read_plan(plan), title=f"{kind} {number}")
 
 

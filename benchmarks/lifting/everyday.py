@@ -156,9 +156,10 @@ class Person:
         content: dict[str, str | int | float | bool | list[str] | None] = {}
         for name in cast("list[str]", schema.get("required", [])):
             choices = cast("list[str]", properties[name].get("enum", [""]))
-            content[name] = (
-                "approve" if "approve" in choices else properties[name].get("default", choices[0])
-            )
+            if "approve" in choices:
+                content[name] = "approve"
+            else:
+                content[name] = properties[name].get("default", choices[0])
         return ElicitResult(action="accept", content=content)
 
 
@@ -505,7 +506,9 @@ class Publisher:
             outcome.program[variant] = verdict
 
     def _more(self, file: Path) -> JSON:
-        return cast("JSON", json.loads(file.read_text())) if file.exists() else {}
+        if file.exists():
+            return cast("JSON", json.loads(file.read_text()))
+        return {}
 
 
 async def measured(options: Options) -> list[Outcome]:
@@ -737,13 +740,9 @@ def main() -> int:
     else:
         sys.stdout.write(table(outcomes))
         sys.stdout.write(reasons(outcomes) if found.why else "")
-    return (
-        1
-        if any(
-            verdict.word == "silent" for outcome in outcomes for verdict in outcome.plan.values()
-        )
-        else 0
-    )
+    if any(verdict.word == "silent" for outcome in outcomes for verdict in outcome.plan.values()):
+        return 1
+    return 0
 
 
 if __name__ == "__main__":

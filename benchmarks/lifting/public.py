@@ -307,7 +307,12 @@ async def replayed(
             if isinstance(one, dict) and "default" in one
         ]
     visible = all(any(holds(default, got) for default in defaults) for _, got, _ in differs)
-    kind = "wrong, assumed" if said else "silently wrong, default" if visible else "silently wrong"
+    if said:
+        kind = "wrong, assumed"
+    elif visible:
+        kind = "silently wrong, default"
+    else:
+        kind = "silently wrong"
     row.counts[kind] += 1
     row.counts["wrong by defaults alone"] += visible
     # An answer that names another value is not silent, but it does not warn of the

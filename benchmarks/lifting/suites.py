@@ -400,9 +400,10 @@ def _parsed(text: str, functions: dict[str, Callable[..., object]]) -> Step:
     call = ast.parse(text.strip(), mode="eval").body
     if not isinstance(call, ast.Call):
         raise ValueError("no call")
-    name = (
-        call.func.id if isinstance(call.func, ast.Name) else cast("ast.Attribute", call.func).attr
-    )
+    if isinstance(call.func, ast.Name):
+        name = call.func.id
+    else:
+        name = cast("ast.Attribute", call.func).attr
     names = [one for one in inspect.signature(functions[name]).parameters if one != "self"]
     values: dict[str, JSON] = dict(zip(names, (_literal(one) for one in call.args), strict=False))
     for one in call.keywords:

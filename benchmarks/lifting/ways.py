@@ -259,11 +259,9 @@ def difference(found: JSON, first: JSON, second: JSON, path: str) -> str | None:
         )
     else:
         differs = first == second and found != first
-        return (
-            f"{path}: {json.dumps(found)[:200]}, expected {json.dumps(first)[:200]}"
-            if differs
-            else None
-        )
+        if differs:
+            return f"{path}: {json.dumps(found)[:200]}, expected {json.dumps(first)[:200]}"
+        return None
     return next(
         filter(None, (difference(one, a, b, f"{path}.{key}") for key, one, a, b in pairs)), None
     )

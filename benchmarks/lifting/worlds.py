@@ -99,9 +99,9 @@ class Renaming:
         if isinstance(value, int):
             return int(self.text(str(value))) if value >= 0 else value
         whole, _, fraction = repr(value).partition(".")
-        return (
-            float(f"{self.text(whole)}.{fraction}") if fraction.isdigit() and value >= 0 else value
-        )
+        if fraction.isdigit() and value >= 0:
+            return float(f"{self.text(whole)}.{fraction}")
+        return value
 
     def members(self, value: JSONObject) -> JSONObject:
         """The values of an object in this world; its own keys stay: they name
@@ -118,7 +118,9 @@ class Renaming:
         seed = hashlib.sha256(f"{self.number} {word.lower()}".encode()).digest()
         if word.isdigit():
             shown = "".join(str(seed[place % 32] % 10) for place in range(len(word)))
-            return shown if word[0] == "0" or shown[0] != "0" else f"{1 + seed[31] % 9}{shown[1:]}"
+            if word[0] == "0" or shown[0] != "0":
+                return shown
+            return f"{1 + seed[31] % 9}{shown[1:]}"
         # Consonants and vowels take turns, so that no renamed word is a word of these
         # texts by accident.
         letters = ("bdfgklmnprstvz", "aeiou")
@@ -158,11 +160,9 @@ class Case:
     @property
     def part(self) -> str:
         """`seen` or `held out`: a fixed half each, by a hash of the name."""
-        return (
-            "seen"
-            if hashlib.sha256(f"{self.suite} {self.name}".encode()).digest()[0] % 2
-            else "held out"
-        )
+        if hashlib.sha256(f"{self.suite} {self.name}".encode()).digest()[0] % 2:
+            return "seen"
+        return "held out"
 
     def world(self, number: int) -> Renaming:
         """The renaming of a world."""

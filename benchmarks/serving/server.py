@@ -165,9 +165,10 @@ class Client:
         self._number += 1
         if self.era == NEW:
             params = {**params, "_meta": META}
-        extra = (
-            f"mcp-method: {method}\r\nmcp-name: {params.get('name')}\r\n" if self.era == NEW else ""
-        )
+        if self.era == NEW:
+            extra = f"mcp-method: {method}\r\nmcp-name: {params.get('name')}\r\n"
+        else:
+            extra = ""
         try:
             await self._send(
                 {"jsonrpc": "2.0", "id": self._number, "method": method, "params": params}, extra

@@ -384,11 +384,10 @@ class ClusterDemo:
             say(f"   {mark} {one['check']}{why}", style)
         wrong = len(self.checks.wrong)
         every = len(self.checks.found)
-        text = (
-            f"{wrong} of {every} checks failed."
-            if wrong
-            else f"All {every} checks hold. {seconds:.1f} s in all."
-        )
+        if wrong:
+            text = f"{wrong} of {every} checks failed."
+        else:
+            text = f"All {every} checks hold. {seconds:.1f} s in all."
         say()
         say(text, "bold red" if wrong else "bold green")
         return not wrong

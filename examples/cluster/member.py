@@ -61,11 +61,10 @@ class Member:
 
     def begin(self) -> None:
         """Start the process."""
-        words = (
-            ["serve", "--http", f"127.0.0.1:{self._port}", "--workers"]
-            if self.kind == "server"
-            else ["worker"]
-        )
+        if self.kind == "server":
+            words = ["serve", "--http", f"127.0.0.1:{self._port}", "--workers"]
+        else:
+            words = ["worker"]
         command = self._command(*words, "--config", str(self._config))
         # With a token of the user's own the server would refuse those who try the cluster.
         environment = {

@@ -184,9 +184,10 @@ async def test_what_a_handler_changed_holds_for_one_request() -> None:
 
     def changing(message: Message, draft: Draft) -> None:
         named = next(turns, None)
-        draft.tools = (
-            draft.tools if named is None else [one for one in draft.tools if one.name in named]
-        )
+        if named is None:
+            draft.tools = draft.tools
+        else:
+            draft.tools = [one for one in draft.tools if one.name in named]
 
     own = Handlers()
     own.register("only", changing)

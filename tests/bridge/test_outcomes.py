@@ -253,11 +253,9 @@ async def test_the_approver_is_asked_and_its_failure_skips(tmp_path: Path) -> No
 
     async def approver(request: ApprovalRequest) -> Decision:
         asked.append(request)
-        return (
-            Decision("value", value={"receipt": 3}, by="the bank")
-            if request.call["to"] == "Ada"
-            else Decision("approve")
-        )
+        if request.call["to"] == "Ada":
+            return Decision("value", value={"receipt": 3}, by="the bank")
+        return Decision("approve")
 
     path = tmp_path / "store.sqlite"
     calls: list[JSON] = [{"_tool": "pay", "to": to, "_outputPath": to} for to in ("Ada", "Eve")]

@@ -416,7 +416,9 @@ async def test_a_run_and_its_rooms_share_one_budget_of_requests(writes: str) -> 
     }
 
     def think(text: str) -> JSONObject:
-        return calls({"_tool": "fetch", "name": "x"}) if "never ends" in text else calls(room)
+        if "never ends" in text:
+            return calls({"_tool": "fetch", "name": "x"})
+        return calls(room)
 
     mind = Mind(think)
     async with Bridge(ASKS, toolbox=own_tools(), mind=mind) as bridge:

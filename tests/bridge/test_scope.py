@@ -74,7 +74,10 @@ async def test_a_definition_names_the_server_and_the_tool_that_answer_its_calls(
     file = tmp_path / "own.py"
     file.write_text(DOCUMENT)
     model = Model({"calls": [CALL], "output": "†state.said"})
-    context: list[JSON] = [{"type": "tool", "tool": WELCOME}] if way == "message" else []
+    if way == "message":
+        context: list[JSON] = [{"type": "tool", "tool": WELCOME}]
+    else:
+        context = []
     async with Bridge(configuration(*([file] if way == "file" else [])), mind=model) as bridge:
         run = await bridge.solve("Welcome.", tools=["welcome"], context=context)
         assert await run.result() == "hello Ada"

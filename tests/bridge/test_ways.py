@@ -216,11 +216,9 @@ async def test_a_solved_idea_answers_calls_of_plans_and_of_minds_in_rooms() -> N
         # A mind's own run offers it by name, and its rooms are answered by that mind.
 
         def thinks(text: str) -> JSONObject:
-            return (
-                {"calls": [call], "output": "†state.x"}
-                if "Ask another" in text
-                else literally(text)
-            )
+            if "Ask another" in text:
+                return {"calls": [call], "output": "†state.x"}
+            return literally(text)
 
         mind.think = thinks
         asked = await bridge.solve("Ask another.", input={"at": "bolt"}, tools=["idea:see"])

@@ -82,11 +82,10 @@ def sample(schema: JSONObject, *, required_only: bool = True) -> JSONObject:
         if required_only and not (isinstance(required, list) and name in required):
             continue
         options = told.get("enum")
-        fallback = (
-            options[0]
-            if isinstance(options, list) and options
-            else _SAMPLES.get(str(told.get("type")), "a")
-        )
+        if isinstance(options, list) and options:
+            fallback = options[0]
+        else:
+            fallback = _SAMPLES.get(str(told.get("type")), "a")
         found[name] = told.get("default", fallback)
     return found
 

@@ -153,11 +153,9 @@ def filled(result: types.ElicitResult, name: str) -> Any:
 
 
 def words(result: types.CreateMessageResult) -> str:
-    return (
-        result.content.text
-        if isinstance(result.content, types.TextContent)
-        else result.content.type
-    )
+    if isinstance(result.content, types.TextContent):
+        return result.content.text
+    return result.content.type
 
 
 def has(ctx: Context, name: str) -> bool:
@@ -403,7 +401,9 @@ async def input_required_result_list_roots(ctx: Context, params: Params) -> Resu
 @tool("Asks, and keeps a state.")
 async def input_required_result_request_state(ctx: Context, params: Params) -> Result:
     answers = await asked(ctx, params, {"confirm": CONFIRM}, state="a state")
-    return answers if isinstance(answers, types.InputRequiredResult) else text("state-ok")
+    if isinstance(answers, types.InputRequiredResult):
+        return answers
+    return text("state-ok")
 
 
 @tool("Asks three questions at once.")
@@ -445,11 +445,9 @@ async def input_required_result_multi_round(ctx: Context, params: Params) -> Res
 @tool("Refuses a state that somebody has changed.")
 async def input_required_result_tampered_state(ctx: Context, params: Params) -> Result:
     answers = await asked(ctx, params, {"confirm": CONFIRM}, state="sealed")
-    return (
-        answers
-        if isinstance(answers, types.InputRequiredResult)
-        else text("The state is as it was.")
-    )
+    if isinstance(answers, types.InputRequiredResult):
+        return answers
+    return text("The state is as it was.")
 
 
 @tool("Asks only what the client declares.")
@@ -460,9 +458,9 @@ async def input_required_result_capabilities(ctx: Context, params: Params) -> Re
     if has(ctx, "sampling"):
         questions["capital_question"] = sampling("What is the capital of France?")
     answers = await asked(ctx, params, questions)
-    return (
-        answers if isinstance(answers, types.InputRequiredResult) else text("Asked and answered.")
-    )
+    if isinstance(answers, types.InputRequiredResult):
+        return answers
+    return text("Asked and answered.")
 
 
 async def pushed(ctx: Context, _params: Params) -> Result:
@@ -649,7 +647,10 @@ PROMPTS: Final = [
 async def list_prompts(
     _ctx: Context, _params: types.PaginatedRequestParams | None
 ) -> types.ListPromptsResult:
-    extra = [prompt("test_dynamic_prompt", "It comes and goes.")] if "prompts" in CHANGED else []
+    if "prompts" in CHANGED:
+        extra = [prompt("test_dynamic_prompt", "It comes and goes.")]
+    else:
+        extra = []
     return types.ListPromptsResult(prompts=[*PROMPTS, *extra])
 
 

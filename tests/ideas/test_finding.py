@@ -167,7 +167,10 @@ def test_a_reference_to_the_input_stands_where_a_literal_would() -> None:
 
 def test_what_was_done_over_and_over_is_told_until_it_is_published(store: Store) -> None:
     def do(name: str, text: str, run: str) -> str:
-        solution: JSON = plan(text) if name == "often" else {"calls": [call(name, text=text)]}
+        if name == "often":
+            solution: JSON = plan(text)
+        else:
+            solution = {"calls": [call(name, text=text)]}
         meta = IdeaMeta(run=run, step=1, title=f"{name} {text}", outcome="done")
         return store.ideas.save(Idea([said(text)], {}, solution), meta)
 

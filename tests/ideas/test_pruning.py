@@ -194,10 +194,14 @@ def test_what_is_kept_is_whole_and_what_may_go_is_gone(
     day: int,
 ) -> None:
     for n, made in enumerate(runs):
-        made.parent = None if made.parent is None or made.parent >= n else made.parent
-        made.fork = (
-            None if made.fork is None or made.fork >= n or made.parent is not None else made.fork
-        )
+        if made.parent is None or made.parent >= n:
+            made.parent = None
+        else:
+            made.parent = made.parent
+        if made.fork is None or made.fork >= n or made.parent is not None:
+            made.fork = None
+        else:
+            made.fork = made.fork
     path = tmp_path_factory.mktemp("store") / "ideas.db"
     ideas = {n: idea_of(f"word{n}", f"output {n % 3}") for n in range(13)}
     for n, idea in ideas.items():

@@ -26,7 +26,10 @@ def utils(*words: str) -> list[dict[str, JSON]]:
     done = subprocess.run(
         preloaded.python(PROGRAM, *words), capture_output=True, check=True, text=True
     )
-    rows: list[dict[str, JSON]] = json.loads(done.stdout) if done.stdout.startswith("[") else []
+    if done.stdout.startswith("["):
+        rows: list[dict[str, JSON]] = json.loads(done.stdout)
+    else:
+        rows = []
     return rows
 
 

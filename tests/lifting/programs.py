@@ -164,7 +164,9 @@ def _word(found: JSON) -> str:
 def _printed(found: JSON) -> str:
     assert not isinstance(found, bool | list | dict)
     assert found is not None
-    return str(int(found)) if isinstance(found, float) and found.is_integer() else str(found)
+    if isinstance(found, float) and found.is_integer():
+        return str(int(found))
+    return str(found)
 
 
 WAYS: dict[str, Way] = {
@@ -258,7 +260,9 @@ def literal(value: JSON) -> JSON:
         return escape(value)
     if isinstance(value, list):
         return [literal(one) for one in value]
-    return {key: literal(one) for key, one in value.items()} if isinstance(value, dict) else value
+    if isinstance(value, dict):
+        return {key: literal(one) for key, one in value.items()}
+    return value
 
 
 @dataclass(frozen=True)
@@ -298,11 +302,9 @@ class Program:
     @property
     def outputs(self) -> dict[str, Source]:
         """The parts of the output by their paths."""
-        return (
-            {"output": self.output["a"]}
-            if self.single
-            else {f"output.{key}": one for key, one in self.output.items()}
-        )
+        if self.single:
+            return {"output": self.output["a"]}
+        return {f"output.{key}": one for key, one in self.output.items()}
 
     def takes(self) -> set[str]:
         """The members of the input that it reads."""

@@ -169,7 +169,10 @@ async def answered(bridge: Bridge, name: str, given: JSONObject) -> Answer:
 
     while await run.wait(20) == "needs_approval":
         for question in run.questions():
-            doubts = run.calls()[question.call].doubts.ask if question.call is not None else None
+            if question.call is not None:
+                doubts = run.calls()[question.call].doubts.ask
+            else:
+                doubts = None
             if doubts is not None:
                 asked.append(question.why)
             run.decide(question.approval, "approve", by="a person")

@@ -146,7 +146,12 @@ async def answers(
                 continue
             given = replay.run.given()
             kind = "right" if same(given, expected) else "wrong"
-            says = "asked" if asked else "assumed" if replay.run.assumed else "sure"
+            if asked:
+                says = "asked"
+            elif replay.run.assumed:
+                says = "assumed"
+            else:
+                says = "sure"
             found.counts[f"{kind}, {says}"] += 1
             if (kind, says) == ("wrong", "sure"):
                 found.silent.append(f"{one}: {given!r} instead of {expected!r}; {published.plan}")

@@ -333,7 +333,9 @@ class Interpreter:
 
 def references(value: JSON) -> list[str]:
     if isinstance(value, str):
-        return [value] if value.startswith("†") and not value.startswith("††") else []
+        if value.startswith("†") and not value.startswith("††"):
+            return [value]
+        return []
     if isinstance(value, list):
         return [text for item in value for text in references(item)]
     if isinstance(value, dict):

@@ -133,7 +133,10 @@ def deep(random: random.Random, levels: int) -> JSON:
     """A value that nests `levels` deep, a reference at its bottom."""
     value: JSON = random.choice(WORDS)
     for _ in range(levels):
-        value = [value] if random.random() < 0.5 else {random.choice(KEYS): value}
+        if random.random() < 0.5:
+            value = [value]
+        else:
+            value = {random.choice(KEYS): value}
     return value
 
 

@@ -253,7 +253,9 @@ def by_instance(
     settings = Settings(approval="allow_all", output_by_instance=True)
 
     def execute(effect: Execute) -> tuple[bool, JSON]:
-        return (False, "boom") if effect.call.index in failing else (True, effect.parameters["x"])
+        if effect.call.index in failing:
+            return (False, "boom")
+        return (True, effect.parameters["x"])
 
     return Driven(execute).whole(
         started(context, settings=settings, output_schema=schema), calls, output

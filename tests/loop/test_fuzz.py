@@ -111,7 +111,12 @@ def began(chosen: random.Random, instances: bool) -> RunStarted:
         approval="default" if chosen.random() < 0.3 else "allow_all",
         planning="lazy" if chosen.random() < 0.15 else "eager",
     )
-    context = INSTANCES if instances else CLOSED if chosen.random() < 0.3 else CONTEXT
+    if instances:
+        context = INSTANCES
+    elif chosen.random() < 0.3:
+        context = CLOSED
+    else:
+        context = CONTEXT
     mode = "plan" if chosen.random() < 0.25 else "solve"
     schema = OUTPUT if chosen.random() < 0.5 else None
     tools, latent = TOLD
@@ -343,7 +348,10 @@ class Fuzzed:
         # What the executor lets through: any JSON of at most 100 levels.
         value: JSON = effect.latent if effect.is_latent else effect.parameters.get("x")
         if self.random.random() < 0.2:
-            value = deep(self.random, 99) if self.random.random() < 0.1 else odd(self.random)
+            if self.random.random() < 0.1:
+                value = deep(self.random, 99)
+            else:
+                value = odd(self.random)
         try:
             value = normalise(value)
         except IdeabridgeError as error:

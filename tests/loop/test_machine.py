@@ -37,9 +37,9 @@ STRICT = Tool(
 
 def failing(*places: int):
     def execute(effect: Execute) -> tuple[bool, JSON]:
-        return (
-            (False, "boom") if effect.call.index in places else (True, effect.parameters.get("x"))
-        )
+        if effect.call.index in places:
+            return (False, "boom")
+        return (True, effect.parameters.get("x"))
 
     return execute
 

@@ -35,9 +35,8 @@ def test_a_read_sees_the_writes_it_is_bound_to_one_after_another(
         entry = Write(number, "", where, method, value)
         try:
             changed = memory.try_write([entry])
-            expected = (
-                document.write(expected, where, method, value) if number in wanted else expected
-            )
+            if number in wanted:
+                expected = document.write(expected, where, method, value)
         except StateWriteError:
             # Such a call fails, and writes nothing.
             continue

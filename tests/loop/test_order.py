@@ -312,7 +312,10 @@ def test_a_failed_item_does_not_hold_the_next() -> None:
     for item in range(3):
         assert [effect.item for effect in driven.running] == [item]
         driven.running.clear()
-        error: JSONObject | None = {"kind": "runtime", "message": "no"} if item == 1 else None
+        if item == 1:
+            error: JSONObject | None = {"kind": "runtime", "message": "no"}
+        else:
+            error = None
         driven.post(CallFinished(0, item, value=item, error=error))
     assert driven.statuses() == ["failed", "running"]
 

@@ -101,7 +101,10 @@ def cut_off(run: Driven, call: int = 0) -> OutcomeAsked:
     error: JSONObject = {"kind": "unknown", "message": "its module ended"}
     for event in finish_events(run.machine, CallFinished(call, error=error), 1.0):
         run.post(event)
-    last = run.journal[-1] if isinstance(run.journal[-1], OutcomeAsked) else run.journal[-2]
+    if isinstance(run.journal[-1], OutcomeAsked):
+        last = run.journal[-1]
+    else:
+        last = run.journal[-2]
     assert isinstance(last, OutcomeAsked)
     return last
 

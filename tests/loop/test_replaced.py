@@ -169,7 +169,10 @@ def test_whatever_is_replaced_whenever_the_run_ends_and_its_journal_folds(seed: 
     chosen = random.Random(seed)
     calls: list[JSON] = []
     for number in range(10):
-        x: JSON = f"†state.s{chosen.randrange(10)}" if chosen.random() < 0.4 else number
+        if chosen.random() < 0.4:
+            x: JSON = f"†state.s{chosen.randrange(10)}"
+        else:
+            x = number
         tool = chosen.choice(("peek", "peek", "write", "echo"))
         calls.append({"_tool": tool, "x": x, "_outputPath": f"s{number}"})
     driven = begun(calls, streamed=True, mode="solve")

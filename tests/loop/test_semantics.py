@@ -120,11 +120,9 @@ class World:
 
     def run(self, index: int, item: int | None, parameters: JSON) -> tuple[bool, JSON]:
         seen = self.act(index, item)
-        return (
-            (False, "it failed")
-            if seen is None
-            else (True, result({"given": parameters, "seen": [*seen]}))
-        )
+        if seen is None:
+            return (False, "it failed")
+        return (True, result({"given": parameters, "seen": [*seen]}))
 
     def execute(self, effect: Execute) -> tuple[bool, JSON]:
         return self.run(effect.call.index, effect.item, effect.parameters)
@@ -175,11 +173,10 @@ def scenarios(draw: st.DrawFn) -> Scenario:
     # What each call may be read at: most references go to something that is really written.
     written: list[list[str]] = []
     for index, path in enumerate(paths):
-        roots = (
-            [f"†state.{part.strip()}" for part in path.split("||")]
-            if path
-            else [f"†results.{index}"]
-        )
+        if path:
+            roots = [f"†state.{part.strip()}" for part in path.split("||")]
+        else:
+            roots = [f"†results.{index}"]
         written.append([root + tail for root in roots for tail in ("", ".v", ".list.0")])
 
     def operand(index: int) -> str:
@@ -189,7 +186,10 @@ def scenarios(draw: st.DrawFn) -> Scenario:
         if where < 5 or (index == 0 and where < 17):
             return one(BASE)
         # Mostly backwards; forwards now and then, which may close a cycle.
-        known = written[:index] if where < 17 and index else written[index + 1 :] or written[:index]
+        if where < 17 and index:
+            known = written[:index]
+        else:
+            known = written[index + 1 :] or written[:index]
         return one(one(known)) if known else one(BASE)
 
     def value(index: int) -> JSON:
@@ -212,9 +212,10 @@ def scenarios(draw: st.DrawFn) -> Scenario:
 
     calls: list[JSONObject] = []
     for index in range(count):
-        tool = (
-            "ecko" if draw(TO[24]) == 0 else one(["echo", "echo", "write", "tell", "look", "poke"])
-        )
+        if draw(TO[24]) == 0:
+            tool = "ecko"
+        else:
+            tool = one(["echo", "echo", "write", "tell", "look", "poke"])
         call: JSONObject = {"_tool": tool, "x": value(index)}
         if draw(TO[1]):
             call["y"] = value(index)
@@ -291,11 +292,10 @@ def means_the_same_however_it_runs(scenario: Scenario) -> None:
     event("malformed" if malformed else "well formed")
     if scenario.disjoint:
         base: JSONObject = {"input": INPUT, "state": STATE, "results": {}, "data": {"old": OLD}}
-        oracle = (
-            None
-            if malformed
-            else Interpreter(base, scenario.calls, World(scenario).run, scenario.lane)
-        )
+        if malformed:
+            oracle = None
+        else:
+            oracle = Interpreter(base, scenario.calls, World(scenario).run, scenario.lane)
         statuses, documents = ([], {}) if oracle is None else oracle.interpret()
         if oracle is not None and not oracle.circular:
             event("oracle")

@@ -113,11 +113,15 @@ class FakeEndpoint:
         body: dict[str, Any] = json.loads(await request.body())
         self.bodies.append(body)
         self.headers.append(dict(request.headers))
-        behaviour = self.behaviours.pop(0) if len(self.behaviours) > 1 else self.behaviours[0]
+        if len(self.behaviours) > 1:
+            behaviour = self.behaviours.pop(0)
+        else:
+            behaviour = self.behaviours[0]
         if isinstance(behaviour, Refuse):
-            behaviour = (
-                behaviour.error if self.format_of(body) in behaviour.kinds else behaviour.otherwise
-            )
+            if self.format_of(body) in behaviour.kinds:
+                behaviour = behaviour.error
+            else:
+                behaviour = behaviour.otherwise
         if isinstance(behaviour, Fail):
             error = {
                 "error": {
@@ -157,7 +161,10 @@ class FakeEndpoint:
 def _chunk(
     model: str, delta: dict[str, Any] | None, finish: str | None = None, written: int = 0
 ) -> bytes:
-    choices = [] if delta is None else [{"index": 0, "delta": delta, "finish_reason": finish}]
+    if delta is None:
+        choices = []
+    else:
+        choices = [{"index": 0, "delta": delta, "finish_reason": finish}]
     chunk: dict[str, Any] = {
         "id": "c1",
         "object": "chat.completion.chunk",

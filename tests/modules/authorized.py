@@ -186,9 +186,10 @@ class Steps:
             await self._answer(send, orjson.dumps(self._server.metadata))
             return
         devices = self._server.devices
-        taken = (
-            ("/mcp", "/token") if devices is None else ("/mcp", "/token", "/register", "/device")
-        )
+        if devices is None:
+            taken = ("/mcp", "/token")
+        else:
+            taken = ("/mcp", "/token", "/register", "/device")
         if devices is not None and scope["method"] == "GET":
             found = devices.get(scope["path"], parse_qs(scope["query_string"].decode()))
             if found is not None:
@@ -295,7 +296,10 @@ def _changing(send: Send, change: Callable[[dict[str, Any]], object]) -> Send:
         if started["status"] < 300:
             document = orjson.loads(content)
             changed = change(document)
-            content = changed if isinstance(changed, bytes) else orjson.dumps(document)
+            if isinstance(changed, bytes):
+                content = changed
+            else:
+                content = orjson.dumps(document)
         headers = [pair for pair in started["headers"] if pair[0].lower() != b"content-length"]
         await send({**started, "headers": headers})
         await send({"type": "http.response.body", "body": content})

@@ -493,11 +493,10 @@ async def test_a_client_with_credentials_needs_no_person(
         monkeypatch.setenv("SECRET", "wrong" if kind != "key" else "no key")
         async with opened(server, auth=auth) as modules:
             error = modules["tickets"].status().error or ""
-            words = (
-                "auth.private_key is not a key in PEM for ES256"
-                if kind == "key"
-                else "Token exchange failed (401)"
-            )
+            if kind == "key":
+                words = "auth.private_key is not a key in PEM for ES256"
+            else:
+                words = "Token exchange failed (401)"
             assert error.startswith("module 'tickets' cannot be signed in to: ")
             assert words in error
 

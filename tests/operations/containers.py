@@ -95,7 +95,10 @@ def image() -> Generator[str]:
     """Build the image; it is deleted at the end."""
     name, _ = builder()
     tag = f"ideabridge-test-{secrets.token_hex(4)}"
-    words = [name, "build"] if name == "docker" else [name, "build", "--format", "docker"]
+    if name == "docker":
+        words = [name, "build"]
+    else:
+        words = [name, "build", "--format", "docker"]
     if name == "buildah":
         words += ["--isolation", "chroot"]
     output(*words, "-f", str(DOCKERFILE), "-t", tag, ".", seconds=900)

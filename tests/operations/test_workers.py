@@ -68,9 +68,9 @@ def anyio_backend() -> str:
 
 @pytest.fixture(params=["file", "postgres"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return (
-        str(tmp_path / "ideas.sqlite") if request.param == "file" else postgres.server().address()
-    )
+    if request.param == "file":
+        return str(tmp_path / "ideas.sqlite")
+    return postgres.server().address()
 
 
 @pytest.fixture

@@ -190,7 +190,8 @@ async def test_what_is_no_json_is_refused(
     bridge: Bridge, value: str, error: str, passed: bool
 ) -> None:
     last = f"await tools.echo(x={value})" if passed else value
-    error = error.replace("at ", "at x.", 1) if passed and error.startswith("at ") else error
+    if passed and error.startswith("at "):
+        error = error.replace("at ", "at x.", 1)
     lines = [
         "import re, tools",
         "class Small:",

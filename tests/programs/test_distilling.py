@@ -102,9 +102,10 @@ def answer(
     program: str, inputs: list[JSON] | None = None
 ) -> list[str | Callable[[], Awaitable[None]]]:
     """What a mind writes: the output is an object with the program."""
-    output: JSONObject = (
-        {"program": program} if inputs is None else {"program": program, "inputs": inputs}
-    )
+    if inputs is None:
+        output: JSONObject = {"program": program}
+    else:
+        output = {"program": program, "inputs": inputs}
     return solution([], output)
 
 

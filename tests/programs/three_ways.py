@@ -154,9 +154,9 @@ async def _each_count(call: Call, i: dict[str, Any]) -> Any:
 
 async def _if_dirty(call: Call, i: dict[str, Any]) -> Any:
     status = await call("git.git_status", repo_path=i["repo"])
-    return (
-        await call("git.git_diff_unstaged", repo_path=i["repo"]) if "modified" in status else None
-    )
+    if "modified" in status:
+        return await call("git.git_diff_unstaged", repo_path=i["repo"])
+    return None
 
 
 def git_tasks(repo: str, number: int) -> list[Task]:

@@ -95,11 +95,10 @@ class Handler(BaseHTTPRequestHandler):
             found = []
         self.send_response(200 if found else 202)
         self.send_header("content-type", "text/event-stream" if events else "application/json")
-        body = (
-            b"".join(b"event: message\ndata: " + one + b"\n\n" for one in found)
-            if events
-            else b"".join(found[-1:])
-        )
+        if events:
+            body = b"".join(b"event: message\ndata: " + one + b"\n\n" for one in found)
+        else:
+            body = b"".join(found[-1:])
         self.send_header("content-length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)

@@ -34,7 +34,10 @@ class Person:
 
     async def __call__(self, context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
         self.forms.append(params)
-        content = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        if len(self._answers) > 1:
+            content = self._answers.pop(0)
+        else:
+            content = self._answers[0]
         return types.ElicitResult(action="accept", content=content)
 
 

@@ -97,11 +97,9 @@ class Provider:
             return 200, json.dumps(
                 {"issuer": self.issuer, "jwks_uri": f"{self.issuer}/keys"}
             ).encode()
-        return (
-            (200, json.dumps({"keys": self.jwks()}).encode())
-            if path == "/team/keys"
-            else (404, b"")
-        )
+        if path == "/team/keys":
+            return (200, json.dumps({"keys": self.jwks()}).encode())
+        return (404, b"")
 
     def jwks(self) -> list[dict[str, Any]]:
         told: list[dict[str, Any]] = []

@@ -537,11 +537,10 @@ async def test_answers_from_a_pipe_are_no_answers_of_a_person(tmp_path: Path) ->
     assert ended.returncode == 2
     assert b"Nobody is at a terminal to be asked" in ended.stderr
     for words in (["resume", told["run"]], ["run", "-"]):
-        given = (
-            json.dumps({"calls": [note(tmp_path / "two")]}).encode()
-            if words[0] == "run"
-            else b"y\n" * 100
-        )
+        if words[0] == "run":
+            given = json.dumps({"calls": [note(tmp_path / "two")]}).encode()
+        else:
+            given = b"y\n" * 100
         ended = await ideabridge(*words, "--config", configuration, given=given)
         assert ended.returncode == 4, ended.stderr.decode()
     assert not (tmp_path / "one").exists()

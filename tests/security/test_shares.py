@@ -41,14 +41,20 @@ class Caller:
         apart: bool = False,
     ) -> http.client.HTTPResponse:
         """Send a request, over a connection of its own (`apart`) or the one that is kept."""
-        connection = http.client.HTTPConnection(self._address, timeout=20) if apart else self._kept
+        if apart:
+            connection = http.client.HTTPConnection(self._address, timeout=20)
+        else:
+            connection = self._kept
         if apart:
             self._connections.append(connection)
         accept = {
             "content-type": "application/json",
             "accept": "application/json, text/event-stream",
         }
-        text = json.dumps({"jsonrpc": "2.0", **message}) if isinstance(message, dict) else message
+        if isinstance(message, dict):
+            text = json.dumps({"jsonrpc": "2.0", **message})
+        else:
+            text = message
         connection.request(
             method, "/mcp", None if text is None else text.encode(), {**accept, **headers}
         )

@@ -31,11 +31,10 @@ class Host:
         self.heard_completion = anyio.Event()
 
     def note(self, kind: str, message: Any) -> None:
-        whole = (
-            message.model_dump_json(by_alias=True)
-            if isinstance(message, BaseModel)
-            else str(message)
-        )
+        if isinstance(message, BaseModel):
+            whole = message.model_dump_json(by_alias=True)
+        else:
+            whole = str(message)
         self.messages.setdefault(kind, []).append(whole)
 
     async def heard(self, message: Any) -> None:

@@ -447,7 +447,10 @@ async def test_who_listens_hears_of_nothing_that_is_published_to_others(
                     )
                     await client.session.send_request(request, types.EmptyResult)
             updated = "ResourceUpdated" if mode == "auto" else "notifications/resources/updated"
-            changed = "ToolsListChanged" if mode == "auto" else "notifications/tools/list_changed"
+            if mode == "auto":
+                changed = "ToolsListChanged"
+            else:
+                changed = "notifications/tools/list_changed"
             before = others.methods.count(changed)
             await published(alice, name)
             await heard.until(updated)

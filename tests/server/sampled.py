@@ -137,7 +137,10 @@ class Model:
             return types.CreateMessageResultWithTools(
                 role="assistant", content=[use], model="scripted-1", stop_reason="toolUse"
             )
-        text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
+        if isinstance(answer, str):
+            text = answer
+        else:
+            text = json.dumps(answer, ensure_ascii=False)
         content = types.TextContent(text=text)
         return types.CreateMessageResult(
             role="assistant", content=content, model="scripted-1", stop_reason="endTurn"

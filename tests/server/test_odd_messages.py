@@ -412,7 +412,10 @@ def lines(draw: st.DrawFn, message: dict[str, Any]) -> bytes:
         if kind == "drop":
             del owner[last]
         else:
-            owner[last] = draw(st.sampled_from(ODD)) if kind == "member" else [{"a": owner[last]}]
+            if kind == "member":
+                owner[last] = draw(st.sampled_from(ODD))
+            else:
+                owner[last] = [{"a": owner[last]}]
         return dumped(message) + b"\n"
     if kind == "double":
         name = draw(st.sampled_from(sorted(message)))

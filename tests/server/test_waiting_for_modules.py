@@ -421,7 +421,10 @@ async def with_a_slow_module(
     before a fast one.
     """
     gate = Gate(folder, "slow")
-    entry = plain(folder, "slow", "hum", hold=gate.path) if slow == "connecting" else lists(slow)
+    if slow == "connecting":
+        entry = plain(folder, "slow", "hum", hold=gate.path)
+    else:
+        entry = lists(slow)
     configuration = configured(
         folder, mcpServers={"slow": entry, "fast": lists("plain")}, expose=["modules"], **top
     )

@@ -104,7 +104,10 @@ def _object(draw: st.DrawFn, inner: st.SearchStrategy[Pair]) -> Pair:
     members = draw(st.dictionaries(_names, inner, max_size=3))
     properties: JSONObject = {name: schema for name, (schema, _) in members.items()}
     value: JSONObject = {name: item for name, (_, item) in members.items()}
-    required = draw(st.lists(st.sampled_from(sorted(members)), unique=True)) if members else []
+    if members:
+        required = draw(st.lists(st.sampled_from(sorted(members)), unique=True))
+    else:
+        required = []
     schema: JSONObject = {"type": "object", "properties": properties, "required": [*required]}
     closing = draw(
         st.sampled_from(

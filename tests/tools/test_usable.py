@@ -532,7 +532,10 @@ def _is_schema(root: JSONObject, place: tuple[str | int, ...]) -> bool:
 def _deep(levels: int, keyword: str) -> JSONObject:
     schema: JSONObject = {"type": "string"}
     for _ in range(levels):
-        schema = {"properties": {"a": schema}} if keyword == "properties" else {keyword: schema}
+        if keyword == "properties":
+            schema = {"properties": {"a": schema}}
+        else:
+            schema = {keyword: schema}
     return schema
 
 

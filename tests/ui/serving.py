@@ -53,11 +53,10 @@ def served(
         "--project",
         str(folder),
     ]
-    start = (
-        ["ui", "127.0.0.1:0", "--no-browser"]
-        if command == "ui"
-        else ["serve", "--http", "127.0.0.1:0", "--ui"]
-    )
+    if command == "ui":
+        start = ["ui", "127.0.0.1:0", "--no-browser"]
+    else:
+        start = ["serve", "--http", "127.0.0.1:0", "--ui"]
     environment = {**os.environ, "XDG_CONFIG_HOME": str(folder / "config"), "HOME": str(folder)}
     script, *first = map(str, [*through, Path(sys.executable).parent / "ideabridge"])
     with subprocess.Popen(

@@ -151,7 +151,10 @@ def test_axe_finds_nothing_serious(
     url, run_id = shop_site
     source = AXE.read_text(encoding="utf-8")
     # The two schemes differ in their colours alone.
-    rules = "axe.run()" if scheme == "light" else "axe.run({runOnly: ['color-contrast']})"
+    if scheme == "light":
+        rules = "axe.run()"
+    else:
+        rules = "axe.run({runOnly: ['color-contrast']})"
     found: list[str] = []
     # Axe is injected past the policy of the page, which forbids foreign scripts.
     with browser.new_context(

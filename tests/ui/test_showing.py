@@ -62,7 +62,10 @@ def test_a_line_shows_the_beginning_of_a_value() -> None:
     for _ in range(2_000):
         most = choice.randrange(2, 300)
         value = made(choice, 3)
-        line = visible(" ".join(value.split())) if isinstance(value, str) else readable_json(value)
+        if isinstance(value, str):
+            line = visible(" ".join(value.split()))
+        else:
+            line = readable_json(value)
         assert short(value, most) == (line if len(line) <= most else f"{line[: most - 1]}…")
         compact = readable_json(value, compact=True)
         expected, cut, _ = shortened(value, most).partition("... (")

@@ -78,7 +78,9 @@ def check_object(name: str, value: object, hint: str = "") -> None:
 def read_object(name: str, value: object, hint: str = "") -> JSONObject | None:
     """Read an argument that is a JSON object or None."""
     check_object(name, value, hint)
-    return None if value is None else cast("JSONObject", normalise(value, what=name))
+    if value is None:
+        return None
+    return cast("JSONObject", normalise(value, what=name))
 
 
 def read_objects(name: str, value: object) -> list[JSONObject]:

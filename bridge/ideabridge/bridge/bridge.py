@@ -185,11 +185,10 @@ class Bridge:
         self.modules = Modules(here, secrets=self.secrets, on_change=self._on_change)
         self.fingerprint = fingerprint(self.configuration)
         self._store: Store | None = store if isinstance(store, Store) else None
-        self._path = (
-            ":memory:"
-            if isinstance(store, Store)
-            else store or self.configuration.store or ":memory:"
-        )
+        if isinstance(store, Store):
+            self._path = ":memory:"
+        else:
+            self._path = store or self.configuration.store or ":memory:"
         self._on_tools_changed = on_tools_changed
         self._lease_seconds = lease_seconds
         self._only = only
@@ -506,9 +505,10 @@ class Bridge:
             publication = self.store.publications.named(ref, caller=caller)
         except UnknownPublicationError:
             return None
-        document = (
-            written_document(publication, stored.idea) if publication.idea_id == stored.id else None
-        )
+        if publication.idea_id == stored.id:
+            document = written_document(publication, stored.idea)
+        else:
+            document = None
         if document is not None:
             self._learn_secrets()
             check_leaks(document, self.secrets.found_in)
@@ -755,7 +755,10 @@ class Bridge:
             publication = store.publications.named(name, caller=caller)
         else:
             publication = store.publications.get(name, version, caller=caller)
-        choice = mind if isinstance(mind, Choice) else choose(mind, self.mind, samples=samples)
+        if isinstance(mind, Choice):
+            choice = mind
+        else:
+            choice = choose(mind, self.mind, samples=samples)
         ways = self._open_runs.ways
         settings = self.settings(choice=choice)
         answer = await ways.answer(
@@ -1081,9 +1084,10 @@ class Bridge:
             raise ArgumentError(
                 "output: expected a type here or a JSON Schema in output_schema, found both"
             )
-        wanted = (
-            read_schema("output_schema", output_schema) if output is None else schema_of(output)
-        )
+        if output is None:
+            wanted = read_schema("output_schema", output_schema)
+        else:
+            wanted = schema_of(output)
         data = read_object("input", input)
         choice = mind if isinstance(mind, Choice) else choose(mind, self.mind)
         given = read_messages("context", context)

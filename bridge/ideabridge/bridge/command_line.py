@@ -223,7 +223,10 @@ def _unread(starter: _Starter, words: Sequence[str]) -> list[Argument]:
     scripts = (place for place, word in enumerate(words) if _starts_scripts(word))
     inner = next(scripts, len(words) - 1)
     before = _executed(words[: inner + 1], is_inline=False)
-    behind = read_arguments(words[inner], words[inner + 1 :]) if inner + 1 < len(words) else []
+    if inner + 1 < len(words):
+        behind = read_arguments(words[inner], words[inner + 1 :])
+    else:
+        behind = []
     return [*before, *(replace(argument, is_code=True, follows="") for argument in behind)]
 
 
@@ -243,7 +246,9 @@ def _operand(starter: _Starter, words: Sequence[str], position: int) -> int | No
         word = words[position]
         module = _MODULE.fullmatch(word) if starter.has_modules else None
         if module is not None:
-            return position if module.group(1) or position + 1 == len(words) else position + 1
+            if module.group(1) or position + 1 == len(words):
+                return position
+            return position + 1
         if word in starter.valued:
             position += 2
         elif word in starter.flags or (
@@ -266,7 +271,9 @@ def _operand_kind(starter: _Starter, words: Sequence[str], end: int) -> Follows:
         _MODULE.fullmatch(word) for word in words[max(end - 1, 0) : end + 1]
     ):
         return "module"
-    return "script" if starter.operand == "script" or starter.has_scripts else "package"
+    if starter.operand == "script" or starter.has_scripts:
+        return "script"
+    return "package"
 
 
 def _executed(words: Sequence[str], *, is_inline: bool) -> list[Argument]:

@@ -467,12 +467,12 @@ class Configuration(BaseModel):
         if isinstance(approval, ApprovalRules):
             part: JSONObject = approval.model_dump(mode="json", exclude_none=True)
             says_default = "default" in approval.model_fields_set
-            return part if says_default or not embedded else {**part, "embedded": embedded}
-        return (
-            {"default": "read_only", "embedded": embedded}
-            if approval == "default" and embedded
-            else approval
-        )
+            if says_default or not embedded:
+                return part
+            return {**part, "embedded": embedded}
+        if approval == "default" and embedded:
+            return {"default": "read_only", "embedded": embedded}
+        return approval
 
     @property
     def folder(self) -> Path:
@@ -713,7 +713,10 @@ def parse_configuration(
 
 def _parsed(raw: JSON, project: Path, source: Path | None) -> Configuration:
     top: JSONObject = raw if isinstance(raw, dict) else {}
-    problems = [] if isinstance(raw, dict) else [f"expected an object, found {_found(raw)}"]
+    if isinstance(raw, dict):
+        problems = []
+    else:
+        problems = [f"expected an object, found {_found(raw)}"]
     modules = _check_modules(top.get("mcpServers", {}), problems)
     problems += [f"{key}: {_unknown(Configuration, key)}" for key in _NOT_KEYS if key in top]
     for key, (model, plain, expected) in _EITHER.items():
@@ -751,7 +754,9 @@ def place_of(store: str, folder: Path) -> str:
     """The absolute path of a store, relative to a folder; the address of a PostgreSQL
     database as it is.
     """
-    return store if is_address(store) else str(folder / Path(store).expanduser())
+    if is_address(store):
+        return store
+    return str(folder / Path(store).expanduser())
 
 
 def load_configuration(
@@ -795,7 +800,9 @@ def user_configuration(project: Path) -> Configuration:
         ConfigurationError: as `load_configuration`.
     """
     own = user_file()
-    return _read_alone(own.absolute(), project) if own.is_file() else Configuration(project=project)
+    if own.is_file():
+        return _read_alone(own.absolute(), project)
+    return Configuration(project=project)
 
 
 Ask = Callable[[ProjectTrust, Configuration, Configuration], bool]

@@ -224,11 +224,10 @@ def data_words(
         value = _path(argument.value)
         if argument.is_code or value is None or (argument.follows == "script" and not is_script):
             continue
-        is_own = (
-            is_own_program
-            if argument.follows == "command"
-            else argument.follows == "script" and is_own_script
-        )
+        if argument.follows == "command":
+            is_own = is_own_program
+        else:
+            is_own = argument.follows == "script" and is_own_script
         if argument.option.startswith("--") and _names_data(argument.option):
             yield number, value, f"the option {argument.option} of {server}"
         elif is_own and Path(value).suffix.lower() in _DATA_SUFFIXES:

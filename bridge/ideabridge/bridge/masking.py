@@ -228,9 +228,10 @@ def shown_configuration(content: JSON) -> JSON:
         if key == "mcpServers" and isinstance(value, dict):
             servers: JSONObject = {}
             for name, entry in value.items():
-                servers[name] = (
-                    shown_definition(entry) if isinstance(entry, dict) else shown_json(entry)
-                )
+                if isinstance(entry, dict):
+                    servers[name] = shown_definition(entry)
+                else:
+                    servers[name] = shown_json(entry)
             shown[key] = servers
         else:
             shown[key] = _Mask().value(key, value)
@@ -300,7 +301,10 @@ class _Mask:
         shown: JSONObject = {}
         for name, value in members.items():
             self._place = f"{key}.{name}"
-            shown[name] = show(name, value) if isinstance(value, str) else self.value(name, value)
+            if isinstance(value, str):
+                shown[name] = show(name, value)
+            else:
+                shown[name] = self.value(name, value)
         return shown
 
     def _arguments(self, command: str, words: list[JSON]) -> list[JSON]:
@@ -343,11 +347,9 @@ class _Mask:
             return f"{name}={self._variable(name, rest)}"
         if _HEADER.fullmatch(text) and not _URL.match(text) and not _ACCOUNT.fullmatch(text):
             return self._header_line(text, is_option=False, is_inert=False)
-        return (
-            before + self._text(value, is_code=False)
-            if _is_json(value)
-            else self._text(text, is_code=False)
-        )
+        if _is_json(value):
+            return before + self._text(value, is_code=False)
+        return self._text(text, is_code=False)
 
     def _executed(self, text: str) -> str:
         """Show a word of a program that starts another one, such as `env`."""
@@ -393,7 +395,10 @@ class _Mask:
         if match is None:
             return self._text(line, is_code=not is_inert)
         name, colon, value = match.groups()
-        is_secret = name.lower() not in HARMLESS_HEADERS if is_option else is_secret_name(name)
+        if is_option:
+            is_secret = name.lower() not in HARMLESS_HEADERS
+        else:
+            is_secret = is_secret_name(name)
         if not is_secret:
             return self._text(line, is_code=False)
         return f"{name}{colon}{self._scheme(value, is_inert=is_inert)}"
@@ -599,11 +604,10 @@ class _Mask:
     def _parameter(self, match: re.Match[str], *, is_code: bool) -> str:
         before, name, value = match.groups()
         is_secret = is_secret_name(name) or name.lower() in _QUERY_NAMES or is_token(value)
-        shown = (
-            self._hide(value, is_code=is_code)
-            if is_secret and not _PLAIN.fullmatch(value)
-            else value
-        )
+        if is_secret and not _PLAIN.fullmatch(value):
+            shown = self._hide(value, is_code=is_code)
+        else:
+            shown = value
         return f"{before}{name}={shown}"
 
 

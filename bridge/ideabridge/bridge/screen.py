@@ -82,7 +82,9 @@ class Screen:
             return replace(event, text=str(self._secrets.redact(event.text)))
         elif isinstance(event, events.MessageAdded):
             message = self._secrets.redact(event.message)
-            return replace(event, message=message) if isinstance(message, dict) else event
+            if isinstance(message, dict):
+                return replace(event, message=message)
+            return event
         elif isinstance(event, events.QuestionAsked):
             schema = self._secrets.redact(event.schema)
             message = str(self._secrets.redact(event.message))
@@ -92,7 +94,9 @@ class Screen:
         elif isinstance(event, events.RunEnded):
             # Not refused, because a run must end when somebody ends it.
             reason = self._secrets.redact(event.reason)
-            return replace(event, reason=reason) if isinstance(reason, str) else event
+            if isinstance(reason, str):
+                return replace(event, reason=reason)
+            return event
         elif isinstance(event, events.SolutionRejected):
             errors = [self._secrets.redact(error) for error in event.errors]
             return replace(event, solution=self._secrets.redact(event.solution), errors=errors)

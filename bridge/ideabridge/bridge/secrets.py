@@ -183,9 +183,9 @@ class Secrets:
         those that look like tokens. A plain word of an environment does not count.
         """
         finder = self._finder("leaking")
-        return (
-            [] if finder is None else list(dict.fromkeys(name for _, _, name in finder.spans(text)))
-        )
+        if finder is None:
+            return []
+        return list(dict.fromkeys(name for _, _, name in finder.spans(text)))
 
     def mask(self, text: str) -> str:
         """Replace every secret in a text by `[secret:NAME]` (longest first), and bearer
@@ -233,7 +233,9 @@ class Secrets:
     def _finder_in(self, value: JSON) -> _Finder | None:
         """Return a finder of certain secrets if the value may contain one."""
         finder = self._finder("certain")
-        return finder if finder is not None and finder.is_in(encode(value)) else None
+        if finder is not None and finder.is_in(encode(value)):
+            return finder
+        return None
 
 
 def forms_of(value: str) -> list[str]:

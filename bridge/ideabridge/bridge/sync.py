@@ -341,9 +341,10 @@ class Bridge(_Blocking[AsyncBridge]):
         return self._result_of(self.portal.call(start), output)
 
     def _result_of(self, run: Run, output: type[T] | None = None) -> Any:
-        result = (
-            self.portal.call(run.result) if output is None else self.portal.call(run.result, output)
-        )
+        if output is None:
+            result = self.portal.call(run.result)
+        else:
+            result = self.portal.call(run.result, output)
         # The caller gets nothing but the result, so this is logged.
         for line in assumption_lines(run.assumed):
             logger.warning("run %s assumed: %s", run.id, line)

@@ -322,7 +322,9 @@ class ProjectFile:
         # A digest is computed once: what a person is shown and what is stored is the same.
         if content is not None and content[0] == _UNREADABLE:
             content = self._read[path] = _digest(self.data_files[path].path, left)
-        return (_UNREADABLE, content[1]) if content is not None and content[1] > left else content
+        if content is not None and content[1] > left:
+            return (_UNREADABLE, content[1])
+        return content
 
     def hash(self, confirmed: Collection[str] = ()) -> str:
         """Return the SHA-256, in hex, over all that a person trusts: the covered files, and which
@@ -605,7 +607,10 @@ def _filled(text: str) -> str:
     def value(match: re.Match[str]) -> str:
         if match.group().startswith("$$"):
             return match.group()[1:]
-        known = os.environ.get(match.group(1)) if match.group(1) in HARMLESS else None
+        if match.group(1) in HARMLESS:
+            known = os.environ.get(match.group(1))
+        else:
+            known = None
         return known or match.group(2) or ""
 
     return os.path.expanduser(_VARIABLE.sub(value, text))  # noqa: PTH111 - as above
@@ -620,7 +625,9 @@ def _is_inside(path: Path, folder: Path) -> bool:
 
 def _shown(path: Path, folder: Path) -> str:
     # `..` is kept: after a link it does not lead where the text suggests.
-    return path.relative_to(folder).as_posix() if path.is_relative_to(folder) else str(path)
+    if path.is_relative_to(folder):
+        return path.relative_to(folder).as_posix()
+    return str(path)
 
 
 def _digest(path: Path, most: int) -> tuple[str, int] | None:
@@ -760,9 +767,9 @@ class ProjectTrust:
     @property
     def data(self) -> frozenset[str]:
         """The paths of the files that the person confirmed as data, and that can still be data."""
-        return (
-            frozenset() if self.before is None else self.before.data & self.found.data_files.keys()
-        )
+        if self.before is None:
+            return frozenset()
+        return self.before.data & self.found.data_files.keys()
 
     @property
     def _covered(self) -> dict[str, str]:
@@ -1078,7 +1085,10 @@ class Untrusted:
         """
         why = "nobody has trusted it"
         if self.changed:
-            more = f" and {len(self.changed) - 3} more" if len(self.changed) > 3 else ""
+            if len(self.changed) > 3:
+                more = f" and {len(self.changed) - 3} more"
+            else:
+                more = ""
             # Files may have any name: `visible` removes line ends, so a name cannot look like a
             # line of ideabridge.
             why = f"{visible(', '.join(self.changed[:3]))}{more} changed since it was trusted"
@@ -1096,11 +1106,10 @@ class Untrusted:
         """
         command = trust_command(self.file, anywhere=True)
         # A truncated command would name another folder.
-        shown = (
-            f"`{command}` in a terminal"
-            if len(command) <= 400
-            else "`ideabridge trust`, in the project's folder"
-        )
+        if len(command) <= 400:
+            shown = f"`{command}` in a terminal"
+        else:
+            shown = "`ideabridge trust`, in the project's folder"
         why = "is not trusted and not used"
         if self.changed:
             why = (
@@ -1110,7 +1119,10 @@ class Untrusted:
         if self.problem:
             why = "is not used, because the file that says what the user trusts cannot be used"
         count = len(self.servers)
-        servers = f"its {count} server{'' if count == 1 else 's'} and " if count else ""
+        if count:
+            servers = f"its {count} server{'' if count == 1 else 's'} and "
+        else:
+            servers = ""
         return (
             f"The project's ideabridge.json {why}, so {servers}its tools are missing. Only the "
             f"user decides about that: with {shown}. Then this server must be restarted: it "

@@ -62,7 +62,9 @@ def refusal(text: str, structured: JSONObject | None = None) -> ToolAnswer:
         "isError": True,
         "resultType": "complete",
     }
-    return result if structured is None else {**result, "structuredContent": structured}
+    if structured is None:
+        return result
+    return {**result, "structuredContent": structured}
 
 
 async def without_misfit(result: ToolAnswer, definition: JSONObject) -> ToolAnswer:
@@ -109,9 +111,10 @@ async def value_answer(
     checked = shown
     if schema is not None and blocks and not await _satisfies(shown, schema):
         checked = value
-    structured: JSONObject = (
-        checked if not wrapped and isinstance(checked, dict) else {"result": checked}
-    )
+    if not wrapped and isinstance(checked, dict):
+        structured: JSONObject = checked
+    else:
+        structured = {"result": checked}
     return bounded(answer(structured, _text_of(shown), blocks))
 
 
@@ -327,11 +330,9 @@ def _request_lines(request: dict[str, Any], turn: int | None) -> list[str]:
 def _short(value: JSON) -> str:
     if not isinstance(value, str):
         return shortened(value, _TEXT_VALUE)
-    return (
-        value
-        if len(value) <= _TEXT_VALUE
-        else f"{value[:_TEXT_VALUE]}... ({len(value):,} characters)"
-    )
+    if len(value) <= _TEXT_VALUE:
+        return value
+    return f"{value[:_TEXT_VALUE]}... ({len(value):,} characters)"
 
 
 # -- schemas for hosts -----------------------------------------------------------------------------
@@ -433,11 +434,9 @@ def showable(schema: JSONObject) -> JSONObject:
     """The schema of an object for a list of tools; one that is too large is replaced by
     that of any object.
     """
-    return (
-        schema
-        if len(encode(schema)) <= _SHOWN_BYTES
-        else {"type": "object", "description": _LEFT_OUT}
-    )
+    if len(encode(schema)) <= _SHOWN_BYTES:
+        return schema
+    return {"type": "object", "description": _LEFT_OUT}
 
 
 def object_output(schema: JSONObject | None) -> tuple[JSONObject | None, bool]:
@@ -484,7 +483,10 @@ def object_input(schema: JSONObject | None) -> JSONObject:
         words = f"Give {' or '.join(ways)}."
         description = plain.get("description")
         has_text = isinstance(description, str) and description.strip()
-        merged["description"] = f"{str(description).rstrip()} {words}" if has_text else words
+        if has_text:
+            merged["description"] = f"{str(description).rstrip()} {words}"
+        else:
+            merged["description"] = words
     return merged
 
 

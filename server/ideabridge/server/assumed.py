@@ -93,9 +93,10 @@ def reporting_output(publication: Publication) -> tuple[JSONObject | None, bool]
     output, wrapped = object_output(publication.output_schema)
     if output is None or not may_assume(publication):
         return output, wrapped
-    recorded = (
-        publication.recorded.get("output") if isinstance(publication.recorded, dict) else None
-    )
+    if isinstance(publication.recorded, dict):
+        recorded = publication.recorded.get("output")
+    else:
+        recorded = None
     if not wrapped and not _is_extensible(output, recorded):
         # Already an object, and the only member of another one.
         whole: JSONObject = {

@@ -90,7 +90,10 @@ def _keep_last_values(run: Run, result: dict[str, Any]) -> None:
         if not values[key]:
             del result[key]
     places = ", ".join("†" + ".".join(str(key) for key in path) for path in removed[:_NAMED])
-    more = f" and {len(removed) - _NAMED} more" if len(removed) > _NAMED else ""
+    if len(removed) > _NAMED:
+        more = f" and {len(removed) - _NAMED} more"
+    else:
+        more = ""
     note = (
         "the plan has no output, so this is what none of its calls reads; check_run with paths "
         f"gives the rest: {places}{more}"
@@ -227,7 +230,10 @@ def _without_sent(entry: JSONObject, sent: Sequence[JSON]) -> JSONObject:
     """A first Request without the messages that its reader has just sent."""
     texts = Handlers().assemble(read_context(sent)).texts
     messages = entry["context"]
-    context = [one for one in messages if one not in texts] if isinstance(messages, list) else []
+    if isinstance(messages, list):
+        context = [one for one in messages if one not in texts]
+    else:
+        context = []
     instructions = (
         f"{entry['instructions']}\nWhat your call has given is left out of the "
         "context (its input is read as"
@@ -316,9 +322,9 @@ def _difference(message: JSON, before: Sequence[JSONObject]) -> JSON:
 
 def _is_same_kind(title: str, earlier: str) -> bool:
     """Whether a text of the turn before is about the same state, or about calls as well."""
-    return (
-        earlier.startswith(CALLS) if title.startswith(CALLS) else earlier.startswith(f"{title}\n")
-    )
+    if title.startswith(CALLS):
+        return earlier.startswith(CALLS)
+    return earlier.startswith(f"{title}\n")
 
 
 def _entries(lines: Sequence[str]) -> list[str]:
@@ -342,7 +348,9 @@ def _key(line: str) -> str | None:
         key, end = json.JSONDecoder().raw_decode(line[1:])
     except ValueError:
         return None
-    return key if isinstance(key, str) and line[1 + end :].startswith(":") else None
+    if isinstance(key, str) and line[1 + end :].startswith(":"):
+        return key
+    return None
 
 
 def _brief(entry: JSONObject, run: Run | None, known: list[Tool], search: ToolSearch) -> JSONObject:
@@ -350,9 +358,10 @@ def _brief(entry: JSONObject, run: Run | None, known: list[Tool], search: ToolSe
     if run is None or not isinstance(schema, dict):
         return entry
     lines = _lines(run, known, search, run.machine.offer.current.tools)
-    instructions = (
-        "\n".join([f"{entry['instructions']} {_HOW}", *lines]) if lines else entry["instructions"]
-    )
+    if lines:
+        instructions = "\n".join([f"{entry['instructions']} {_HOW}", *lines])
+    else:
+        instructions = entry["instructions"]
     return {**entry, "instructions": instructions, "schema": _without_tools(schema)}
 
 
@@ -374,7 +383,10 @@ def _lines(run: Run, known: list[Tool], search: ToolSearch, tools: list[Tool]) -
     room = _LINES
     for tool in shown:
         # Programs, whose names these are, read values in their own way.
-        head = f"{tool.name}{_READS}" if is_reader(tool) else tool_line(tool, names)
+        if is_reader(tool):
+            head = f"{tool.name}{_READS}"
+        else:
+            head = tool_line(tool, names)
         line = f"{head}: {first_line(tool.description)}".removesuffix(": ")
         room -= len(line)
         if room < 0:

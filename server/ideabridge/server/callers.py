@@ -33,13 +33,17 @@ Context = ServerRequestContext[Any, Any]
 def caller_of(context: Context) -> str:
     """The caller of a request."""
     request = context.request
-    return caller_in(request.scope) if isinstance(request, Request) else LOCAL
+    if isinstance(request, Request):
+        return caller_in(request.scope)
+    return LOCAL
 
 
 def caller_in(scope: Scope) -> str:
     """The caller of a request over HTTP, by its ASGI scope."""
     user: Any = scope.get("user")
-    return user.access_token.client_id if isinstance(user, AuthenticatedUser) else LOCAL
+    if isinstance(user, AuthenticatedUser):
+        return user.access_token.client_id
+    return LOCAL
 
 
 def session_id(context: Context) -> str:
@@ -47,7 +51,9 @@ def session_id(context: Context) -> str:
     without a session.
     """
     request = context.request
-    return request.headers.get("mcp-session-id", "") if isinstance(request, Request) else ""
+    if isinstance(request, Request):
+        return request.headers.get("mcp-session-id", "")
+    return ""
 
 
 def client_key(context: Context) -> Hashable:

@@ -198,7 +198,10 @@ class ToolCatalogue:
     def refresh(self) -> None:
         """Update the exposed tools after changes at modules or of published names."""
         version = self.bridge.store.publications.catalogue_version()
-        tools = self.bridge.offer.known if self._expose_modules or self._expose_tools else []
+        if self._expose_modules or self._expose_tools:
+            tools = self.bridge.offer.known
+        else:
+            tools = []
         if version != self._version:
             self._published.clear()
         elif self._seen is tools or not (tools or self._exposed):
@@ -217,7 +220,10 @@ class ToolCatalogue:
             if same is not None and same.tool is tool:
                 self._exposed[name] = same
                 continue
-            activity = None if tool.module is not None else self.bridge.toolbox.activity_for(tool)
+            if tool.module is not None:
+                activity = None
+            else:
+                activity = self.bridge.toolbox.activity_for(tool)
             if tool.module is not None or activity is not None:
                 run = None if activity is None else activity.run
                 self._exposed[name] = ExposedTool(name, tool, run, self._running, self._record)

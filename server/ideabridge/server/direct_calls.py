@@ -155,9 +155,10 @@ class WaitingCalls:
     def digest(self, tool: Tool, arguments: JSONObject, request: ToolRequest) -> str:
         """What two calls that are the same have in common."""
         client = self._record.client(request)
-        session = (
-            self._record.session(request) if isinstance(request.context.request, Request) else ""
-        )
+        if isinstance(request.context.request, Request):
+            session = self._record.session(request)
+        else:
+            session = ""
         call: list[JSON] = [request.caller, client, session, *tool.origin, arguments]
         return hashlib.sha256(encode(call)).hexdigest()
 
@@ -416,7 +417,10 @@ class DirectCalls:
             kind = error.outcome
         elif entry.outcome == "denied":
             kind = "denied"
-        text = str(error) if isinstance(error, IdeabridgeError) else type(error).__name__
+        if isinstance(error, IdeabridgeError):
+            text = str(error)
+        else:
+            text = type(error).__name__
         return {"kind": kind, "message": self._bridge.secrets.mask(text)[:_ERROR_CHARACTERS]}
 
     async def end_sessions(self) -> None:

@@ -71,11 +71,10 @@ class Finding:
         module = arguments.get("module")
         modules = self._bridge.modules
         if module is not None and module not in modules:
-            known = (
-                f" Known: {', '.join(modules.names)[:300]}."
-                if modules.names
-                else " None is configured."
-            )
+            if modules.names:
+                known = f" Known: {', '.join(modules.names)[:300]}."
+            else:
+                known = " None is configured."
             raise UnknownFilterError(
                 "module: unknown module "
                 f"{module[:64]!r}.{did_you_mean(module, modules.names)}{known}"
@@ -176,7 +175,10 @@ class Finding:
         else:
             tool = _idea_tool(found)
             names = ProgramNames([tool])
-        observed = self._bridge.observed(tool, caller=caller) if isinstance(found, Tool) else None
+        if isinstance(found, Tool):
+            observed = self._bridge.observed(tool, caller=caller)
+        else:
+            observed = None
         place = names.place(tool)
         called = tool.label if place is None else ".".join(place)
         entry: JSONObject = {"name": tool.name}
@@ -184,8 +186,14 @@ class Finding:
             entry["module"] = tool.module
         line = entry["signature"] = tool_line(tool, names, observed)
         is_named = not named.isdisjoint((tool.name, tool.label, called))
-        entry["description"] = tool.description if is_named else first_line(tool.description)
-        looks_like = self._search.look_alikes.get(tool.origin) if isinstance(found, Tool) else None
+        if is_named:
+            entry["description"] = tool.description
+        else:
+            entry["description"] = first_line(tool.description)
+        if isinstance(found, Tool):
+            looks_like = self._search.look_alikes.get(tool.origin)
+        else:
+            looks_like = None
         if looks_like is not None:
             entry["looks_like"] = looks_like
         told = f"[looks_like: {looks_like}] " if looks_like is not None else ""

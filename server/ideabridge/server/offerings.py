@@ -206,7 +206,10 @@ class Offerings:
         found: dict[str, tuple[str, JSONObject]] = {}
         for module, entry in listed:
             own = str(entry["name"])
-            name = own if count[own] == 1 and not self._is_idea(own, caller) else f"{module}_{own}"
+            if count[own] == 1 and not self._is_idea(own, caller):
+                name = own
+            else:
+                name = f"{module}_{own}"
             found.setdefault(name, (module, entry))
         return found
 
@@ -317,9 +320,10 @@ class Offerings:
             MCPError: the module refuses, or cannot be reached, or would tell of a resource of
                 another person.
         """
-        module = (
-            await self.module_of(uri, caller) if self._names and uri_name(uri) is None else None
-        )
+        if self._names and uri_name(uri) is None:
+            module = await self.module_of(uri, caller)
+        else:
+            module = None
         if module is not None:
             if (
                 user_of(caller) is not None
@@ -384,11 +388,9 @@ class Offerings:
         if is_view_uri(uri):
             # A module's views are read from it alone, and those of ideabridge from none.
             allowed = self._views.module
-            return (
-                modules[allowed]
-                if allowed is not None and self._views.serves(allowed, uri)
-                else None
-            )
+            if allowed is not None and self._views.serves(allowed, uri):
+                return modules[allowed]
+            return None
         if (only := self._only_one()) is not None:
             return only
         for name in self._names:
@@ -436,11 +438,9 @@ class Offerings:
         """
         modules = [self._bridge.modules[name] for name in self._names]
         found = [module for module in modules if module.has_resources]
-        return (
-            found[0]
-            if len(found) == 1 and all(one.state in ("up", "disabled") for one in modules)
-            else None
-        )
+        if len(found) == 1 and all(one.state in ("up", "disabled") for one in modules):
+            return found[0]
+        return None
 
     async def prompt(
         self, context: Context, params: types.GetPromptRequestParams

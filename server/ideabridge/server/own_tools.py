@@ -747,7 +747,10 @@ class OwnHandlers:
             raise DecisionError(f"decide_approval: nothing was decided: {person}")
         # A request that comes again with the person's answers has applied its own
         # decisions already.
-        decisions: list[dict[str, Any]] = arguments["decisions"] if request.resumed is None else []
+        if request.resumed is None:
+            decisions: list[dict[str, Any]] = arguments["decisions"]
+        else:
+            decisions = []
         for number, one in enumerate(decisions):
             reason = one.get("reason")
             try:

@@ -266,15 +266,23 @@ def _properties(publication: Publication) -> JSONObject:
 
 def _required(publication: Publication) -> list[str]:
     required = (publication.input_schema or {}).get("required")
-    return [str(name) for name in required] if isinstance(required, list) else []
+    if isinstance(required, list):
+        return [str(name) for name in required]
+    return []
 
 
 def _arguments(publication: Publication) -> list[types.PromptArgument]:
     required = _required(publication)
     arguments: list[types.PromptArgument] = []
     for name, schema in _properties(publication).items():
-        description = schema.get("description") if isinstance(schema, dict) else None
-        short = cut_description(description) if isinstance(description, str) else None
+        if isinstance(schema, dict):
+            description = schema.get("description")
+        else:
+            description = None
+        if isinstance(description, str):
+            short = cut_description(description)
+        else:
+            short = None
         arguments.append(
             types.PromptArgument(name=name, description=short, required=name in required)
         )

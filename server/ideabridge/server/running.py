@@ -416,7 +416,10 @@ class Running:
         await _with_progress(
             run, request, seconds, lambda: self._wait_until_due(run, request, last)
         )
-        approvals = open_forms(run, last) if self.deciding.shows_forms(request, run) else []
+        if self.deciding.shows_forms(request, run):
+            approvals = open_forms(run, last)
+        else:
+            approvals = []
         forms = forms_of(approvals, last, request, self.deciding)
         questions, samples = await self.sampler.questions(
             self.sampler.due(run, request, last.number), request
@@ -607,7 +610,10 @@ class Running:
         """Publish the ended runs that another process left unpublished."""
         for key in self.bridge.store.settings.under(_SAVE_AS):
             run = key.removeprefix(_SAVE_AS)
-            record = self.bridge.store.runs.get(run) if self._intent(run) is not None else None
+            if self._intent(run) is not None:
+                record = self.bridge.store.runs.get(run)
+            else:
+                record = None
             if record is not None and record.status in ENDED:
                 self._save_soon(record)
 
@@ -709,9 +715,9 @@ class Running:
     def _intent(self, run: str) -> str | None:
         """The name under which a run is still to be published."""
         kept = self._kept(run)
-        return (
-            None if kept is None or "version" in kept or "error" in kept else str(kept.get("name"))
-        )
+        if kept is None or "version" in kept or "error" in kept:
+            return None
+        return str(kept.get("name"))
 
     def _kept(self, run: str) -> JSONObject | None:
         raw = self.bridge.store.settings.get(_SAVE_AS + run)

@@ -192,7 +192,10 @@ def _texts(tool: Tool) -> tuple[str, ...]:
     properties = tool.parameters.get("properties")
     for key, schema in list(properties.items())[:100] if isinstance(properties, dict) else ():
         parameters += _split(key)
-        description = schema.get("description") if isinstance(schema, dict) else None
+        if isinstance(schema, dict):
+            description = schema.get("description")
+        else:
+            description = None
         if isinstance(description, str):
             details.append(description[:300])
     module = _split(tool.module or "")
@@ -243,7 +246,9 @@ def tool_line(tool: Tool, names: ProgramNames, observed: JSONObject | None = Non
     # Those that programs cannot call have no signature.
     line = tool.label if place is None else names.signature(tool, observed)
     notes = _notes(tool, place, names)
-    return f"{line}{', ' if line.endswith(OBSERVED) else ' # '}{notes}" if notes else line
+    if notes:
+        return f"{line}{', ' if line.endswith(OBSERVED) else ' # '}{notes}"
+    return line
 
 
 def _notes(tool: Tool, place: tuple[str, str] | None, names: ProgramNames) -> str:

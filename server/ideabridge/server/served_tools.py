@@ -290,7 +290,10 @@ class ExposedTool:
         Raises:
             MCPError: the module answered with this JSON-RPC error.
         """
-        progress = request.context.session.report_progress if request.wants_progress else None
+        if request.wants_progress:
+            progress = request.context.session.report_progress
+        else:
+            progress = None
         name = tool.module or ""
         try:
             answer = await self._running.relaying.answered(
@@ -581,7 +584,10 @@ def described(publication: Publication) -> str:
     )
     if publication.answer != "recorded":
         return f"{description}{whose}"
-    recorded = publication.recorded.get("input") if isinstance(publication.recorded, dict) else None
+    if isinstance(publication.recorded, dict):
+        recorded = publication.recorded.get("input")
+    else:
+        recorded = None
     if recorded is None:
         return f"{description}{whose}"
     text = encode_text(recorded)

@@ -188,11 +188,10 @@ class Front:
             parts[0] += f" {configuration.untrusted.told_to_hosts()}"
         room = MOST_INSTRUCTIONS
         for name in self._bridge.modules.names:
-            text = (
-                visible(self._bridge.modules[name].instructions).strip()
-                if configuration.exposes(name)
-                else ""
-            )
+            if configuration.exposes(name):
+                text = visible(self._bridge.modules[name].instructions).strip()
+            else:
+                text = ""
             if text:
                 parts.append(f"Instructions of the server {name}:\n{text}"[:room])
                 room -= len(parts[-1])
@@ -422,7 +421,10 @@ class Front:
         """Refuse to start a run for a caller with too many running ones; a resumed request
         already has its run.
         """
-        count = 0 if request.resumed is not None else self._bridge.runs_at_work(request.caller)
+        if request.resumed is not None:
+            count = 0
+        else:
+            count = self._bridge.runs_at_work(request.caller)
         if count >= MOST_RUNS:
             raise QuotaError(
                 f"you have {count} runs at work; one caller may have {MOST_RUNS} at a time. "

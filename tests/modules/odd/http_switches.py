@@ -78,7 +78,10 @@ for status, words in (
     (410, REFUSAL % ("null", -32001, "Session gone")),
 ):
     for tool in ("look", "delete"):
-        said = words if len(words) < 30 else words.rpartition('"message":"')[2][:-3]
+        if len(words) < 30:
+            said = words
+        else:
+            said = words.rpartition('"message":"')[2][:-3]
         add(
             f"lost session: {status} {said!r}: {tool}",
             ["tools/call", "lose", status, words],

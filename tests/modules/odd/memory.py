@@ -143,7 +143,9 @@ class Child:
 
     @property
     def how_it_ended(self) -> str:
-        return "closed its output" if self.code is None else f"ended with exit code {self.code}"
+        if self.code is None:
+            return "closed its output"
+        return f"ended with exit code {self.code}"
 
     async def wait(self) -> None:
         await self._ended.wait()

@@ -159,7 +159,10 @@ def recorded(era: str) -> dict[str, Message]:
     """A message for each target: a method, or "call NAME" for the answer to a call."""
     server = Server([], era)
     found: dict[str, Message] = {}
-    meta = {"io.modelcontextprotocol/protocolVersion": MODERN} if era == "modern" else {}
+    if era == "modern":
+        meta = {"io.modelcontextprotocol/protocolVersion": MODERN}
+    else:
+        meta = {}
     asks = ["initialize" if era == "legacy" else "server/discover", "tools/list", *LISTS.values()]
     for number, method in enumerate(asks):
         server.handle({"id": number, "method": method, "params": {"_meta": meta}})
@@ -312,16 +315,18 @@ def _edit(chance: random.Random, message: Message, path: list[Any]) -> list[Any]
             others = [one for one in leaves(message) if one != present] or [None]
             return ["put", path, chance.choice(others)]
         case _:
-            return (
-                ["put", path, chance.choice(VALUES)]
-                if path
-                else ["put", ["extra"], chance.choice(VALUES)]
-            )
+            if path:
+                return ["put", path, chance.choice(VALUES)]
+            return ["put", ["extra"], chance.choice(VALUES)]
 
 
 def _renamed(name: str) -> str:
     snake = re.sub("([A-Z])", lambda found: "_" + found[1].lower(), name)
-    return snake if snake != name else name.title() if name else "x"
+    if snake != name:
+        return snake
+    if name:
+        return name.title()
+    return "x"
 
 
 # -- laws ------------------------------------------------------------------------------------------

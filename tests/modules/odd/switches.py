@@ -803,12 +803,10 @@ for name, edit, expects in (
     ("the result a list", ["put", [RESULT], [{"type": "text", "text": "hello"}]], {"reaches": "hello"}),
     ("the result empty", ["put", [RESULT], {}], {"value": ANY}),
 ):  # fmt: skip
-    noted = (
-        None
-        if name in ("isError null", "result _meta null", "structured content null")
-        or "more" in name
-        else ""
-    )
+    if name in ("isError null", "result _meta null", "structured content null") or "more" in name:
+        noted = None
+    else:
+        noted = ""
     call(f"content: {name}", "results", "look", edit, **expects)
     # What the tool may have changed is known, however odd a member is.
     if "result" not in name:

@@ -66,11 +66,10 @@ def entry_of(transport: Transport, number: int, made: Mutation, web: Web) -> Map
 @pytest.mark.parametrize("transport", ["stdio", "json", "sse"])
 def test_a_session_comes_to_the_same_over_every_transport(transport: Transport, web: Web) -> None:
     made = chosen(transport)
-    calls = (
-        CALLS
-        if transport == "stdio"
-        else tuple(tool for tool in CALLS if tool not in ASKED_BY_POST)
-    )
+    if transport == "stdio":
+        calls = CALLS
+    else:
+        calls = tuple(tool for tool in CALLS if tool not in ASKED_BY_POST)
     expected = [in_memory(one, calls) for one in made]
     wrong: list[str] = []
 

@@ -104,11 +104,10 @@ def test_an_odd_result_reaches_a_host_in_every_way(host: Host, way: Way, switch:
         [re.sub("Traceback|RuntimeError", "", whole) if way == "program" else whole]
     )
     told: dict[str, Any] = result.structured_content or {}
-    failed = (
-        result.is_error
-        if way == "directly"
-        else bool(told.get("errors")) or told.get("status") == "failed"
-    )
+    if way == "directly":
+        failed = result.is_error
+    else:
+        failed = bool(told.get("errors")) or told.get("status") == "failed"
     value = told if way == "directly" else told.get("output")
     if switch.error is not None:
         assert failed, whole

@@ -218,11 +218,10 @@ async def ask(
         return text("\n".join([f"{who}:", *(said(one) for one in params.input_responses.values())]))
     answers: list[str] = []
     for question in questions.values():
-        kind = (
-            types.CreateMessageResult
-            if question.method == "sampling/createMessage"
-            else types.ElicitResult
-        )
+        if question.method == "sampling/createMessage":
+            kind = types.CreateMessageResult
+        else:
+            kind = types.ElicitResult
         metadata = None
         if "--http" in sys.argv:
             metadata = ServerMessageMetadata(related_request_id=ctx.request_id)

@@ -89,7 +89,10 @@ async def call_tool(ctx: Context, params: types.CallToolRequestParams) -> types.
         for number in range(arguments["times"]):
             await anyio.sleep(arguments["seconds"])
             await ctx.session.report_progress(number + 1, None, None)
-    answer: Any = {"node": {"value": 1}} if params.name == "rich" else dict(params.meta or {})
+    if params.name == "rich":
+        answer: Any = {"node": {"value": 1}}
+    else:
+        answer = dict(params.meta or {})
     return types.CallToolResult(
         content=[types.TextContent(text=json.dumps(answer) + "ä" * arguments.get("size", 0))],
         structured_content=answer if params.name == "rich" else None,

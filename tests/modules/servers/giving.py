@@ -36,11 +36,9 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
             return {"result": {"tools": TOOLS}}
         case "tools/call":
             given = params["arguments"]
-            return (
-                {"error": given["error"]}
-                if "error" in given
-                else {"result": given.get("result", {"content": []})}
-            )
+            if "error" in given:
+                return {"error": given["error"]}
+            return {"result": given.get("result", {"content": []})}
         case _:
             return {"error": {"code": -32601, "message": "no such method"}}
 

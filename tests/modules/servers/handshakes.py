@@ -83,9 +83,10 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
             more = COMPLETE if MODE in ("names_modern", "dies_on_initialize") else {}
             return {"result": {"tools": [TOOL], **more}}
         case "tools/call":
-            more = (
-                {"resultType": "complete"} if MODE in ("names_modern", "dies_on_initialize") else {}
-            )
+            if MODE in ("names_modern", "dies_on_initialize"):
+                more = {"resultType": "complete"}
+            else:
+                more = {}
             return {"result": {"content": [{"type": "text", "text": "done"}], **more}}
         case _:
             return refused(-32601, "no such method")

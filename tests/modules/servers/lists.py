@@ -35,7 +35,10 @@ def entry(method: str, number: int, text: str = "") -> dict[str, Any]:
 def page(method: str, cursor: Any) -> dict[str, Any] | None:
     """The result of one request for a page: `result`, `error`, or None for no answer."""
     member = MEMBERS[method]
-    number = int(cursor) if cursor is not None and str(cursor).isdigit() else 0
+    if cursor is not None and str(cursor).isdigit():
+        number = int(cursor)
+    else:
+        number = 0
 
     def result(next_cursor: Any, *numbers: int, text: str = "") -> dict[str, Any]:
         entries = [entry(method, one, text) for one in numbers]

@@ -265,7 +265,10 @@ class Server:
         """A page of a list. It has two where an edit changes `nextCursor`: the second has
         the last entry.
         """
-        method = "resources/templates/list" if name == "resourceTemplates" else f"{name}/list"
+        if name == "resourceTemplates":
+            method = "resources/templates/list"
+        else:
+            method = f"{name}/list"
         for edit in self.edits:
             if edit[:2] == [method, "pages"]:
                 number = int(params.get("cursor") or 0)
@@ -484,7 +487,9 @@ def _changed_list(value: list[Any], what: str, key: int, rest: list[Any], new: A
 
 def encoded(line: str) -> bytes:
     """The bytes of a text: one for each character, because edits hold bytes so."""
-    return line.encode("latin-1") if line.isascii() or max(line) < "\u0100" else line.encode()
+    if line.isascii() or max(line) < "\u0100":
+        return line.encode("latin-1")
+    return line.encode()
 
 
 def over_stdio(server: Server) -> None:

@@ -257,7 +257,10 @@ class _Admission:
             self._inlined.discard(id(target))
 
     def _refer(self, target: JSONObject, root: JSONObject, name: str) -> JSONObject:
-        wanted = f"{self._label}_{name.lstrip('#')}" if self._label else name.lstrip("#") or "root"
+        if self._label:
+            wanted = f"{self._label}_{name.lstrip('#')}"
+        else:
+            wanted = name.lstrip("#") or "root"
         name, is_new = self._admitter.name_of(target, root, wanted)
         if is_new:
             self._pending.append((name, target, root))
@@ -546,7 +549,10 @@ def wrap_output(schema: JSONObject | None) -> tuple[JSONObject, bool]:
 
     if not Validator(schema, what="the output").is_valid(None):
         return schema, False
-    wrapped: JSONObject = {} if schema.get("$schema") is None else {"$schema": schema["$schema"]}
+    if schema.get("$schema") is None:
+        wrapped: JSONObject = {}
+    else:
+        wrapped = {"$schema": schema["$schema"]}
     wrapped |= {
         "type": "object",
         "properties": {"value": move_refs(schema, ("properties", "value"))},
@@ -595,9 +601,10 @@ def _call(tool: Tool, latent: bool, instances: Sequence[str], admitter: Admitter
     # A schema that lists no properties takes any.
     opened |= declared is None and not rest
     required = parameters.pop("required", None)
-    known = (
-        [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
-    )
+    if isinstance(required, list):
+        known = [name for name in required if isinstance(name, str)]
+    else:
+        known = []
     result: JSONObject = {"type": "object"}
     description = _description(tool)
     if description:
@@ -675,7 +682,9 @@ def _meta_after(tool: Tool, latent: bool, admitter: Admitter) -> JSONObject:
 
 
 def _with_note(description: JSON, note: str) -> str:
-    return f"{description}\n{note}" if isinstance(description, str) and description else note
+    if isinstance(description, str) and description:
+        return f"{description}\n{note}"
+    return note
 
 
 def _inside(schema: JSONObject) -> tuple[list[str], bool]:
@@ -708,7 +717,9 @@ def _description(tool: Tool) -> str:
     if not result or result == "any value":
         return tool.description
     line = f"Result: {result if len(result) <= _RESULT else result[:_RESULT] + '…'}"
-    return f"{tool.description.rstrip()}\n{line}" if tool.description.strip() else line
+    if tool.description.strip():
+        return f"{tool.description.rstrip()}\n{line}"
+    return line
 
 
 def _shape(schema: JSON, root: JSON, depth: int) -> str:

@@ -130,7 +130,10 @@ def _evaluate(code: str, values: JSONObject, process: HeldProcess) -> JSON:
     library = _library()
     # A value may have the name of a module, and an import takes longer than most expressions.
     modules = ", ".join(name for name in _MODULES if name in code and name not in values)
-    text = f"import {modules}\n(\n{code.strip()}\n)" if modules else f"(\n{code.strip()}\n)"
+    if modules:
+        text = f"import {modules}\n(\n{code.strip()}\n)"
+    else:
+        text = f"(\n{code.strip()}\n)"
     try:
         with (
             _POOL.get().checkout(
@@ -147,11 +150,10 @@ def _evaluate(code: str, values: JSONObject, process: HeldProcess) -> JSON:
     except library.MontySyntaxError as error:
         raise ActivityError(f"code: {_cut(error.display('msg'))}") from None
     except library.MontyRuntimeError as error:
-        names = (
-            f"; its names are {', '.join(values) or 'none'}"
-            if isinstance(error.exception(), NameError)
-            else ""
-        )
+        if isinstance(error.exception(), NameError):
+            names = f"; its names are {', '.join(values) or 'none'}"
+        else:
+            names = ""
         raise ActivityError(f"code: {_cut(error.display('type-msg'))}{names}") from None
     except library.MontyError as error:
         raise ActivityError(f"code: {_cut(str(error))}") from None
@@ -167,4 +169,6 @@ def _no_print(*_: object) -> None:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _MESSAGE else f"{text[:_MESSAGE]}... ({len(text):,} characters)"
+    if len(text) <= _MESSAGE:
+        return text
+    return f"{text[:_MESSAGE]}... ({len(text):,} characters)"

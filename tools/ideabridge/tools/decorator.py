@@ -303,11 +303,10 @@ def _check(parameter: inspect.Parameter, hints: Mapping[str, Any], place: str) -
             f"{place}: parameter {name!r} has the name of a meta-property of calls; rename it"
         )
     if name not in hints:
-        method = (
-            " (to make a tool of a method, give the bound method to a Toolbox)"
-            if name in ("self", "cls")
-            else ""
-        )
+        if name in ("self", "cls"):
+            method = " (to make a tool of a method, give the bound method to a Toolbox)"
+        else:
+            method = ""
         raise ToolDefinitionError(f"{place}: parameter {name!r} has no annotation{method}")
     hint = hints[name]
     inner = get_args(hint)[0] if get_origin(hint) is Annotated else hint
@@ -349,7 +348,10 @@ def _mismatch(errors: Sequence[ErrorDetails]) -> str:
         except (InvalidJSONError, LimitExceededError):
             found = type(error["input"]).__name__
         lines.append(f"{path}: found {found}: {error['msg']}")
-    more = f"; and {len(errors) - _PROBLEMS} more" if len(errors) > _PROBLEMS else ""
+    if len(errors) > _PROBLEMS:
+        more = f"; and {len(errors) - _PROBLEMS} more"
+    else:
+        more = ""
     return f"the parameters do not fit: {'; '.join(lines)}{more}"
 
 
@@ -551,9 +553,10 @@ def tool_from(
     hints = _hints_of(function, place)
     parameters = _Parameters(function, hints, descriptions, place)
     result = _Result(hints.get("return", Any), place)
-    output = (
-        result.schema if output_schema is None else normalise(output_schema, what="output_schema")
-    )
+    if output_schema is None:
+        output = result.schema
+    else:
+        output = normalise(output_schema, what="output_schema")
     made = Tool(
         name=name,
         description=text if description is None else description,

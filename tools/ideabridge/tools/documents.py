@@ -371,5 +371,8 @@ def _one_line(error: Any) -> str:
         or str(error).split("\n", 1)[0]
     )
     mark = getattr(error, "problem_mark", None)
-    where = "" if mark is None else f" at line {mark.line + 1}, column {mark.column + 1}"
+    if mark is None:
+        where = ""
+    else:
+        where = f" at line {mark.line + 1}, column {mark.column + 1}"
     return f"{str(problem)[:200]}{where}; expected YAML 1.2"

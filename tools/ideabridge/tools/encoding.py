@@ -240,7 +240,10 @@ def decode(
     size = len(data) if isinstance(data, bytes) else len(text)
     if size > max_bytes:
         raise LimitExceededError(f"{what} has {size:,} bytes; at most {max_bytes:,} are taken")
-    plain = data if isinstance(data, bytes) else text.encode("utf-8", "replace")
+    if isinstance(data, bytes):
+        plain = data
+    else:
+        plain = text.encode("utf-8", "replace")
     max_values = max(MAX_VALUES, max_bytes // BYTES_PER_VALUE)
     if count_values(plain, max_values) > max_values:
         raise LimitExceededError(
@@ -286,7 +289,9 @@ def decode_trusted(data: str | bytes) -> JSON:
     # exactly. Most texts have no number that long, and searching the bytes is far faster than
     # walking through the value.
     digits = (data.encode() if isinstance(data, str) else data).translate(_AS_DIGITS)
-    return cast("JSON", json.loads(data)) if _LONG in digits and _has_big_float(value) else value
+    if _LONG in digits and _has_big_float(value):
+        return cast("JSON", json.loads(data))
+    return value
 
 
 def _has_big_float(value: JSON) -> bool:

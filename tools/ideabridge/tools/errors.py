@@ -32,8 +32,14 @@ class ArgumentError(IdeabridgeError, TypeError):
     @classmethod
     def of(cls, name: str, expected: str, value: object, hint: str = "") -> Self:
         """Return the error for the argument `name`; `hint` says what to write instead."""
-        text = repr(value) if isinstance(value, bool | int | float | str | None) else ""
-        kind = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+        if isinstance(value, bool | int | float | str | None):
+            text = repr(value)
+        else:
+            text = ""
+        if isinstance(value, type):
+            kind = f"the class {value.__name__}"
+        else:
+            kind = type(value).__name__
         found = (text if len(text) <= 60 else f"{text[:57]}...") or kind
         return cls(f"{name}: expected {expected}, found {found}{f'; {hint}' if hint else ''}")
 

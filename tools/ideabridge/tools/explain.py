@@ -99,7 +99,10 @@ def _problems(errors: Iterable[ValidationError], root: JSON) -> list[Problem]:
 
 
 def _problem(error: ValidationError, expected: str, hint: str = "") -> Problem:
-    found = _NOTHING if error.validator == "required" else show(cast("JSON", error.instance))
+    if error.validator == "required":
+        found = _NOTHING
+    else:
+        found = show(cast("JSON", error.instance))
     return Problem(found, expected, tuple(error.absolute_path), hint)
 
 
@@ -134,11 +137,10 @@ def _expected(error: ValidationError, root: JSON) -> str:
         return _LIMITS[keyword].format(limit)
     if keyword in _COUNTS:
         bound, one, many = _COUNTS[keyword]
-        found = (
-            f", not {len(cast('Any', error.instance)):,}"
-            if keyword in ("maxLength", "maxItems")
-            else ""
-        )
+        if keyword in ("maxLength", "maxItems"):
+            found = f", not {len(cast('Any', error.instance)):,}"
+        else:
+            found = ""
         return f"{bound} {limit:,} {one if limit == 1 else many}{found}"
     match keyword:
         case None:
@@ -155,11 +157,9 @@ def _expected(error: ValidationError, root: JSON) -> str:
         case "type" | "const" | "enum":
             return describe({keyword: limit})
         case "pattern":
-            return (
-                A_REFERENCE
-                if limit == REFERENCE_PATTERN
-                else f"text that matches {show(limit, 60)}"
-            )
+            if limit == REFERENCE_PATTERN:
+                return A_REFERENCE
+            return f"text that matches {show(limit, 60)}"
         case "uniqueItems":
             return "items that all differ"
         case "contains" | "minContains" | "maxContains":

@@ -214,11 +214,10 @@ def _show(value: JSON, left: int, pieces: list[str]) -> int:
     text is shortened).
     """
     if isinstance(value, str):
-        text = (
-            readable_json(value)
-            if len(value) <= left
-            else readable_json(value[: max(left, 1)])[:-1] + '…"'
-        )
+        if len(value) <= left:
+            text = readable_json(value)
+        else:
+            text = readable_json(value[: max(left, 1)])[:-1] + '…"'
     elif isinstance(value, dict | list):
         return _show_parts(value, left, pieces)
     elif value is None:
@@ -259,7 +258,9 @@ def draft_of(schema: JSONObject) -> str:
     it declares none.
     """
     declared = schema.get("$schema")
-    return declared.split("://", 1)[-1].rstrip("#") if isinstance(declared, str) else ""
+    if isinstance(declared, str):
+        return declared.split("://", 1)[-1].rstrip("#")
+    return ""
 
 
 def add_to_all_of(schema: JSONObject, *parts: JSON) -> None:
@@ -285,11 +286,9 @@ def map_schemas(schema: JSON, change: Callable[[JSONObject], JSONObject]) -> JSO
     """Return a copy of `schema` in which `change` has copied every schema, the outer ones
     before the inner.
     """
-    return (
-        map_children(change(schema), partial(map_schemas, change=change))
-        if isinstance(schema, dict)
-        else schema
-    )
+    if isinstance(schema, dict):
+        return map_children(change(schema), partial(map_schemas, change=change))
+    return schema
 
 
 def map_children(schema: JSONObject, change: Callable[[JSON], JSON]) -> JSONObject:

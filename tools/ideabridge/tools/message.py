@@ -136,7 +136,9 @@ class DataMessage(Generic[Data]):
         from pydantic_core import core_schema
 
         declared: tuple[Any, ...] = get_args(source)
-        return handler.generate_schema(declared[0]) if declared else core_schema.any_schema()
+        if declared:
+            return handler.generate_schema(declared[0])
+        return core_schema.any_schema()
 
 
 def _check_text(name: str, value: object) -> None:

@@ -303,7 +303,9 @@ def shown_name(name: str) -> str:
     r"""Return a name for lists. If it only looks like ASCII, its other characters are escaped
     (`g\u0456t_log`).
     """
-    return name.encode("ascii", "backslashreplace").decode() if is_disguised(name) else name
+    if is_disguised(name):
+        return name.encode("ascii", "backslashreplace").decode()
+    return name
 
 
 def _told_apart(name: str, found: list[str], spelled: Mapping[str, str]) -> list[str]:

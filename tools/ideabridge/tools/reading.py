@@ -33,7 +33,10 @@ def read_solution(raw: JSON | str | bytes) -> tuple[JSONObject, list[str]]:
         LimitExceededError: it is too large or too deep.
     """
     notes: list[str] = []
-    value: JSON = raw.decode("utf-8", "replace") if isinstance(raw, bytes) else raw
+    if isinstance(raw, bytes):
+        value: JSON = raw.decode("utf-8", "replace")
+    else:
+        value = raw
     for _ in range(2):  # the JSON text of a JSON text is read too
         if isinstance(value, str):
             value = _read_text(value, _WHAT, notes)
@@ -235,7 +238,9 @@ def wrong_reference_hint(text: str) -> str | None:
     if named is None:
         return None
     path = named["path"].replace("/", ".")
-    return f"†{path}" if path.split(".", 1)[0].split("[", 1)[0] in _BARE else f"†state.{path}"
+    if path.split(".", 1)[0].split("[", 1)[0] in _BARE:
+        return f"†{path}"
+    return f"†state.{path}"
 
 
 def _quoted_keys(path: str) -> str:

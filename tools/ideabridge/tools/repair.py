@@ -127,7 +127,10 @@ class Repair:
 
     def __init__(self, sent: JSON) -> None:
         self._sent = sent
-        self._draft = draft_of(cast("JSONObject", sent)) if isinstance(sent, dict) else ""
+        if isinstance(sent, dict):
+            self._draft = draft_of(cast("JSONObject", sent))
+        else:
+            self._draft = ""
         self._names = _Names(sent, self._draft)
         self._deadline = time.thread_time() + _PATTERNS_SECONDS
         self._handlers = self._handlers_by_keyword()
@@ -182,7 +185,10 @@ class Repair:
         """Write a schema that stands where no schemas are expected, such as `#/components/User`."""
         if target in self._places:
             return
-        known = self._sent.get("$defs") if isinstance(self._sent, dict) else None
+        if isinstance(self._sent, dict):
+            known = self._sent.get("$defs")
+        else:
+            known = None
         taken = {*self._definitions, *(known if isinstance(known, dict) else ())}
         name = f"part{len(self._definitions) + 1}"
         while name in taken:
@@ -355,9 +361,10 @@ class Repair:
             alternatives: list[JSON] = [{"type": kind} for kind in kinds]
             part.also.append({"anyOf": [*alternatives, *schemas]})
         elif kinds:
-            part.out["type"] = (
-                kinds[0] if len(kinds) == 1 and not isinstance(value, list) else list[JSON](kinds)
-            )
+            if len(kinds) == 1 and not isinstance(value, list):
+                part.out["type"] = kinds[0]
+            else:
+                part.out["type"] = list[JSON](kinds)
 
     def _types(self, part: _Part, keyword: str, value: JSON) -> tuple[list[str] | None, list[JSON]]:
         """Return (the types, the schemas among them); None if every value is meant,
@@ -816,11 +823,9 @@ def _by_name(listed: list[JSON]) -> dict[str, JSON] | None:
 
 def _text(text: str) -> str:
     """Return a text without halves of surrogate pairs, which are no characters."""
-    return (
-        text
-        if text.isascii()
-        else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    )
+    if text.isascii():
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _number(value: JSON) -> int | float | None:
@@ -830,7 +835,8 @@ def _number(value: JSON) -> int | float | None:
             value = float(value)
         except ValueError:
             return None
-        value = int(value) if math.isfinite(value) and value.is_integer() else value
+        if math.isfinite(value) and value.is_integer():
+            value = int(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     if isinstance(value, float) and not math.isfinite(value):

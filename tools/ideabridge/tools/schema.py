@@ -128,11 +128,10 @@ class _Inliner:
         target: JSONObject | bool | None = None
         if isinstance(pointer, str) and not self.embedded:
             target = self.anchors.get(pointer) or resolve(self.root, pointer)
-        written = (
-            self._write_parts(schema, targets)
-            if target is None
-            else self._replace(schema, target, targets)
-        )
+        if target is None:
+            written = self._write_parts(schema, targets)
+        else:
+            written = self._replace(schema, target, targets)
         self.embedded -= is_embedded
         return written
 
@@ -433,7 +432,10 @@ class Validator:
 
     def _mismatch(self, problems: list[Problem]) -> ValueMismatchError:
         first = "; ".join(problem.message for problem in problems[:_EXPLAINED])
-        more = f"; and {len(problems) - _EXPLAINED} more" if len(problems) > _EXPLAINED else ""
+        if len(problems) > _EXPLAINED:
+            more = f"; and {len(problems) - _EXPLAINED} more"
+        else:
+            more = ""
         return ValueMismatchError(f"{self.what}: {first}{more}")
 
     def problems(self, value: JSON) -> list[Problem]:

@@ -45,7 +45,9 @@ _signature: Any = cast("Any", jmespath.functions).signature
 
 
 def _size(value: Any) -> int:
-    return len(cast("Sized", value)) if isinstance(value, list | dict | str) else 0
+    if isinstance(value, list | dict | str):
+        return len(cast("Sized", value))
+    return 0
 
 
 class _TooMuchError(Exception):
@@ -231,11 +233,10 @@ def _searches(
 
 def _first(error: Exception) -> str:
     lines = str(error).splitlines()
-    line = (
-        re.sub(r"^invalid jmespath expression: ", "", lines[0], flags=re.IGNORECASE)
-        if lines
-        else ""
-    )
+    if lines:
+        line = re.sub(r"^invalid jmespath expression: ", "", lines[0], flags=re.IGNORECASE)
+    else:
+        line = ""
     return line[:200].rstrip(":") or type(error).__name__
 
 
@@ -287,7 +288,10 @@ async def shaped(tool: str, *arguments: JSON) -> JSON:
         except OverBudgetError:
             pass
     items = next((one for one in arguments if isinstance(one, list | dict)), None)
-    data = f"{size:,} bytes" if items is None else f"{len(items):,} items ({size:,} bytes)"
+    if items is None:
+        data = f"{size:,} bytes"
+    else:
+        data = f"{len(items):,} items ({size:,} bytes)"
     return await workers.run("shape", [tool, list(arguments)], what=f"{tool} over {data}")
 
 

@@ -49,13 +49,17 @@ def _sorted(value: JSON) -> JSON:
     """Return a copy with the keys of every object sorted."""
     if isinstance(value, dict):
         return {key: _sorted(value[key]) for key in sorted(value)}
-    return [_sorted(item) for item in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [_sorted(item) for item in value]
+    return value
 
 
 def _constraints(schema: JSONObject) -> JSON:
     """Return the schema without annotation keywords, or unchanged if it refers into one of them."""
     steps = (step for target in references_in(schema) for step in unquote(target).split("/"))
-    return schema if any(map(_is_annotation, steps)) else map_schemas(schema, _own_constraints)
+    if any(map(_is_annotation, steps)):
+        return schema
+    return map_schemas(schema, _own_constraints)
 
 
 def _is_annotation(keyword: str) -> bool:
@@ -365,9 +369,9 @@ class Tool:
     def label(self) -> str:
         """`module.name` with the name at the module; for a tool of this process the name alone."""
         module, name = self.origin
-        return (
-            f"{module}.{name}" if module is not None and not self.in_room else str(module or name)
-        )
+        if module is not None and not self.in_room:
+            return f"{module}.{name}"
+        return str(module or name)
 
     def to_json(self) -> JSONObject:
         """Return the definition as JSON, for fingerprints, ideas and `search_tools`;
@@ -435,7 +439,9 @@ def _sent_or(schema: JSONObject | None, sent: SentSchema | None) -> JSON:
 
 
 def _sent_to_json(sent: SentSchema | None) -> JSON:
-    return None if sent is None else {"schema": sent.schema, "valid": sent.was_valid}
+    if sent is None:
+        return None
+    return {"schema": sent.schema, "valid": sent.was_valid}
 
 
 def _sent_from_json(stored: Any) -> SentSchema | None:

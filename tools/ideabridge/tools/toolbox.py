@@ -57,9 +57,10 @@ def with_fixed(tool: Tool, beside: JSONObject | None = None) -> Tool:
             continue
         if name in fixed:
             raise ToolDefinitionError(f"{label}: {name} is given twice; give it once")
-        fixed[name] = (
-            schema if name == "_output" or not isinstance(schema, dict) else schema.get("const")
-        )
+        if name == "_output" or not isinstance(schema, dict):
+            fixed[name] = schema
+        else:
+            fixed[name] = schema.get("const")
     output = fixed.get("_output")
     if "_output" in fixed and not isinstance(output, dict):
         raise ToolDefinitionError(f"{label}: _output must be a JSON Schema, which is an object")
@@ -317,7 +318,10 @@ def _run(file: Path, source: bytes) -> ModuleType:
         else:
             sys.modules[name] = before
         # The message of a wrong definition says where it is.
-        where = file if isinstance(error, ToolDefinitionError) else f"{file}{_line(error, file)}"
+        if isinstance(error, ToolDefinitionError):
+            where = file
+        else:
+            where = f"{file}{_line(error, file)}"
         raise ToolFileError(f"{where}: {_cause(error)}") from None
     return module
 

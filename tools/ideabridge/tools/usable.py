@@ -85,9 +85,9 @@ def usable_schema(
         return UsableSchema(
             schema or _any(of_object), _bounded(sent), was_valid=False, notes=tuple(notes)
         )
-    return (
-        UsableSchema(valid) if schema is None else UsableSchema(schema, valid, notes=tuple(notes))
-    )
+    if schema is None:
+        return UsableSchema(valid)
+    return UsableSchema(schema, valid, notes=tuple(notes))
 
 
 def _any(of_object: bool) -> JSONObject:

@@ -343,7 +343,9 @@ def _error_class(kind: str) -> type[IdeabridgeError] | None:
     """The class that an answer names as `MODULE:CLASS`; None if it is no error of ours."""
     module, _, name = kind.partition(":")
     found: object = getattr(sys.modules.get(module), name, None)
-    return found if isinstance(found, type) and issubclass(found, IdeabridgeError) else None
+    if isinstance(found, type) and issubclass(found, IdeabridgeError):
+        return found
+    return None
 
 
 @cache

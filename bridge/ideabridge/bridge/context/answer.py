@@ -114,7 +114,10 @@ class AnswerReader:
             return []
         self._begin_pieces()
         try:
-            text = self._decoder.decode(piece) if isinstance(piece, bytes) else piece
+            if isinstance(piece, bytes):
+                text = self._decoder.decode(piece)
+            else:
+                text = piece
             self._length += len(text)
             if self._length > MAX_BYTES:
                 raise LimitExceededError(f"the answer has more than {MAX_BYTES:,} characters")

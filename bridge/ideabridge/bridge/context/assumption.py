@@ -119,7 +119,9 @@ class Assumption:
         others = [
             candidate for candidate in self.instead if not isinstance(candidate.value, Missing)
         ]
-        return (self.taken, *others) if self.taken is not None and others else ()
+        if self.taken is not None and others:
+            return (self.taken, *others)
+        return ()
 
 
 def read_assumption(raw: JSON) -> Assumption:

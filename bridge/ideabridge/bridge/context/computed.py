@@ -78,9 +78,10 @@ class Doubts:
             by: who.
             edited: the resolved call as they changed it; None: they did not.
         """
-        assumed = (
-            self.assumed if edited is None else after_edit(self.assumed, edited, f"chosen by {by}")
-        )
+        if edited is None:
+            assumed = self.assumed
+        else:
+            assumed = after_edit(self.assumed, edited, f"chosen by {by}")
         self.approved += [{**entry, "approved": by} for entry in assumed]
         self.assumed = []
         asking = [note for note in self.notes if not note.get("mild")]

@@ -141,7 +141,9 @@ class Explanation:
         belong together.
         """
         path = operand_path(self.origin) if self.origin is not None else ()
-        return format_path(path[:-1]) if path[:1] == ("results",) and len(path) > 2 else None
+        if path[:1] == ("results",) and len(path) > 2:
+            return format_path(path[:-1])
+        return None
 
     def value(self, read: Read) -> JSON | Missing:
         """Return the value for the data that `read` returns; MISSING if there is none."""
@@ -300,7 +302,9 @@ class ItemOf(Explanation):
     def value(self, read: Read) -> JSON | Missing:
         """Return the member of the selected item; MISSING if no item is selected."""
         chosen = next(iter(self._selected(read)), MISSING)
-        return MISSING if isinstance(chosen, Missing) else read_path(chosen, self.take)
+        if isinstance(chosen, Missing):
+            return MISSING
+        return read_path(chosen, self.take)
 
     def positions(self, read: Read) -> bool:
         """Return whether items with different members meet the condition, so that the first of them
@@ -363,7 +367,9 @@ class Converted(Explanation):
     def value(self, read: Read) -> JSON | Missing:
         """Return the converted value."""
         value = self.inner.value(read)
-        return MISSING if isinstance(value, Missing) else convert(value, self.step)
+        if isinstance(value, Missing):
+            return MISSING
+        return convert(value, self.step)
 
     def to_json(self) -> JSON:
         """`{"convert", "by"}`."""
@@ -497,7 +503,10 @@ def _path_to(reference: str, where: str) -> PathTo:
 
 
 def _keys(raw: JSON, where: str) -> Path:
-    keys = [key for key in raw if isinstance(key, str)] if isinstance(raw, list) else []
+    if isinstance(raw, list):
+        keys = [key for key in raw if isinstance(key, str)]
+    else:
+        keys = []
     if not isinstance(raw, list) or len(keys) < len(raw):
         raise ExplanationError(f"{where}.take: expected an array of keys, found {show(raw)}")
     return tuple(keys)

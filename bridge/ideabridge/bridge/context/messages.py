@@ -323,12 +323,14 @@ def handle_text(message: Message, draft: Draft) -> None:
 
 def handle_value(message: Message, draft: Draft) -> None:
     """Data, input or state: the value; results of calls in it may be shortened."""
-    reference = f"†data.{message.kind}" if message.type == "data" else f"†{message.type}.KEY"
-    schema = (
-        f"\nSchema of the state:\n{_json(message.schema)}"
-        if message.type == "state" and message.schema
-        else ""
-    )
+    if message.type == "data":
+        reference = f"†data.{message.kind}"
+    else:
+        reference = f"†{message.type}.KEY"
+    if message.type == "state" and message.schema:
+        schema = f"\nSchema of the state:\n{_json(message.schema)}"
+    else:
+        schema = ""
     title = _title(f"{message.type.capitalize()}, read as {reference}", message)
     shown = draft.showing.document(_place(message), message.value)
     notes = ""
@@ -478,9 +480,10 @@ def _values_of_calls(messages: Iterable[Message]) -> list[JSONObject]:
 
 
 def _call_line(call: MadeCall, showing: Showing) -> str:
-    preview = (
-        showing.preview(call.result) if showing.is_shortened and call.result is not None else None
-    )
+    if showing.is_shortened and call.result is not None:
+        preview = showing.preview(call.result)
+    else:
+        preview = None
     in_data = showing.in_data(call)
     if preview is None and in_data is None and call.line is not None:
         return call.line

@@ -53,7 +53,9 @@ def without_payloads(value: JSON) -> JSON:
     if not isinstance(value, dict):
         return value
     plain = without_payload(value)
-    return {key: without_payloads(item) for key, item in value.items()} if plain is value else plain
+    if plain is value:
+        return {key: without_payloads(item) for key, item in value.items()}
+    return plain
 
 
 def without_payload(value: JSONObject) -> JSONObject:

@@ -78,7 +78,9 @@ def read_computations(
     by_instance = [place for place in places or () if isinstance(place, int)]
     text = encode([explained, *calls, output, list[JSON](by_instance)])
     plan = _Plan(text, rules <= LAST_RULES, explained, calls, by_instance)
-    return _read_kept(plan) if len(text) <= _CACHED else _Reading(plan).computations()
+    if len(text) <= _CACHED:
+        return _read_kept(plan)
+    return _Reading(plan).computations()
 
 
 @dataclass(frozen=True)
@@ -153,11 +155,9 @@ class _Reading:
     def _of_output(self, facts: PlanFacts) -> Computation | None:
         if not self._output:
             return None
-        return (
-            EarlierInOutput(self._output, facts)
-            if self._is_earlier
-            else CopiedInOutput(self._output, facts)
-        )
+        if self._is_earlier:
+            return EarlierInOutput(self._output, facts)
+        return CopiedInOutput(self._output, facts)
 
     def _facts(self) -> PlanFacts:
         seen = _members(self._raw.get("seen"))

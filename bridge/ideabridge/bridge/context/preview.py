@@ -87,9 +87,9 @@ def _begin(value: JSON, depth: int, room: _Room) -> JSON:
 def _scalar(value: JSON) -> JSON:
     # Integers are the only scalars of unlimited size.
     large = isinstance(value, int) and value.bit_length() > 400
-    return (
-        f"an integer of {value.bit_length():,} bits" if large and isinstance(value, int) else value
-    )
+    if large and isinstance(value, int):
+        return f"an integer of {value.bit_length():,} bits"
+    return value
 
 
 def reference_to(
@@ -169,9 +169,9 @@ def _shorten_literal(value: JSON, limit: int, room: _Room) -> JSON:
     if isinstance(value, str):
         most = min(limit, max(room.left, 16))
         room.left -= min(len(value), most)
-        return (
-            value if len(value) <= most else f"{value[: most // 2]}... ({len(value):,} characters)"
-        )
+        if len(value) <= most:
+            return value
+        return f"{value[: most // 2]}... ({len(value):,} characters)"
     if isinstance(value, list | dict) and value and room.left <= 0:
         return _type(value)
     if isinstance(value, list):

@@ -101,7 +101,9 @@ def clipped(text: str, limit: int = 100) -> str:
 
 def quoted(text: str, limit: int = 100) -> str:
     """Text from outside for a message, in quotes, and cut if it is long."""
-    return repr(text) if len(text) <= limit else f"{text[:limit]!r}... ({len(text):,} characters)"
+    if len(text) <= limit:
+        return repr(text)
+    return f"{text[:limit]!r}... ({len(text):,} characters)"
 
 
 def is_reference(text: str) -> bool:
@@ -199,7 +201,9 @@ def format_path(path: Path) -> str:
 
 def dotted_key(key: str) -> str:
     """A key as a part of a path that dots join: it is quoted if it is empty, or contains a dot."""
-    return encode_text(key) if not key or "." in key or key.startswith('"') else key
+    if not key or "." in key or key.startswith('"'):
+        return encode_text(key)
+    return key
 
 
 def format_reference(path: Path, instance: str | None = None) -> str:
@@ -342,11 +346,10 @@ def _target_path(text: str) -> Path:
     if keys[0] in KINDS and len(keys) > 1:
         # Literally, `state.x` is †state.state.x, which nobody intends.
         rest = format_path(keys[1:]).lstrip(".")
-        hint = (
-            f"write {rest!r} or '{DAGGER}state{format_path(keys[1:])}'"
-            if len(rest) <= 100
-            else "leave out the kind in front"
-        )
+        if len(rest) <= 100:
+            hint = f"write {rest!r} or '{DAGGER}state{format_path(keys[1:])}'"
+        else:
+            hint = "leave out the kind in front"
         raise ReferenceSyntaxError(f"output path {quoted(text)}: {hint}")
     return ("state", *keys)
 
@@ -444,7 +447,9 @@ def compile_value(
 
 
 def _may_refer(value: JSON) -> bool:
-    return DAGGER in value if isinstance(value, str) else isinstance(value, list | dict)
+    if isinstance(value, str):
+        return DAGGER in value
+    return isinstance(value, list | dict)
 
 
 def _compile_text(

@@ -246,11 +246,9 @@ def _value(raw: JSON, read: Read) -> JSON | Missing:
             return _decided(None if isinstance(value, Missing) else value, kind, argument)
         case {"if": test, "then": then, "else": otherwise}:
             decided = _value(test, read)
-            return (
-                MISSING
-                if isinstance(decided, Missing)
-                else _value(then if decided is True else otherwise, read)
-            )
+            if isinstance(decided, Missing):
+                return MISSING
+            return _value(then if decided is True else otherwise, read)
         case _:
             raise AssertionError(raw)
 
@@ -332,11 +330,9 @@ def _converted(value: JSON, by: list[JSON]) -> JSON | Missing:
             return _nth(value.split(separator), number)
         case ["between", str(before), str(after)] if before in value:
             line = value.split(before, 1)[1].split("\n", 1)[0]
-            return (
-                MISSING
-                if after and after not in line
-                else (line.split(after, 1)[0] if after else line).strip()
-            )
+            if after and after not in line:
+                return MISSING
+            return (line.split(after, 1)[0] if after else line).strip()
         case _:
             return MISSING
 
@@ -351,18 +347,18 @@ def _calculated(value: float, operation: str, constant: float) -> JSON | Missing
 
 
 def _nth(parts: list[str], number: int) -> JSON | Missing:
-    return parts[number].strip() if -len(parts) <= number < len(parts) else MISSING
+    if -len(parts) <= number < len(parts):
+        return parts[number].strip()
+    return MISSING
 
 
 def _date(value: str, given: str, wanted: str, days: int) -> JSON | Missing:
     try:
         moment = datetime.strptime(value, given.replace("%e", "%d"))  # noqa: DTZ007
         # strptime also reads forms that the format does not write, such as a day without its zero.
-        return (
-            _written(moment + timedelta(days=days), wanted)
-            if _written(moment, given) == value
-            else MISSING
-        )
+        if _written(moment, given) == value:
+            return _written(moment + timedelta(days=days), wanted)
+        return MISSING
     except (ValueError, OverflowError):
         return MISSING
 
@@ -428,7 +424,10 @@ def python_of(raw: JSON, name: Name) -> str:
 
 
 def _keys(take: JSON) -> Path:
-    keys = [key for key in take if isinstance(key, str)] if isinstance(take, list) else []
+    if isinstance(take, list):
+        keys = [key for key in take if isinstance(key, str)]
+    else:
+        keys = []
     if not isinstance(take, list) or len(keys) < len(take):
         raise ExplanationError(f"expected an array of keys, found {show(take)}")
     return tuple(keys)
@@ -448,11 +447,10 @@ def _python_at(reference: str, name: Name) -> str:
 def _python_path(inner: str, path: Path) -> str:
     for key in path:
         member = f"[v[{key!r}]] if isinstance(v, dict) and {key!r} in v else "
-        place = (
-            f"[v[{int(key)}]] if isinstance(v, list) and len(v) > {int(key)} else "
-            if _is_place(key)
-            else ""
-        )
+        if _is_place(key):
+            place = f"[v[{int(key)}]] if isinstance(v, list) and len(v) > {int(key)} else "
+        else:
+            place = ""
         inner = f"[w for v in {inner} for v in [{_OPENED}] for w in ({member}{place}[])]"
     return inner
 
@@ -520,11 +518,10 @@ def _python_step(inner: str, by: list[JSON]) -> str:
             step = f"[p[{place}].strip() for p in {parts}]"
         case ["between", str(before), str(after)]:
             line = rf"for t in [v.split({before!r}, 1)[1].split('\n', 1)[0]]"
-            cut = (
-                f"t.split({after!r}, 1)[0].strip() {line} if {after!r} in t"
-                if after
-                else f"t.strip() {line}"
-            )
+            if after:
+                cut = f"t.split({after!r}, 1)[0].strip() {line} if {after!r} in t"
+            else:
+                cut = f"t.strip() {line}"
             step = f"[{cut}] if {before!r} in v else []"
         case ["add" | "multiply" as operation, int() | float() as number]:
             sign = "+" if operation == "add" else "*"

@@ -41,7 +41,9 @@ _LARGE: Final = 64 * 1024
 
 def parsed_text(text: str) -> JSON | Missing:
     """The JSON object or array that a text contains, or MISSING. It is shared; do not change it."""
-    return _parsed_small(text) if len(text) <= _LARGE else _parsed_large(text)
+    if len(text) <= _LARGE:
+        return _parsed_small(text)
+    return _parsed_large(text)
 
 
 def opened(value: JSON | Missing) -> JSON | Missing:
@@ -102,7 +104,10 @@ def describe_missing(document: JSON, path: Path, instance: str | None = None) ->
     for depth in range(len(path)):
         parent = read(document, path[:depth])
         if isinstance(read(document, path[: depth + 1]), Missing):
-            place = clipped(format_reference(path[:depth], instance)) if depth else "the document"
+            if depth:
+                place = clipped(format_reference(path[:depth], instance))
+            else:
+                place = "the document"
             key = quoted(path[depth])
             inside = parsed_text(parent) if isinstance(parent, str) else MISSING
             parent = parent if isinstance(inside, Missing) else inside

@@ -58,6 +58,6 @@ def as_text(value: JSON | Missing) -> JSON | Missing:
     """Return a number as text; MISSING for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return MISSING
-    return (
-        str(int(value)) if isinstance(value, float) and value.is_integer() else encode_text(value)
-    )
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return encode_text(value)

@@ -221,13 +221,12 @@ class Watch:
         has lapsed, infinity if a live process of this system holds it.
         """
         process = "gone" if lease.driver is None else _process_of(lease.driver)
-        seconds = (
-            0.0
-            if process == "gone"
-            else self._alive_seconds
-            if process == "alive"
-            else lease.seconds
-        )
+        if process == "gone":
+            seconds = 0.0
+        elif process == "alive":
+            seconds = self._alive_seconds
+        else:
+            seconds = lease.seconds
         if seconds in (0.0, math.inf):
             self._looks.pop(lease.run, None)
             return seconds
@@ -523,7 +522,10 @@ class Driver:
             # Nobody takes a lease from a live process, so it is returned when the store works
             # again. The process that takes the run up notes the status.
             lost = isinstance(error, StaleDriverError)
-            self._owed = epoch if isinstance(error, StoreError) and not lost else None
+            if isinstance(error, StoreError) and not lost:
+                self._owed = epoch
+            else:
+                self._owed = None
             later()
 
         self._write(leave, lambda _: None, ended)

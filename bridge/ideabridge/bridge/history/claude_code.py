@@ -197,9 +197,9 @@ class _Log:
 def _blocks(line: JSONObject) -> list[JSONObject]:
     message = line.get("message")
     content = message.get("content") if isinstance(message, dict) else None
-    return (
-        [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
-    )
+    if isinstance(content, list):
+        return [block for block in content if isinstance(block, dict)]
+    return []
 
 
 def _structured(line: JSONObject) -> JSON:

@@ -188,7 +188,9 @@ def _plain(name: str) -> str:
 
 
 def _listed(known: list[str]) -> str:
-    return f"there are {', '.join(sorted(known)[:20])}" if known else "no module is configured"
+    if known:
+        return f"there are {', '.join(sorted(known)[:20])}"
+    return "no module is configured"
 
 
 def content_value(content: JSON, structured: JSON = None) -> JSON:

@@ -369,11 +369,9 @@ def _list(value: JSON) -> list[JSON]:
 
 
 def _iso(seconds: float | None) -> str:
-    return (
-        ""
-        if seconds is None
-        else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
-    )
+    if seconds is None:
+        return ""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
 def _id_of(stretch: Stretch, host: str, caller: str) -> str:

@@ -185,18 +185,19 @@ def _parameters(call: HistoryCall, tool: Tool) -> JSONObject | None:
     except IdeabridgeError:
         return None
     ours = {theirs: mine for mine, theirs in tool.renamed.items()}
-    named = (
-        {ours.get(name, name): value for name, value in given.items()}
-        if isinstance(given, dict)
-        else None
-    )
+    if isinstance(given, dict):
+        named = {ours.get(name, name): value for name, value in given.items()}
+    else:
+        named = None
     if named is None:
         return None
     declared = tool.parameters.get("properties")
     own = declared if isinstance(declared, dict) else {}
     # An argument that the tool does not declare must not be a property of calls here,
     # such as `_output`.
-    return None if any(name.startswith("_") and name not in own for name in named) else named
+    if any(name.startswith("_") and name not in own for name in named):
+        return None
+    return named
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,4 +253,6 @@ def _structured(output: JSONObject, text: str) -> JSON:
             raise
         return text
     # A text in a wrapper, or the text alone.
-    return text if output.get("type") == "string" and not isinstance(value, dict) else value
+    if output.get("type") == "string" and not isinstance(value, dict):
+        return text
+    return value

@@ -204,7 +204,9 @@ class AlignedRun:
         """Do the same as `source_of` for an operand with the numbers of the plan."""
         if operand.kind == "results" and operand.path and operand.path[0].isdecimal():
             place = int(operand.path[0])
-            return ValueSource(place, operand.path[1:]) if place < len(self.calls) else None
+            if place < len(self.calls):
+                return ValueSource(place, operand.path[1:])
+            return None
         return self._source_outside_results(operand)
 
     def _source_outside_results(self, operand: Reference) -> ValueSource | None:
@@ -283,5 +285,8 @@ def _schema_of(aligned: AlignedRun, place: int | None) -> JSON:
 
 def _declared(schema: JSON, key: str) -> JSON:
     """Return the schema of a member; None if it is not declared."""
-    properties = schema.get("properties") if isinstance(schema, dict) else None
+    if isinstance(schema, dict):
+        properties = schema.get("properties")
+    else:
+        properties = None
     return properties.get(key) if isinstance(properties, dict) else None

@@ -174,11 +174,10 @@ class _Comparison:
                 elif isinstance(effect, Execute):
                     self._machine.receive(CallStarted(*effect.key))
                     recorded = self._recorded(effect.key)
-                    place = (
-                        len(self._order)
-                        if recorded is None
-                        else self._order.get(recorded, len(self._order))
-                    )
+                    if recorded is None:
+                        place = len(self._order)
+                    else:
+                        place = self._order.get(recorded, len(self._order))
                     heappush(self._waiting, (place, self._due_count, effect))
                     self._due_count += 1
             if not any(isinstance(effect, AskApproval | Execute) for effect in due):

@@ -128,7 +128,10 @@ class PlanDraft:
         watched: dict[int, list[str]] = {}
         count = 0
         # The author of a plan wrote it for any input, and had seen no results.
-        places: list[int | None] = [None, *range(len(calls))] if self.lifted.requests else []
+        if self.lifted.requests:
+            places: list[int | None] = [None, *range(len(calls))]
+        else:
+            places = []
         for place in places:
             root = self.lifted.aligned.reference_to(ValueSource(place, ()))
             if root is None:
@@ -492,7 +495,10 @@ class _Making:
     def _let_fill(self, leaf: Leaf, source: Explanation | None = None) -> None:
         """Let a parameter fill a literal; with a source, only where it is passed."""
         calls = self._lifted.aligned.calls
-        tool = calls[leaf.place].name if leaf.place is not None and calls else ""
+        if leaf.place is not None and calls:
+            tool = calls[leaf.place].name
+        else:
+            tool = ""
         self._fillable.append(Parameter("", leaf.value, [leaf], tool, source))
 
     def _explain(
@@ -504,7 +510,10 @@ class _Making:
 
     def _repeats(self, leaf: Leaf, first: Explanation) -> bool:
         """Return whether a literal is the same parameter of a call again as an earlier literal."""
-        literal = self._lifted.literal_of(first.reference) if isinstance(first, PathTo) else None
+        if isinstance(first, PathTo):
+            literal = self._lifted.literal_of(first.reference)
+        else:
+            literal = None
         return literal is not None and not literal[1] and literal[0].keys[-1:] == leaf.keys[-1:]
 
     def _is_followed(self, leaf: Leaf, first: Explanation) -> bool:
@@ -529,7 +538,10 @@ class _Making:
         if leaf.value is None or leaf.value in ({}, []):
             return True
         call = self._lifted.calls[leaf.place or 0]
-        tool = self._lifted.catalogue.look_up(call) if isinstance(call, dict) else None
+        if isinstance(call, dict):
+            tool = self._lifted.catalogue.look_up(call)
+        else:
+            tool = None
         if tool is not None and tool.key == PROGRAM_STEP and leaf.keys == ("program",):
             return True
         return tool is not None and tool.module is None and _builtins().tools.get(tool.name) == tool
@@ -653,7 +665,10 @@ class _Making:
                     f"choices.take: nothing is at {path!r}.{did_you_mean(path, known)}"
                 )
             place, keys = places[path]
-            self.chosen[path] = value if isinstance(value, str) else read_explanation(value).shown
+            if isinstance(value, str):
+                self.chosen[path] = value
+            else:
+                self.chosen[path] = read_explanation(value).shown
             if value == MIND:
                 self._asked_again.add(place)
             elif value == KEEP:
@@ -686,7 +701,9 @@ def _copied_part(found: Found) -> str | None:
     """Why a literal that nothing explains may be wrong for other data: a part of it stood in an
     earlier text. None if no part did, or if two runs had the same value.
     """
-    return COPIED_PART if found.inside is not None and found.runs == 1 else None
+    if found.inside is not None and found.runs == 1:
+        return COPIED_PART
+    return None
 
 
 @cache

@@ -231,7 +231,10 @@ def _learned(explained: Explained, records: Iterable[Record]) -> Explained:
             _same_data(data, known) for known in different
         ):
             different.append(data)
-    before = 1 if selects(first) and first != explained.by[0] else explained.runs
+    if selects(first) and first != explained.by[0]:
+        before = 1
+    else:
+        before = explained.runs
     return replace(explained, by=left, runs=max(before, len(different)))
 
 
@@ -394,7 +397,9 @@ def _can_read(replay: AlignedRun, references: Iterable[str]) -> bool:
 
 def _used(replay: AlignedRun, place: int, keys: Path) -> JSON | Missing:
     """Return the value that a call used at some keys; MISSING if it had several, or none."""
-    return _each_value(replay.calls[place]) if keys == ("_each",) else replay.leaf(place, keys)
+    if keys == ("_each",):
+        return _each_value(replay.calls[place])
+    return replay.leaf(place, keys)
 
 
 def _each_value(call: Executed) -> JSON | Missing:
@@ -426,9 +431,10 @@ def _deciders(run: RecordedRun) -> dict[int, Kind]:
             shown = (
                 event.by.kind == "person" and event.by.via != "command" and event.granted is None
             )
-            deciders[run.machine.history[event.call].call.place] = (
-                "person" if shown else "assistant"
-            )
+            if shown:
+                deciders[run.machine.history[event.call].call.place] = "person"
+            else:
+                deciders[run.machine.history[event.call].call.place] = "assistant"
     return deciders
 
 

@@ -135,11 +135,10 @@ class _Explaining:
     def _explain_all(self, leaves: list[Leaf]) -> None:
         """Explain the leaves of one call, or of the output."""
         for leaf in leaves:
-            explanations = (
-                self._explain_literal(leaf)
-                if leaf.reference is None
-                else self._explain_reference(leaf)
-            )
+            if leaf.reference is None:
+                explanations = self._explain_literal(leaf)
+            else:
+                explanations = self._explain_reference(leaf)
             if explanations is not None:
                 self._lifted.found[leaf.path] = replace(
                     explanations, runs=self._agreeing(leaf, explanations.by[0])
@@ -264,11 +263,10 @@ class _Explaining:
         source = self._aligned.source_in_plan(operand)
         if source is None or not self._lifted.requests:
             return False
-        step = (
-            self._lifted.function.run.machine.step
-            if leaf.place is None
-            else self._calls[leaf.place].chosen
-        )
+        if leaf.place is None:
+            step = self._lifted.function.run.machine.step
+        else:
+            step = self._calls[leaf.place].chosen
         return selects_by_data(self._aligned, source, step)
 
     # -- several runs ------------------------------------------------------------------------------

@@ -301,7 +301,10 @@ def _walk(value: JSON, path: Path) -> Iterator[tuple[Path, JSON]]:
     yield path, value
     if len(path) >= _DEPTH:
         return
-    inner: JSON | Missing = parsed_text(value) if isinstance(value, str) else value
+    if isinstance(value, str):
+        inner: JSON | Missing = parsed_text(value)
+    else:
+        inner = value
     if isinstance(inner, dict):
         for key, item in inner.items():
             yield from _walk(item, (*path, key))
@@ -502,7 +505,12 @@ def _left_out(one: Progress, *, retried: bool, run: RecordedRun) -> LeftOut:
     # A call that ran and failed told something: what came after may have been done because of it.
     ran = any(item.started for item in one.items)
     matters = not retried and (run.machine.mode == "plan" or (ran and not denied))
-    why = "it did not end" if one.status in _NOT_RUN else "it was denied" if denied else "it failed"
+    if one.status in _NOT_RUN:
+        why = "it did not end"
+    elif denied:
+        why = "it was denied"
+    else:
+        why = "it failed"
     return LeftOut(one.call.index, one.call.name, why, retried, matters)
 
 
@@ -547,12 +555,14 @@ def _with_errors(value: JSON, history: Sequence[Progress]) -> JSON:
         return value
     operand, *others = parse_reference(value).operands()
     place = operand.path[1] if operand.path[1:] and not others else ""
-    failed = history[int(place)] if place.isdecimal() and int(place) < len(history) else None
-    told: JSON = (
-        None
-        if failed is None
-        else {"call": failed.call.raw, "place": int(place), "error": failed.error}
-    )
+    if place.isdecimal() and int(place) < len(history):
+        failed = history[int(place)]
+    else:
+        failed = None
+    if failed is None:
+        told: JSON = None
+    else:
+        told = {"call": failed.call.raw, "place": int(place), "error": failed.error}
     found = read_path(told, operand.path[2:])
     return value if isinstance(found, Missing) else escaped(found)
 
@@ -567,7 +577,9 @@ def without_reads(value: T, readers: Mapping[Path, Progress]) -> T:
     of reading: a plan has no such calls. A part of a value, such as some lines of a text, is put
     in as a literal.
     """
-    return cast("T", _without_reads(cast("JSON", value), readers)) if readers else value
+    if readers:
+        return cast("T", _without_reads(cast("JSON", value), readers))
+    return value
 
 
 def _without_reads(value: JSON, readers: Mapping[Path, Progress]) -> JSON:

@@ -115,7 +115,10 @@ class Node:
 
 def is_like_a_map(value: JSON) -> bool:
     """Return whether it is an object whose members are all numbers, or all objects of one form."""
-    members = list(islice(value.values(), _MEMBERS)) if isinstance(value, dict) else []
+    if isinstance(value, dict):
+        members = list(islice(value.values(), _MEMBERS))
+    else:
+        members = []
     if len(members) < 2:
         return False
     if all(isinstance(member, int | float) and not isinstance(member, bool) for member in members):

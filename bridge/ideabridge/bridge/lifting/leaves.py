@@ -107,9 +107,10 @@ def _leaves(
             yield from _leaves(member, place, (*keys, key), member_schema, whole)
         return
 
-    demanded = (
-        declared["const"] == literal if "const" in declared else declared.get("enum") == [literal]
-    )
+    if "const" in declared:
+        demanded = declared["const"] == literal
+    else:
+        demanded = declared.get("enum") == [literal]
     yield Leaf(path, place, keys, literal, demanded=demanded, schema=declared or None)
 
 

@@ -72,7 +72,9 @@ class Lifted:
     @property
     def requests(self) -> int:
         """The number of Requests of the run; 0 if it was a plan."""
-        return 0 if self.function.run.machine.mode == "plan" else self.function.run.machine.step + 1
+        if self.function.run.machine.mode == "plan":
+            return 0
+        return self.function.run.machine.step + 1
 
     @cached_property
     def task(self) -> str:
@@ -99,7 +101,10 @@ class Lifted:
         if found is None or not found.is_explained:
             return None
         first = found.by[0]
-        source = self._source_of(first.reference) if isinstance(first, PathTo) else None
+        if isinstance(first, PathTo):
+            source = self._source_of(first.reference)
+        else:
+            source = None
         why: str | None = None
         if found.contradicted:
             why = VARIES

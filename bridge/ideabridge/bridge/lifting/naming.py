@@ -179,7 +179,9 @@ def own_name(keys: Path) -> str:
     if key == "_each":
         return "items"
     clean = _OTHER.sub("_", key).strip("_")[:LONGEST_PARAMETER]
-    return clean if _NAME.fullmatch(clean) else f"value_{clean}".rstrip("_")[:LONGEST_PARAMETER]
+    if _NAME.fullmatch(clean):
+        return clean
+    return f"value_{clean}".rstrip("_")[:LONGEST_PARAMETER]
 
 
 def _alone(parameter: Filled) -> str:
@@ -245,7 +247,9 @@ def _place_words(parameter: Filled) -> list[str]:
     last = _last_segment(text)
     file = _FILE.fullmatch(last)
     words = words_of(file["stem"] if file is not None else last)
-    return words if words and words[0][0].isalpha() and len(words) <= _WORDS else []
+    if words and words[0][0].isalpha() and len(words) <= _WORDS:
+        return words
+    return []
 
 
 def _last_segment(text: str) -> str:

@@ -114,7 +114,9 @@ def _renumbered_call(raw: JSONObject, places: Mapping[int, int]) -> JSONObject:
 
 
 def _with_dagger(item: JSON) -> JSON:
-    return f"{DAGGER}{item}" if isinstance(item, str) and not item.startswith(DAGGER) else item
+    if isinstance(item, str) and not item.startswith(DAGGER):
+        return f"{DAGGER}{item}"
+    return item
 
 
 def renumbered(value: JSON, places: Mapping[int, int]) -> JSON:

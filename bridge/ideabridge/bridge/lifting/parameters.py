@@ -136,7 +136,10 @@ def _decision(name: str, raw: JSON) -> ParameterDecision:
         if not isinstance(flag, bool):
             raise PublicationError(f"{where}.{key}: expected true or false, found {show(flag)}")
     at = raw.get("at", [])
-    paths = [one for one in at if isinstance(one, str)] if isinstance(at, list) else []
+    if isinstance(at, list):
+        paths = [one for one in at if isinstance(one, str)]
+    else:
+        paths = []
     if not isinstance(at, list) or len(paths) != len(at):
         raise PublicationError(
             f"{where}.at: expected an array of paths such as calls.2.limit, found {show(at)}"
@@ -287,7 +290,9 @@ def parameters_of(
 
 def _keys_of(source: Explanation | None) -> Path:
     """The keys below the input or a result that lead to a value."""
-    return operand_path(source.reference)[1:] if isinstance(source, PathTo) else ()
+    if isinstance(source, PathTo):
+        return operand_path(source.reference)[1:]
+    return ()
 
 
 def _put_under_also(
@@ -371,9 +376,15 @@ def inputs_of(
         PublicationError: a decision names no parameter, or does not fit it.
     """
     declared = schema.get("properties")
-    properties: JSONObject = dict(declared) if isinstance(declared, dict) else {}
+    if isinstance(declared, dict):
+        properties: JSONObject = dict(declared)
+    else:
+        properties = {}
     needed = schema.get("required")
-    required = [one for one in needed if isinstance(one, str)] if isinstance(needed, list) else []
+    if isinstance(needed, list):
+        required = [one for one in needed if isinstance(one, str)]
+    else:
+        required = []
     values: JSONObject = {**given, **{one.name: one.value for one in parameters}}
     made = {one.name for one in parameters}
     also: JSONObject = {}

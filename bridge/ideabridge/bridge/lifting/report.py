@@ -325,11 +325,15 @@ def _offered(report: JSONObject) -> Iterator[str]:
 
 
 def _objects(value: JSON) -> list[JSONObject]:
-    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
+    if isinstance(value, list):
+        return [entry for entry in value if isinstance(entry, dict)]
+    return []
 
 
 def _texts(value: JSON) -> list[str]:
-    return [str(entry) for entry in value] if isinstance(value, list) else []
+    if isinstance(value, list):
+        return [str(entry) for entry in value]
+    return []
 
 
 def _joined(texts: Sequence[str], most: int) -> str:

@@ -145,7 +145,10 @@ def publication_notes(publication: Publication) -> list[str]:
             notes.append(f"calls.{place} ({tools[place]}): {DECISION}")
     sources = [source_in_words(reference, tools) for reference in _members(plan.get("seen"))]
     if sources:
-        more = f" and {len(sources) - _READ} more" if len(sources) > _READ else ""
+        if len(sources) > _READ:
+            more = f" and {len(sources) - _READ} more"
+        else:
+            more = ""
         notes.append(f"a value of another kind than before, in {', '.join(sources[:_READ])}{more}")
     return notes
 
@@ -202,11 +205,10 @@ def taken_from(literal: Explained, tools: Sequence[str]) -> str:
         tools: the tools of the calls, by place.
     """
     cheapest, *others = literal.by
-    text = (
-        SAME
-        if isinstance(cheapest, Constant)
-        else f"taken from {source_in_words(cheapest.shown, tools)}"
-    )
+    if isinstance(cheapest, Constant):
+        text = SAME
+    else:
+        text = f"taken from {source_in_words(cheapest.shown, tools)}"
     return text + _because(literal.why) + _or_from(others, tools)
 
 

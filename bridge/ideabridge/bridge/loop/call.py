@@ -157,7 +157,9 @@ class Call:
         `in_solution` is omitted if it equals the place.
         """
         located: JSONObject = {"call": self.raw, "place": self.place}
-        return {**located, "in_solution": self.place - self.first} if self.first else located
+        if self.first:
+            return {**located, "in_solution": self.place - self.first}
+        return located
 
 
 def _text_member(call: Call, key: str) -> str | None:
@@ -337,7 +339,9 @@ def _reader_parameters(call: Call, parameters: JSONObject) -> JSONObject:
     if "reference" in parameters and not (isinstance(meant, str) and is_reference(meant)):
         shown = show(parameters["reference"])
         call.problems.append(f"reference: found {shown}, expected a reference such as †state.log")
-    return {**parameters, "reference": meant} if "reference" in parameters else parameters
+    if "reference" in parameters:
+        return {**parameters, "reference": meant}
+    return parameters
 
 
 def _check_parameters(
@@ -347,11 +351,8 @@ def _check_parameters(
         return
     faults = catalogue.names(call.tool).faults(parameters, briefly=briefly)
     call.problems.extend(faults.values())
-    parameters = (
-        {name: value for name, value in parameters.items() if name not in faults}
-        if faults
-        else parameters
-    )
+    if faults:
+        parameters = {name: value for name, value in parameters.items() if name not in faults}
     if faults and not parameters:
         return
     _check_queries(call, parameters, catalogue)

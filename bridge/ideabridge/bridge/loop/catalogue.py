@@ -129,11 +129,10 @@ class Catalogue:
             )
         # A single tool that is not offered under its own name: the name belongs to another tool,
         # which is missing.
-        left = (
-            {tool.name for tool in alike if tool.name != tool.origin[1]}
-            if len({t.key for t in alike}) == 1
-            else ()
-        )
+        if len({t.key for t in alike}) == 1:
+            left = {tool.name for tool in alike if tool.name != tool.origin[1]}
+        else:
+            left = ()
         near = hint(name, [one for one in self._by_name if one not in left])
         raise UnknownToolError(f"unknown tool {quoted(name)}.{near}{self.missing}")
 

@@ -138,7 +138,10 @@ def draw(graph: Graph, form: Form = "mermaid", missing: Collection[str] = ()) ->
             `text`: a line for each call, grouped by layer.
         missing: references to an input that the plan was not given; the drawing marks them.
     """
-    lines = _mermaid(graph, frozenset(missing)) if form == "mermaid" else _text(graph, missing)
+    if form == "mermaid":
+        lines = _mermaid(graph, frozenset(missing))
+    else:
+        lines = _text(graph, missing)
     return "\n".join(lines) + "\n"
 
 

@@ -131,7 +131,9 @@ class Decider:
 
 def decider_of(by: str | Decider) -> Decider:
     """The decider; a text is the name of an approver."""
-    return by if isinstance(by, Decider) else Decider("approver", "code", by)
+    if isinstance(by, Decider):
+        return by
+    return Decider("approver", "code", by)
 
 
 def read_decider(value: JSON) -> Decider:

@@ -125,16 +125,14 @@ class Grant:
 
     def __str__(self) -> str:
         """What the grant allows, for people."""
-        count = (
-            f"{self.used} calls so far"
-            if self.most is None
-            else f"{self.used} of {self.most} calls so far"
-        )
-        where = (
-            ""
-            if self.where is None
-            else f", where the parameters match {encode(self.where.schema).decode()}"
-        )
+        if self.most is None:
+            count = f"{self.used} calls so far"
+        else:
+            count = f"{self.used} of {self.most} calls so far"
+        if self.where is None:
+            where = ""
+        else:
+            where = f", where the parameters match {encode(self.where.schema).decode()}"
         return (
             f"{self.tool.label} for the rest of this run (call {self.call}, by "
             f"{self.by}): {count}{where}"
@@ -180,7 +178,9 @@ def decision_text(event: CallDecided) -> str:
     """
     if event.granted is not None:
         return f"{event.decision} (grant of call {event.granted})"
-    return event.decision if event.grant is None else f"{event.decision} for the rest of the run"
+    if event.grant is None:
+        return event.decision
+    return f"{event.decision} for the rest of the run"
 
 
 def grant_of(progress: Progress, event: CallDecided) -> Grant | None:

@@ -528,9 +528,10 @@ class Graph:
         if not tool.asks_mind:
             return [call.code or tool] if self._rules >= 1 else [tool]
         wanted = call.raw.get("tools", [])
-        patterns = (
-            [one for one in wanted if isinstance(one, str)] if isinstance(wanted, list) else []
-        )
+        if isinstance(wanted, list):
+            patterns = [one for one in wanted if isinstance(one, str)]
+        else:
+            patterns = []
         if not isinstance(wanted, list) or any(one.startswith("†") for one in patterns):
             # With a reference, the tools are known only when the call runs.
             return [tool]
@@ -659,11 +660,10 @@ class Graph:
                 if path[0] == "state" and path[1:]
             }
         )
-        hint = (
-            did_you_mean(operand.path[0], written)
-            if operand.kind == "state" and operand.path
-            else ""
-        )
+        if operand.kind == "state" and operand.path:
+            hint = did_you_mean(operand.path[0], written)
+        else:
+            hint = ""
         return f"{missing}: {describe_missing(document, operand.full, operand.instance)}.{hint}"
 
     def _unsupplied(self, call: Call, item: Read) -> None:
@@ -1061,11 +1061,10 @@ def emission(
     for part in components(wished):
         # If listed order and data close a circle, the order gives way within that circle.
         members = set(part)
-        inner = (
-            {index: [one for one in data[index] if one in members] for index in part}
-            if part[1:]
-            else {}
-        )
+        if part[1:]:
+            inner = {index: [one for one in data[index] if one in members] for index in part}
+        else:
+            inner = {}
         order.extend(components(inner) if inner else [part])
     return order
 

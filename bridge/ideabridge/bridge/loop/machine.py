@@ -314,14 +314,16 @@ class Machine:
     @property
     def waiting_plan(self) -> Proposal | None:
         """The plan of a lazy run while it waits for a decision."""
-        return self._planning.plan if self._planning is not None and self._planning.waits else None
+        if self._planning is not None and self._planning.waits:
+            return self._planning.plan
+        return None
 
     @property
     def plan_question(self) -> Question | None:
         """The question whether the waiting plan is accepted; None if no plan waits."""
-        return (
-            self._planning.question if self._planning is not None and self._planning.waits else None
-        )
+        if self._planning is not None and self._planning.waits:
+            return self._planning.question
+        return None
 
     @property
     def open_rooms(self) -> Collection[ExecutionKey]:
@@ -425,7 +427,9 @@ class Machine:
         """A sentence for each initial state and input that does not satisfy its schema, before
         anything has run.
         """
-        return opening_faults(self.messages, self._initial) if self.settings.foresight else []
+        if self.settings.foresight:
+            return opening_faults(self.messages, self._initial)
+        return []
 
     def check_count(self, calls: int) -> list[JSONObject]:
         """The error if the run may not list that many more calls; otherwise empty."""
@@ -509,7 +513,10 @@ class Machine:
         self._advance()
 
     def _note_decision(self, call: int | None, decision: str, by: Decider) -> None:
-        what = "the plan" if call is None else f"call {call} ({self.history[call].call.name})"
+        if call is None:
+            what = "the plan"
+        else:
+            what = f"call {call} ({self.history[call].call.name})"
         self.decisions.append((what, decision, by))
 
     def _expect(self, *phases: Phase) -> None:
@@ -677,7 +684,10 @@ class Machine:
         """
         key = message.instance, message.kind
         earlier = self._data.get(key)
-        self._data[key] = message if earlier is None else merge_messages([earlier, message])[0]
+        if earlier is None:
+            self._data[key] = message
+        else:
+            self._data[key] = merge_messages([earlier, message])[0]
 
     def _note(self, listed: Collection[Progress]) -> None:
         self.history.extend(listed)
@@ -782,9 +792,9 @@ class Machine:
         if self.mode == "plan":
             if self.solution.failed:
                 return Finish("failed", "the program ended with an error")
-            return (
-                Finish("failed", "the output could not be made") if has_output else Finish("done")
-            )
+            if has_output:
+                return Finish("failed", "the output could not be made")
+            return Finish("done")
         if has_calls or has_output or self.solution.failed or self.solution.printed:
             self._idle = 0
             return None

@@ -213,7 +213,10 @@ def _written(view: JSON, entries: Iterable[Write]) -> JSON:
     for (path, method), group in groupby(entries, key=lambda one: (one.path, one.method)):
         first, *rest = [one.value for one in group]
         view = document.write(view, path, method, first)
-        array = document.read(view, path) if method == "push" and rest and path[1:] else None
+        if method == "push" and rest and path[1:]:
+            array = document.read(view, path)
+        else:
+            array = None
         if isinstance(array, list):
             view = document.write(view, path, "set", [*array, *rest])
         else:
@@ -315,9 +318,10 @@ def initial_documents(messages: Iterable[Message]) -> InitialDocuments:
         parts = own.setdefault(name, {"input": {}, "state": {}, "data": {}})
         if message.type == "data":
             old = parts["data"].get(message.kind)
-            parts["data"][message.kind] = (
-                message.value if old is None else merge(old, message.value)
-            )
+            if old is None:
+                parts["data"][message.kind] = message.value
+            else:
+                parts["data"][message.kind] = merge(old, message.value)
         elif isinstance(message.value, dict):
             merged = merge(parts[message.type], message.value)
             parts[message.type] = merged if isinstance(merged, dict) else {}

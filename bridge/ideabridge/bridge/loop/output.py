@@ -443,9 +443,10 @@ def _resolve(
             text: value for text, value in values.items() if not isinstance(value, Absent | Wait)
         }
         computation = graph.computations.output
-        computed = (
-            Computed() if computation is None else computation.compute(known, only_reads=True)
-        )
+        if computation is None:
+            computed = Computed()
+        else:
+            computed = computation.compute(known, only_reads=True)
         doubts.add(computed.doubts, instance)
         if computed.problem is not None:
             absent.append(f"{where}: {computed.problem}")

@@ -235,11 +235,9 @@ def judge(policy: Policy, tools: Iterable[Tool], call: JSONObject) -> PolicyVerd
 
 
 def _stricter(one: PolicyVerdict, other: PolicyVerdict) -> PolicyVerdict:
-    return (
-        one
-        if _STRICTNESS[one.verdict] >= _STRICTNESS[other.verdict] and one is not ALLOW
-        else other
-    )
+    if _STRICTNESS[one.verdict] >= _STRICTNESS[other.verdict] and one is not ALLOW:
+        return one
+    return other
 
 
 def policy_named(setting: ApprovalSetting) -> Policy:
@@ -298,7 +296,9 @@ def strictest_of(setting: ApprovalSetting, other: ApprovalSetting) -> ApprovalSe
     """
     parts = approval_parts(setting)
     parts += [part for part in approval_parts(other) if part not in parts]
-    return parts[0] if len(parts) == 1 else {"all": cast("list[JSON]", parts)}
+    if len(parts) == 1:
+        return parts[0]
+    return {"all": cast("list[JSON]", parts)}
 
 
 def allows_by_name(setting: ApprovalSetting) -> bool:
@@ -318,7 +318,10 @@ def approval_timeout(setting: ApprovalSetting) -> float | None:
     """Seconds after which an undecided call is denied; None: never."""
     found: list[float] = []
     for part in approval_parts(setting):
-        seconds: JSON = part.get("timeout_seconds") if isinstance(part, dict) else None
+        if isinstance(part, dict):
+            seconds: JSON = part.get("timeout_seconds")
+        else:
+            seconds = None
         if isinstance(seconds, int | float) and not isinstance(seconds, bool):
             found.append(float(seconds))
     return min(found, default=None)

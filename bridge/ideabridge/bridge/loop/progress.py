@@ -339,11 +339,10 @@ class Judge:
         each: JSON | Missing,
     ) -> JSON | Wait | Absent:
         if operand.kind == "item":
-            value = (
-                read_path({"item": each}, operand.full)
-                if not isinstance(each, Missing)
-                else MISSING
-            )
+            if not isinstance(each, Missing):
+                value = read_path({"item": each}, operand.full)
+            else:
+                value = MISSING
             if isinstance(value, Missing):
                 held: JSON = {"item": None if isinstance(each, Missing) else each}
                 return Absent(
@@ -353,11 +352,10 @@ class Judge:
         if writers is None:
             return Wait(None)
         # A call that might have added data has failed; the data may still exist.
-        found = (
-            self._last_open(writers)
-            if operand.kind == "data"
-            else self._first_open(writers, or_failed=True)
-        )
+        if operand.kind == "data":
+            found = self._last_open(writers)
+        else:
+            found = self._first_open(writers, or_failed=True)
         if found is not None:
             writer = self._progress[found]
             if not writer.settled:

@@ -63,9 +63,10 @@ class Guidance:
         number of all instances, and `not_done` lists some of the others. At the first step, a plan
         of which no call is done is returned unchanged.
         """
-        plan: JSONObject = (
-            message.value if isinstance(message.value, dict) else {"calls": message.value}
-        )
+        if isinstance(message.value, dict):
+            plan: JSONObject = message.value
+        else:
+            plan = {"calls": message.value}
         calls = plan.get("calls")
         if not isinstance(calls, list):
             return message
@@ -199,9 +200,10 @@ class Composer:
 
     def prepare(self, machine: Machine) -> None:
         """Compose the schema of the first Request for the cache. It has no changes of handlers."""
-        properties: dict[str, JSONObject] = (
-            {"thought_process": THOUGHTS} if machine.settings.thought_process else {}
-        )
+        if machine.settings.thought_process:
+            properties: dict[str, JSONObject] = {"thought_process": THOUGHTS}
+        else:
+            properties = {}
         self._schema(machine, properties, None)
 
     def compose(self, machine: Machine, made: RequestMade | None = None) -> Request:
@@ -345,7 +347,10 @@ class Composer:
             tools, latent = catalogue.to_json()
             parts: list[JSON] = [machine.mode, tools, latent, output, dict[str, JSON](properties)]
             # Without a tool, a program cannot do more than the mind itself.
-            programs = self._program_schema if machine.offers_programs and catalogue.tools else None
+            if machine.offers_programs and catalogue.tools:
+                programs = self._program_schema
+            else:
+                programs = None
             is_program = machine.mode == "plan" and machine.solution.program is not None
             flags: list[JSON] = [machine.settings.thought_process, programs is not None, is_program]
             key = content_hash([*parts, list[JSON](machine.instances), *flags])
@@ -459,7 +464,9 @@ def _program_texts(solution: Solution) -> list[str]:
 
 
 def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[:most]}... ({len(text):,} characters)"
+    if len(text) <= most:
+        return text
+    return f"{text[:most]}... ({len(text):,} characters)"
 
 
 def _state(machine: Machine, message: Message) -> Message:

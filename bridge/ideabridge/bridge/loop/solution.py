@@ -413,7 +413,9 @@ class Planning:
             return PlanResult(plan, errors=errors)
         if not plan.solution.calls:
             return PlanResult(plan, plan)
-        return PlanResult(plan, errors=plan.graph.errors()) if plan.graph.problems else None
+        if plan.graph.problems:
+            return PlanResult(plan, errors=plan.graph.errors())
+        return None
 
     def take(self, event: PlanEvent) -> PlanResult | None:
         """Take one event, and return the result if it settles the plan.

@@ -250,14 +250,19 @@ def _as_named(call: Call, named: Mapping[str, JSON]) -> JSONObject:
             continue
         if value is None and name in _META and name not in ("_output", "_each"):
             continue
-        written[name] = [value] if name == "_after" and isinstance(value, str) else value
+        if name == "_after" and isinstance(value, str):
+            written[name] = [value]
+        else:
+            written[name] = value
     return written
 
 
 def _is_valid(validator: Validator, value: JSON, *, checked: bool) -> bool:
     try:
         # What takes long to check is not checked twice in the event loop.
-        return checked if validator.is_costly(value) else validator.is_valid(value)
+        if validator.is_costly(value):
+            return checked
+        return validator.is_valid(value)
     except IdeabridgeError:
         return False
 
@@ -267,4 +272,6 @@ def _object(value: JSON) -> JSONObject:
 
 
 def _texts(value: JSON) -> list[str]:
-    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
+    if isinstance(value, list):
+        return [item for item in value if isinstance(item, str)]
+    return []

@@ -592,11 +592,9 @@ class Tick:
             and (self.unheard is None or one.call.index in self.unheard)
         ]
         why = self.group.cancelled
-        return (
-            failed
-            if why is None
-            else [*failed, error_message("cancelled", f"the solution was cancelled: {why}")]
-        )
+        if why is None:
+            return failed
+        return [*failed, error_message("cancelled", f"the solution was cancelled: {why}")]
 
     def cut_off(self) -> list[JSONObject]:
         """The errors of calls whose outcome is unknown when the run ends now, without calls of

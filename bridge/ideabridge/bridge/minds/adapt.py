@@ -166,4 +166,7 @@ def _note(result: JSONObject, notes: list[str]) -> None:
     if not text or len(text) > _LONGEST_NOTE:
         return
     told = result.get("description")
-    result["description"] = f"{told} ({text})" if isinstance(told, str) and told else text
+    if isinstance(told, str) and told:
+        result["description"] = f"{told} ({text})"
+    else:
+        result["description"] = text

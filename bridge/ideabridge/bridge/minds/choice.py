@@ -45,7 +45,10 @@ def choose(wanted: str, mind: Mind | None, *, samples: bool = False) -> Choice:
         MindUnavailableError: the requested mind is not available; the message contains
             those that are.
     """
-    shown: Mapping[str, int] = read_shown(mind.shown_limits) if isinstance(mind, Limited) else {}
+    if isinstance(mind, Limited):
+        shown: Mapping[str, int] = read_shown(mind.shown_limits)
+    else:
+        shown = {}
     if wanted == AUTO:
         if mind is not None:
             return Choice(mind.name, f"{_title(mind) or 'it'} is configured here", shown)

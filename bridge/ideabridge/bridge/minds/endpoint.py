@@ -280,7 +280,10 @@ class Stream:
         if reason == "content_filter":
             details = self._response.provider_details or {}
             refusal = details.get("refusal")
-            said = f": {refusal[:400]}" if isinstance(refusal, str) and refusal else ""
+            if isinstance(refusal, str) and refusal:
+                said = f": {refusal[:400]}"
+            else:
+                said = ""
             return f"the model refused, or its provider's content filter stopped the answer{said}"
         if reason == "error":
             return "the provider reports that the answer ended in an error"

@@ -65,11 +65,9 @@ class _Brief:
     def _tools(self) -> list[str]:
         items = _object(_object(self._properties.get("calls")).get("items"))
         branches = items.get("anyOf")
-        return (
-            [self._tool(one) for one in branches if isinstance(one, dict)]
-            if isinstance(branches, list)
-            else []
-        )
+        if isinstance(branches, list):
+            return [self._tool(one) for one in branches if isinstance(one, dict)]
+        return []
 
     def _tool(self, call: JSONObject) -> str:
         properties = _object(call.get("properties"))
@@ -88,7 +86,10 @@ class _Brief:
         if call.get("additionalProperties") is not False:
             parameters.append("...")
         description = call.get("description")
-        said = " ".join(description.split("\n")) if isinstance(description, str) else ""
+        if isinstance(description, str):
+            said = " ".join(description.split("\n"))
+        else:
+            said = ""
         name = _object(properties.get("_tool")).get("const")
         return f"- {name}({', '.join(parameters)}){f': {said}' if said else ''}"
 
@@ -97,11 +98,10 @@ class _Brief:
         branches = part.get("anyOf")
         own = part.get("description")
         notes = own.split("\n")[:-1] if isinstance(own, str) else []
-        wanted = (
-            [one for one in branches if one != {"type": "null"}]
-            if isinstance(branches, list)
-            else [part]
-        )
+        if isinstance(branches, list):
+            wanted = [one for one in branches if one != {"type": "null"}]
+        else:
+            wanted = [part]
         kinds = [
             kind for kind in dict.fromkeys(self._type(one) for one in wanted) if kind != _REFERENCE
         ]
@@ -228,9 +228,9 @@ def instructions(schema: JSONObject, *, is_shown: bool) -> str:
     it to the model.
     """
     if is_shown:
-        return (
-            f"{INSTRUCTIONS}\n-{_program_hint(schema)}" if _program_hint(schema) else INSTRUCTIONS
-        )
+        if _program_hint(schema):
+            return f"{INSTRUCTIONS}\n-{_program_hint(schema)}"
+        return INSTRUCTIONS
     return INSTRUCTIONS + _TYPES.replace("{types}", brief(schema))
 
 

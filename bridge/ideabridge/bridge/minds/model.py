@@ -483,9 +483,10 @@ class ModelMind:
         from ideabridge.bridge.minds.endpoint import build_model
 
         model, is_elsewhere = build_model(self.configuration, self._secrets)
-        place = (
-            f" at {self._secrets.mask(model.base_url)}" if is_elsewhere and model.base_url else ""
-        )
+        if is_elsewhere and model.base_url:
+            place = f" at {self._secrets.mask(model.base_url)}"
+        else:
+            place = ""
         return f"{self.configuration.name}{place}", is_elsewhere
 
     async def models(self) -> list[str] | None:
@@ -517,9 +518,10 @@ class ModelMind:
         Raises:
             ModelSetupError: a handler chose a model of another provider, or too many models.
         """
-        configuration = (
-            self.configuration if chosen is None else chosen_model(self.configuration, chosen)
-        )
+        if chosen is None:
+            configuration = self.configuration
+        else:
+            configuration = chosen_model(self.configuration, chosen)
         async with self._opening:
             endpoint = self._endpoints.get(configuration.name)
             if endpoint is None:

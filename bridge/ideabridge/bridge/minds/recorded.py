@@ -306,7 +306,10 @@ def _difference(part: str, stored: JSON, wanted: JSON) -> list[str]:
     lines = [line if len(line) <= _WIDTH else f"{line[:_WIDTH]}..." for line in diff]
     if not lines:
         return [f"{part}: the same but for the order of keys or the form of numbers"]
-    more = [f"... {len(lines) - _LINES} more lines"] if len(lines) > _LINES else []
+    if len(lines) > _LINES:
+        more = [f"... {len(lines) - _LINES} more lines"]
+    else:
+        more = []
     return [*lines[:_LINES], *more]
 
 

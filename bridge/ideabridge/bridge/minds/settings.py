@@ -245,7 +245,9 @@ def chosen_model(configured: ModelConfiguration, wanted: str) -> ModelConfigurat
 
 def read_model(value: str | ModelConfiguration) -> ModelConfiguration:
     """The value of the key `model` or of the option --model, as a ModelConfiguration."""
-    return value if isinstance(value, ModelConfiguration) else ModelConfiguration(name=value)
+    if isinstance(value, ModelConfiguration):
+        return value
+    return ModelConfiguration(name=value)
 
 
 def as_object(raw: JSON) -> JSON:

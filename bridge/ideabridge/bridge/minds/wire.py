@@ -225,11 +225,10 @@ def translate(error: Exception, place: str = "") -> IdeabridgeError:
         return ModelUnavailableError(f"what the model endpoint sent cannot be read: {said}")
     said = _said(error)
     status = error.status_code if isinstance(error, ModelHTTPError) else None
-    where = (
-        f"the model endpoint answered {status}"
-        if status is not None
-        else "the model endpoint failed"
-    )
+    if status is not None:
+        where = f"the model endpoint answered {status}"
+    else:
+        where = "the model endpoint failed"
     if isinstance(error, ModelAuthenticationError | ModelQuotaExceededError):
         return ModelRefusalError(f"{where}: {said} (is the key right, and may it use this model?)")
     if isinstance(error, ModelNotFoundError):
@@ -268,14 +267,14 @@ def _said(error: ModelAPIError) -> str:
     if isinstance(body, dict):
         members = cast("dict[str, object]", body)
         inner = members.get("error", members)
-        message = (
-            cast("dict[str, object]", inner).get("message") if isinstance(inner, dict) else inner
-        )
-        text = (
-            message
-            if isinstance(message, str) and message
-            else json.dumps(body, ensure_ascii=False, default=str)
-        )
+        if isinstance(inner, dict):
+            message = cast("dict[str, object]", inner).get("message")
+        else:
+            message = inner
+        if isinstance(message, str) and message:
+            text = message
+        else:
+            text = json.dumps(body, ensure_ascii=False, default=str)
     elif isinstance(body, str) and body.strip():
         text = body
     else:

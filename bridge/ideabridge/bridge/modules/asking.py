@@ -584,12 +584,16 @@ class Asking:
         """The question without secrets; an error if the client does not answer such questions."""
         kind = _KINDS[question.method]
         declared = client.capabilities.get(kind)
-        mode = "url" if isinstance(question.params, types.ElicitRequestURLParams) else "form"
+        if isinstance(question.params, types.ElicitRequestURLParams):
+            mode = "url"
+        else:
+            mode = "form"
         self._asked += 1
         if not isinstance(declared, dict):
-            instead = (
-                "; within a run (run_plan) it waits for a person" if kind == "elicitation" else ""
-            )
+            if kind == "elicitation":
+                instead = "; within a run (run_plan) it waits for a person"
+            else:
+                instead = ""
             raise self._nobody(question, f"the client does not declare {kind}{instead}")
         if kind == "elicitation" and mode not in declared and (mode == "url" or "url" in declared):
             raise self._nobody(question, f"the client does not declare {kind} of {mode}s")
@@ -630,7 +634,9 @@ class Asking:
             )
         told = normalise(wire(question), what="the question")
         masked = self._secrets.redact(told)
-        return question if masked is told else _QUESTION.validate_python(masked, by_name=False)
+        if masked is told:
+            return question
+        return _QUESTION.validate_python(masked, by_name=False)
 
     def _address(self, params: types.ElicitRequestURLParams) -> types.ElicitRequestURLParams:
         _check_address(params)
@@ -655,7 +661,10 @@ class Asking:
             asked = types.ElicitationRequiredErrorData.model_validate(error.data).elicitations
             checked = [types.ElicitRequest(params=self._address(one)) for one in asked]
         except (FormError, ValidationError) as fault:
-            why = str(fault) if isinstance(fault, FormError) else "its data are no addresses"
+            if isinstance(fault, FormError):
+                why = str(fault)
+            else:
+                why = "its data are no addresses"
             return MCPError(
                 types.INVALID_REQUEST, f"{error.message} ({NOBODY} to open an address: {why})"
             )

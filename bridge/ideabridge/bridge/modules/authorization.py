@@ -252,11 +252,9 @@ class Authorization(httpx2.Auth):
     @property
     def _redirect_uris(self) -> list[AnyUrl] | None:
         person = self._person
-        return (
-            None
-            if person is None or isinstance(person, DevicePerson)
-            else [AnyUrl(person.redirect_uri)]
-        )
+        if person is None or isinstance(person, DevicePerson):
+            return None
+        return [AnyUrl(person.redirect_uri)]
 
     @property
     def _method(self) -> _Method:
@@ -295,7 +293,10 @@ class Authorization(httpx2.Auth):
         context = self._provider.context
         refused: str | None = None
         may_refresh = True
-        challenge = httpx2.Response(_UNAUTHORIZED, request=request) if self._at_once else None
+        if self._at_once:
+            challenge = httpx2.Response(_UNAUTHORIZED, request=request)
+        else:
+            challenge = None
         for left in range(_MOST_TRIES, -1, -1):
             if challenge is not None or self._is_due():
                 async with self._lock:
@@ -779,7 +780,9 @@ class Authorization(httpx2.Auth):
         settings = self._settings
         if settings.client_id is None:
             client = self._provider.context.client_info
-            return self._found.client if client is None and self._person is None else client
+            if client is None and self._person is None:
+                return self._found.client
+            return client
         return OAuthClientInformationFull(
             client_id=settings.client_id,
             client_secret=settings.client_secret,

@@ -172,9 +172,9 @@ class Backchannel:
     ) -> types.ElicitResult | types.ErrorData:
         """Answer a question of the module: pass it to the call it belongs to, or cancel it."""
         answer = await self._answer(context, types.ElicitRequest(params=params))
-        return (
-            answer if isinstance(answer, types.ElicitResult | types.ErrorData) else _wrong(answer)
-        )
+        if isinstance(answer, types.ElicitResult | types.ErrorData):
+            return answer
+        return _wrong(answer)
 
     async def sample(
         self, context: ClientRequestContext, params: types.CreateMessageRequestParams
@@ -194,11 +194,9 @@ class Backchannel:
         to, or refuse it.
         """
         answer = await self._answer(context, types.ListRootsRequest())
-        return (
-            answer
-            if isinstance(answer, types.ListRootsResult | types.ErrorData)
-            else _wrong(answer)
-        )
+        if isinstance(answer, types.ListRootsResult | types.ErrorData):
+            return answer
+        return _wrong(answer)
 
     async def _answer(
         self, context: ClientRequestContext, question: types.InputRequest
@@ -226,11 +224,10 @@ class Backchannel:
         if mixed:
             why = "an earlier call of it was given up, and may be the one that asks"
         for asking in live:
-            message = (
-                question.params.message
-                if isinstance(question, types.ElicitRequest)
-                else question.method
-            )
+            if isinstance(question, types.ElicitRequest):
+                message = question.params.message
+            else:
+                message = question.method
             asking.refuse(
                 message, f"{why}. Its calls go one at a time from now on: run the call again"
             )

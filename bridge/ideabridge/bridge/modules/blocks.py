@@ -81,7 +81,9 @@ def native(value: JSONObject) -> JSONObject | None:
         plain["blob"] = data
     if is_html(resource.get("mimeType")):
         plain["mimeType"] = "text/plain"
-    return plain if kind == "resource_link" else {**_without_views(value), "resource": plain}
+    if kind == "resource_link":
+        return plain
+    return {**_without_views(value), "resource": plain}
 
 
 def _base64(text: str) -> str | None:
@@ -145,7 +147,9 @@ class Blocks:
         if block is not None:
             return self._placeholder(value, block)
         members = {key: self._without(item) for key, item in value.items()}
-        return members if any(map(_is_other, members.values(), value.values())) else value
+        if any(map(_is_other, members.values(), value.values())):
+            return members
+        return value
 
     def _placeholder(self, value: JSONObject, block: JSONObject) -> JSONObject:
         placeholder = with_payload(value, f"{len(payload_of(value)):,} characters")

@@ -251,7 +251,9 @@ class Tap:
         if isinstance(message, JSONRPCResponse) and message.id in self._listings:
             self._listings.discard(message.id)
             self.listed += _size(message.result)
-        return item if message is item.message else SessionMessage(message, item.metadata)
+        if message is item.message:
+            return item
+        return SessionMessage(message, item.metadata)
 
 
 def _size(result: dict[str, Any]) -> int:
@@ -562,11 +564,10 @@ class Connection:
             self.done.set()
         if self.peer is None:
             self.timed_out = anyio.current_time() >= self._scope.deadline
-            what = (
-                f"did not answer within {seconds:g} s{self._words()}"
-                if self.timed_out
-                else "was closed before it was up"
-            )
+            if self.timed_out:
+                what = f"did not answer within {seconds:g} s{self._words()}"
+            else:
+                what = "was closed before it was up"
             raise ModuleConnectError(self._module, f"module {self._module!r} {what}")
 
     async def _enter(self, on_up: Callable[[], None], on_down: Callable[[], None]) -> None:

@@ -206,9 +206,10 @@ def _read(response: httpx2.Response) -> _Answer:
         return _Answer.model_validate_json(response.content)
     except ValidationError as error:
         fields = ".".join(str(part) for part in error.errors()[0]["loc"])
-        why = (
-            f"the field {fields!r} is missing or malformed" if fields else "it is not a JSON object"
-        )
+        if fields:
+            why = f"the field {fields!r} is missing or malformed"
+        else:
+            why = "it is not a JSON object"
         raise OAuthFlowError(
             f"its answer to a device authorization request does not follow RFC 8628: {why}"
         ) from None
@@ -219,7 +220,10 @@ def _field(response: httpx2.Response, name: str) -> str | None:
         found: object = from_json(response.content)
     except ValueError:
         return None
-    value = cast("dict[str, object]", found).get(name) if isinstance(found, dict) else None
+    if isinstance(found, dict):
+        value = cast("dict[str, object]", found).get(name)
+    else:
+        value = None
     return value if isinstance(value, str) else None
 
 

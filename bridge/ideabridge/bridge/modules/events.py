@@ -132,7 +132,10 @@ class EventReader:
         """Read a line that has ended; a blank one ends the event."""
         if not self._line_size:
             return self._end_event()
-        line = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+        if len(self._pieces) == 1:
+            line = self._pieces[0]
+        else:
+            line = b"".join(self._pieces)
         self._pieces.clear()
         self._line_size = 0
         if self._is_first_line:

@@ -226,11 +226,10 @@ class ModuleHTTPClient:
             url = _redirected(response)
             # A server may set a cookie and lead to the same address once.
             if visited.count(url) > 1 or len(visited) > MAX_REDIRECTS:
-                what = (
-                    "redirects in a loop"
-                    if url in visited
-                    else f"redirects more than {MAX_REDIRECTS} times"
-                )
+                if url in visited:
+                    what = "redirects in a loop"
+                else:
+                    what = f"redirects more than {MAX_REDIRECTS} times"
                 message = f"{what}, the last time to {shown_address(url)}"
                 raise UnansweredError(
                     INVALID_REQUEST, message, Mark.REFUSED, status=response.status_code
@@ -253,9 +252,10 @@ class ModuleHTTPClient:
         has_begun = status in _NO_ANSWER or (
             status >= _SERVER_FAULT and status not in _NOT_IMPLEMENTED
         )
-        data = (
-            Mark.UNANSWERED if has_begun and "retry-after" not in response.headers else Mark.REFUSED
-        )
+        if has_begun and "retry-after" not in response.headers:
+            data = Mark.UNANSWERED
+        else:
+            data = Mark.REFUSED
         text = ""
         if not kind.startswith("text/html") and not body.lstrip().startswith(b"<"):
             text = " ".join(body.decode("utf-8", "replace").split())[:_SHOWN]

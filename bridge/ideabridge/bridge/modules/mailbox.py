@@ -423,11 +423,9 @@ def form_of(start: bytes, label: str) -> BodyForm:
     """
     text = start.removeprefix(_BYTE_ORDER_MARK).lstrip()
     if not text:
-        return (
-            BodyForm.UNKNOWN
-            if len(start) <= _SNIFFED_BYTES or label == "application/json"
-            else BodyForm.OTHER
-        )
+        if len(start) <= _SNIFFED_BYTES or label == "application/json":
+            return BodyForm.UNKNOWN
+        return BodyForm.OTHER
     if text.startswith((b"{", b"[")):
         return BodyForm.JSON
     if label == "text/event-stream" or _FIELD.match(text):

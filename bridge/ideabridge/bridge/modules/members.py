@@ -190,7 +190,9 @@ class MessageRepair:
             else:
                 del fixed[name]
                 self.note(where, f"{why}; left out", before.get(name))
-        return fixed if shape.accepts(fixed) else Unusable(f"expected {shape.expected}")
+        if shape.accepts(fixed):
+            return fixed
+        return Unusable(f"expected {shape.expected}")
 
     def _list(self, value: Any, shape: Shape, place: str) -> Any:
         if not isinstance(value, list):
@@ -220,7 +222,9 @@ class MessageRepair:
                 self.note(where, f"{fixed.why}; left out", item)
             else:
                 items.append(fixed)
-        return items if shape.accepts(items) else Unusable(f"expected {shape.expected}")
+        if shape.accepts(items):
+            return items
+        return Unusable(f"expected {shape.expected}")
 
     def _mapping(self, value: Any, shape: Shape, place: str) -> Any:
         if not isinstance(value, dict):
@@ -244,11 +248,9 @@ class MessageRepair:
         """
         if isinstance(value, list):
             lists = [arm for arm in shape.arms if arm.kind == "list"]
-            return (
-                self.fix(cast("Any", value), lists[0], place)
-                if lists
-                else Unusable(f"expected {shape.expected}")
-            )
+            if lists:
+                return self.fix(cast("Any", value), lists[0], place)
+            return Unusable(f"expected {shape.expected}")
         if not isinstance(value, dict):
             return Unusable(f"expected {shape.expected}, got {got(value)}")
         members = cast("Object", value)
@@ -335,7 +337,10 @@ NONE: Final = type(None)
 def shape_of(annotation: Any) -> Shape:
     """The shape that an annotation of the models describes."""
     adapter: TypeAdapter[Any] = TypeAdapter(annotation)
-    inner = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
+    if get_origin(annotation) is Annotated:
+        inner = get_args(annotation)[0]
+    else:
+        inner = annotation
     origin = get_origin(inner)
     arguments = get_args(inner)
     if origin in (Union, python_types.UnionType):
@@ -388,10 +393,12 @@ def members_of(model: type[BaseModel]) -> tuple[Member, ...]:
     annotations = get_type_hints(model)
     for name, about in model.model_fields.items():
         alias = about.alias or name
-        annotation = (
-            annotations[name] if isinstance(about.annotation, ForwardRef) else about.annotation
-        )
-        annotation = Annotated[annotation, *about.metadata] if about.metadata else annotation
+        if isinstance(about.annotation, ForwardRef):
+            annotation = annotations[name]
+        else:
+            annotation = about.annotation
+        if about.metadata:
+            annotation = Annotated[annotation, *about.metadata]
         default = _DEFAULTS.get(f"{model.__name__}.{alias}", _DEFAULTS.get(alias, NONE))
         is_required = about.is_required()
         has_default = is_required and default is not NONE
@@ -433,5 +440,8 @@ def object_of(value: object) -> Object | None:
 
 def label_of(item: object, index: int) -> str:
     """What an item of a list is called in a place: its name, or its index."""
-    name = cast("Object", item).get("name") if isinstance(item, dict) else None
+    if isinstance(item, dict):
+        name = cast("Object", item).get("name")
+    else:
+        name = None
     return repr(name[:60]) if isinstance(name, str) else str(index)

@@ -231,11 +231,10 @@ class MessageReader:
                 after_noise = True
                 continue
             before_noise = index + 1 < len(parts) and parts[index + 1].is_noise
-            read = (
-                []
-                if after_noise and before_noise
-                else self._of_value(part.value, after_noise=after_noise)
-            )
+            if after_noise and before_noise:
+                read = []
+            else:
+                read = self._of_value(part.value, after_noise=after_noise)
             messages += read
             if not read:
                 self._skip(part.text)
@@ -302,7 +301,9 @@ class MessageReader:
             self.oddities.note(
                 'sent messages whose `jsonrpc` is not "2.0"', _shown(members.get("jsonrpc"))
             )
-        return self._answer(members) if is_answer or is_empty else self._question(members)
+        if is_answer or is_empty:
+            return self._answer(members)
+        return self._question(members)
 
     def _question(self, members: _Object) -> JSONRPCMessage | None:
         """A request or notification."""
@@ -365,7 +366,12 @@ class MessageReader:
         error: object = members["error"]
         if not isinstance(error, dict):
             self.oddities.note("answered with an `error` that is not an object", _shown(error))
-            words = error if isinstance(error, str) else "" if error is None else _shown(error)
+            if isinstance(error, str):
+                words = error
+            elif error is None:
+                words = ""
+            else:
+                words = _shown(error)
             return ErrorData(code=INTERNAL_ERROR, message=words or "an error without words")
 
         parts = cast("_Object", error)
@@ -546,7 +552,10 @@ def _unreadable(text: str, what: str) -> list[JSONRPCMessage]:
         # Logs quote the beginning of answers, too.
         return []
     start = text[:_ENDS].encode("utf-8", "replace")
-    end = text[-_ENDS:].encode("utf-8", "replace") if _is_whole(text) else b""
+    if _is_whole(text):
+        end = text[-_ENDS:].encode("utf-8", "replace")
+    else:
+        end = b""
     error = answer_instead(start, end, what, Replaced.UNREADABLE)
     return [] if error is None else [error]
 
@@ -592,11 +601,9 @@ def _request_id(value: object) -> int | str | None:
 
 
 def _number(request: str) -> int | str:
-    return (
-        int(request)
-        if request.isascii() and request.isdecimal() and len(request) <= _DIGITS
-        else request
-    )
+    if request.isascii() and request.isdecimal() and len(request) <= _DIGITS:
+        return int(request)
+    return request
 
 
 def _integer(value: object) -> int | None:
@@ -615,7 +622,10 @@ def _shown(value: object) -> str:
     """A JSON value as text, cut far behind what of it is shown: half a secret at the end would
     not be recognised.
     """
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if isinstance(value, str):
+        text = value
+    else:
+        text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= _WORDS else text[:_WORDS] + "…"
 
 

@@ -300,7 +300,9 @@ class Module:
     @property
     def instructions(self) -> str:
         """What the module says about its use, also in an earlier process; "" if it says nothing."""
-        return self._said_before if self._peer is None else self._peer.instructions or ""
+        if self._peer is None:
+            return self._said_before
+        return self._peer.instructions or ""
 
     def recall(self, tools: list[Tool], instructions: str = "") -> None:
         """Set the tools and the instructions of an earlier process. They are valid until it lists
@@ -430,7 +432,10 @@ class Module:
         peer = self._peer
         error = self._error
         # No attempt succeeds before a person has signed in.
-        next_try = None if isinstance(error, ModuleSignInError) and error.lasting else self._next
+        if isinstance(error, ModuleSignInError) and error.lasting:
+            next_try = None
+        else:
+            next_try = self._next
         notes = [*self._notes, *(connection.notes if connection is not None else ())]
         if self.authorization is not None:
             notes += self.authorization.oddities.lines
@@ -453,10 +458,14 @@ class Module:
         """Why the module is not up, or has not listed its tools."""
         if self._error is not None:
             return str(self._error)
-        return self.list_fault if self._state == "up" and not self._listed else None
+        if self._state == "up" and not self._listed:
+            return self.list_fault
+        return None
 
     def _away(self) -> float | None:
-        return None if self._out_since is None else anyio.current_time() - self._out_since
+        if self._out_since is None:
+            return None
+        return anyio.current_time() - self._out_since
 
     async def run(self) -> None:
         """Connect and reconnect until `stop`. Raises nothing but cancellation."""
@@ -517,11 +526,10 @@ class Module:
         """Wait until a call needs the module or, after a failure, until a growing pause is over."""
         now = anyio.current_time()
         lasting = self._state == "failed" and not self._passes
-        seconds = (
-            _MOST_PAUSE
-            if lasting
-            else min(_MOST_PAUSE, _FIRST_PAUSE * 2.0 ** min(self._failures - 1, 20))
-        )
+        if lasting:
+            seconds = _MOST_PAUSE
+        else:
+            seconds = min(_MOST_PAUSE, _FIRST_PAUSE * 2.0 ** min(self._failures - 1, 20))
         # Many processes that lost the same module must not reconnect at the same moment.
         seconds = seconds * random.uniform(0.75, 1.25) if self._failures else 0.0  # noqa: S311 - no secret
         # After a first failure, a call that needs the module does not wait.
@@ -555,7 +563,10 @@ class Module:
             later_error = await self._hold(second, is_second=True)
             # A program that ended says more about itself in the second attempt, and an answer
             # more in the first.
-            error = None if later_error is None else later_error if first.program_ended else error
+            if later_error is None:
+                error = None
+            elif first.program_ended:
+                error = later_error
         elif error is not None:
             self._legacy = self._legacy_after(first)
         if error is not None:
@@ -718,11 +729,10 @@ class Module:
             return ModuleDownError(self.name, f"module {self.name!r} was closed")
         if isinstance(error, ModuleSignInError):
             return ModuleSignInError(self.name, str(error), lasting=error.lasting)
-        kind = (
-            type(error)
-            if type(error) in (ModuleConfigurationError, ModuleDownError)
-            else ModuleConnectError
-        )
+        if type(error) in (ModuleConfigurationError, ModuleDownError):
+            kind = type(error)
+        else:
+            kind = ModuleConnectError
         return kind(self.name, self.status().why if tried else str(error))
 
     @property
@@ -890,7 +900,10 @@ class Module:
             anyio.ClosedResourceError,
             anyio.BrokenResourceError,
         ) as error:
-            told = error.message if isinstance(error, MCPError) else type(error).__name__
+            if isinstance(error, MCPError):
+                told = error.message
+            else:
+                told = type(error).__name__
             why = f"module {self.name!r} did not list its {kind}: {shown(told, self._secrets)}"
             raise ModuleProtocolError(self.name, why) from None
 
@@ -958,7 +971,9 @@ class Module:
             return ModuleSignInError(self.name, text, lasting=error.data is Mark.SIGN_IN)
         if isinstance(error.data, Replaced):
             return MCPError(error.code, text)
-        return ModuleDownError(self.name, text) if isinstance(error.data, Mark) else error
+        if isinstance(error.data, Mark):
+            return ModuleDownError(self.name, text)
+        return error
 
     async def set_log_level(self, level: types.LoggingLevel) -> None:
         """Tell the module which log messages are wanted, also after a new connection. In 2026-07-28
@@ -1003,15 +1018,17 @@ class Module:
         and may run twice.
         """
         deadline = anyio.current_time() + seconds
-        most = (
-            self.configuration.tries_of(tool.remote_name or tool.name)
-            if tool.annotations.repeatable
-            else 1
-        )
+        if tool.annotations.repeatable:
+            most = self.configuration.tries_of(tool.remote_name or tool.name)
+        else:
+            most = 1
         sent = unsent = 0
         lost: ModuleError | None = None
         while True:
-            left = round(deadline - anyio.current_time(), 1) if sent or unsent else seconds
+            if sent or unsent:
+                left = round(deadline - anyio.current_time(), 1)
+            else:
+                left = seconds
             try:
                 return await send(left)
             except ModuleTimeoutError as error:

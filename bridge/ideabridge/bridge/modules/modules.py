@@ -280,11 +280,10 @@ class Modules:
         if found is not None:
             return found
         near = nearest(name, self._modules)
-        hint = (
-            f"nearest: {', '.join(near)}"
-            if near
-            else f"known: {', '.join(self._modules) or 'none'}"
-        )
+        if near:
+            hint = f"nearest: {', '.join(near)}"
+        else:
+            hint = f"known: {', '.join(self._modules) or 'none'}"
         raise UnknownModuleError(name, f"no module {name[:100]!r} is configured; {hint[:500]}")
 
     def tools(self) -> list[Tool]:

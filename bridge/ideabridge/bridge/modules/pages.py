@@ -132,8 +132,6 @@ async def read_pages(
 
     if len(entries) > MAX_ENTRIES:
         del entries[MAX_ENTRIES:]
-    return (
-        PagedList(entries)
-        if cursor is None
-        else ended(f"lists its {what} on more than {MAX_PAGES:,} pages")
-    )
+    if cursor is None:
+        return PagedList(entries)
+    return ended(f"lists its {what} on more than {MAX_PAGES:,} pages")

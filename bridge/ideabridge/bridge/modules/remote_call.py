@@ -174,11 +174,10 @@ async def remote_call(
         raise ModuleTimeoutError(
             module, f"{name} did not answer within {asking.allowed:g} s and was told to stop"
         )
-    whole = (
-        None
-        if client is None
-        else _whole(module, answered, asking.refused, secrets=secrets, max_bytes=max_bytes)
-    )
+    if client is None:
+        whole = None
+    else:
+        whole = _whole(module, answered, asking.refused, secrets=secrets, max_bytes=max_bytes)
     try:
         # Outside of the time-out: validating a result may take long, which is not the
         # module's fault.
@@ -501,7 +500,9 @@ def _raw_value(result: types.CallToolResult) -> Any:
     if result.structured_content is not None or not result.content:
         return result.structured_content
     texts = _texts(result)
-    return "\n".join(texts) if len(texts) == len(result.content) else _blocks(result)
+    if len(texts) == len(result.content):
+        return "\n".join(texts)
+    return _blocks(result)
 
 
 def _texts(result: types.CallToolResult) -> list[str]:
@@ -579,7 +580,10 @@ def _says_the_same(result: types.CallToolResult, structured: JSON) -> bool:
     if structured is None or len(texts) < len(result.content) or len(texts) > _PARTS:
         return False
     parts: list[JSON] = [structured]
-    members = list(structured.values()) if isinstance(structured, dict) else [structured]
+    if isinstance(structured, dict):
+        members = list(structured.values())
+    else:
+        members = [structured]
     for member in members[:_PARTS]:
         parts += [member, *member[:_PARTS]] if isinstance(member, list) else [member]
     return all(text in parts or _decoded(text) in parts for text in texts)

@@ -445,7 +445,9 @@ def _with_type(schema: object) -> object:
     servers leave it out.
     """
     members = object_of(schema)
-    return schema if members is None or "type" in members else {"type": "object", **members}
+    if members is None or "type" in members:
+        return schema
+    return {"type": "object", **members}
 
 
 def _completion(repair: MessageRepair, value: Any, shape: Shape, place: str) -> Any:

@@ -382,7 +382,12 @@ def entry_problems(entry: JSONObject) -> list[tuple[str, str]]:
                 f"{kind!r} goes with {'url' if has_command else 'command'}, which is not given",
             )
         )
-    misplaced = ("headers", "auth") if has_command else ("args", "env", "cwd") if has_url else ()
+    if has_command:
+        misplaced = ("headers", "auth")
+    elif has_url:
+        misplaced = ("args", "env", "cwd")
+    else:
+        misplaced = ()
     if not (has_command and has_url):
         problems += [
             (key, f"only goes with {'url' if has_command else 'command'!r}")
@@ -721,8 +726,6 @@ class ModuleStatus:
             why = f"{why}; away for {timedelta(seconds=round(self.away))}"
         if self.next_try is None:
             return why
-        return (
-            f"{why}; next try in {math.ceil(self.next_try)} s"
-            if self.next_try
-            else f"{why}; it is tried now"
-        )
+        if self.next_try:
+            return f"{why}; next try in {math.ceil(self.next_try)} s"
+        return f"{why}; it is tried now"

@@ -112,7 +112,9 @@ def _read(content: bytes) -> dict[str, Any] | None:
         found: object = from_json(content.removeprefix(_BYTE_ORDER_MARK))
     except ValueError:
         return None
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else None
+    if isinstance(found, dict):
+        return cast("dict[str, Any]", found)
+    return None
 
 
 def _repaired(content: bytes, model: type[BaseModel], what: str, note: Note) -> bytes:
@@ -161,4 +163,6 @@ def _converted(name: str, value: object, model: type[BaseModel]) -> object:
             form = " ".join(cast("list[str]", members))
     elif isinstance(value, float) and abs(value) < _EXACT:
         form = int(value)
-    return None if form is None or _wrong_members({name: form}, model) else form
+    if form is None or _wrong_members({name: form}, model):
+        return None
+    return form

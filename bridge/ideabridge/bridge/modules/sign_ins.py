@@ -134,9 +134,10 @@ class SignInFile:
         self._url = url
         self.user = user
         # The address may contain a secret, and a name any character, so their hash names the file.
-        text = (
-            f"{module}\n{url}" if user is None else json.dumps([module, url, user.store, user.name])
-        )
+        if user is None:
+            text = f"{module}\n{url}"
+        else:
+            text = json.dumps([module, url, user.store, user.name])
         self._key = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
         self.path: Final = folder() / f"{self._key}.json"
 
@@ -196,7 +197,9 @@ class SignInFile:
             raise SignInError(
                 f"{self.path}: cannot be written: {error.strerror or error}"
             ) from None
-        return "the keyring" if inside else f"{self.path}, which only you can read ({refusal})"
+        if inside:
+            return "the keyring"
+        return f"{self.path}, which only you can read ({refusal})"
 
     @asynccontextmanager
     async def lock(self) -> AsyncGenerator[None]:
@@ -255,7 +258,9 @@ def login_command(module: str, user: str | None = None) -> str:
         user: who; None: the person who starts the servers.
     """
     command = f"ideabridge modules login {shlex.quote(module)}"
-    return command if user is None else f"{command} --user {shlex.quote(printable(user))}"
+    if user is None:
+        return command
+    return f"{command} --user {shlex.quote(printable(user))}"
 
 
 def signed_in_users(module: str) -> list[str]:

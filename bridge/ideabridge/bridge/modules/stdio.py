@@ -102,11 +102,10 @@ class Lines:
 
     def _take(self) -> bytes | LongLine:
         long = self._size > self._limit
-        line = (
-            LongLine(self._head, self._tail, self._size)
-            if long
-            else b"".join(self._parts).removesuffix(b"\r")
-        )
+        if long:
+            line = LongLine(self._head, self._tail, self._size)
+        else:
+            line = b"".join(self._parts).removesuffix(b"\r")
         self._parts = []
         self._size = 0
         self._head = b""

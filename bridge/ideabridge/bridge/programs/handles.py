@@ -88,18 +88,18 @@ class Handle:
     @property
     def type(self) -> str:
         """`array`, `object` or `text`."""
-        return (
-            "array"
-            if isinstance(self.value, list)
-            else "object"
-            if isinstance(self.value, dict)
-            else "text"
-        )
+        if isinstance(self.value, list):
+            return "array"
+        if isinstance(self.value, dict):
+            return "object"
+        return "text"
 
     @property
     def length(self) -> int:
         """The number of items, members or characters."""
-        return len(self.value) if isinstance(self.value, str | list | dict) else 0
+        if isinstance(self.value, str | list | dict):
+            return len(self.value)
+        return 0
 
     def reference(self, first: int) -> str:
         """The reference to the value; `first` is the number of the program's first
@@ -200,13 +200,12 @@ def _without_objects(value: JSON, what: str) -> JSON:
     """
     for one in values_in(value):
         if isinstance(one, str) and one[:1] in ("<", "d", "r") and _OBJECT.fullmatch(one):
-            fix = (
-                "; write await"
-                if one.startswith("<cor")
-                else "; write list(...)"
-                if one[0] != "<"
-                else ""
-            )
+            if one.startswith("<cor"):
+                fix = "; write await"
+            elif one[0] != "<":
+                fix = "; write list(...)"
+            else:
+                fix = ""
             raise ProgramError(f"{what} contains {one[:80]}, which is not JSON{fix}")
     return value
 

@@ -93,11 +93,9 @@ def _parameter(name: str) -> str:
     """
     text = identifier(name, _NO_LETTER)
     # Some letters and digits of Unicode are in no identifier.
-    return (
-        text
-        if text.isidentifier() and text == unicodedata.normalize("NFKC", text)
-        else identifier(name)
-    )
+    if text.isidentifier() and text == unicodedata.normalize("NFKC", text):
+        return text
+    return identifier(name)
 
 
 def _mapped(
@@ -168,9 +166,10 @@ class ProgramNames:
         known = {_key_of(tool): tool for tool in tools} | {tool.key: tool for tool in tools}
         servers = journaled.get("servers")
         modules = journaled.get("modules")
-        names.servers = (
-            {key: str(value) for key, value in servers.items()} if isinstance(servers, dict) else {}
-        )
+        if isinstance(servers, dict):
+            names.servers = {key: str(value) for key, value in servers.items()}
+        else:
+            names.servers = {}
         for module, held in modules.items() if isinstance(modules, dict) else ():
             functions = names.tools.setdefault(module, {})
             for function, key in held.items() if isinstance(held, dict) else ():

@@ -303,7 +303,9 @@ class ProgramRunner:
         judged the program.
         """
         reached = None if self._program is None else self._program.reached
-        return None if reached is None or site.to_json() in reached else site.line
+        if reached is None or site.to_json() in reached:
+            return None
+        return site.line
 
     def _crashed(self, message: str) -> list[Event]:
         """Begin the program again after its worker died; give it up if it dies again and again at
@@ -388,4 +390,6 @@ def result_of(progress: Progress, value: JSON, error: JSONObject | None) -> Resu
 
 
 def _beginning(text: str) -> str:
-    return text if len(text) <= _MESSAGE else f"{text[:_MESSAGE]}... ({len(text):,} characters)"
+    if len(text) <= _MESSAGE:
+        return text
+    return f"{text[:_MESSAGE]}... ({len(text):,} characters)"

@@ -654,7 +654,10 @@ def _failed_import(message: str, line: str, setting: Setting, absent: AbsentServ
         absent: why others are not here.
     """
     is_from_servers = "`servers`" in message
-    imported = _NAME.findall(line) if is_from_servers else _IMPORTED_MODULE.findall(message)
+    if is_from_servers:
+        imported = _NAME.findall(line)
+    else:
+        imported = _IMPORTED_MODULE.findall(message)
     known = setting.servers if is_from_servers else setting.modules
     away = [
         name for name in dict.fromkeys(imported) if name in absent.servers and name not in known
@@ -662,7 +665,10 @@ def _failed_import(message: str, line: str, setting: Setting, absent: AbsentServ
     if away:
         return "; ".join(f"`{name}` cannot be imported: {absent.servers[name]}" for name in away)
     names = sorted(known)
-    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    if len(names) > _NAMED:
+        more = f" and {len(names) - _NAMED:,} more"
+    else:
+        more = ""
     what = "the servers are" if is_from_servers else "the modules with tools are"
     why = f".{absent.why}" if absent.why else ""
     return f"{message}; {what} {', '.join(names[:_NAMED]) or 'none'}{more}{why}"
@@ -679,12 +685,18 @@ def _about_member(name: str, member: str, setting: Setting) -> str:
     of_server = setting.servers.get(name, name)
     if of_server != name and of_server in setting.modules:
         has_member = member in setting.modules[of_server].functions
-        example = f": `import {of_server}`, then `{of_server}.{member}`" if has_member else ""
+        if has_member:
+            example = f": `import {of_server}`, then `{of_server}.{member}`"
+        else:
+            example = ""
         return f"; the tools of the server `{name}` are in the module `{of_server}`{example}"
     if name not in setting.modules:
         return ""
     names = sorted(setting.modules[name].functions)
-    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    if len(names) > _NAMED:
+        more = f" and {len(names) - _NAMED:,} more"
+    else:
+        more = ""
     return (
         ": it is not among the tools of this run, which has "
         f"{', '.join(names[:_NAMED]) or 'none'}{more} here"
@@ -770,7 +782,9 @@ def _explained(error: Any) -> str:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _MESSAGE else f"{text[:_MESSAGE]}... ({len(text):,} characters)"
+    if len(text) <= _MESSAGE:
+        return text
+    return f"{text[:_MESSAGE]}... ({len(text):,} characters)"
 
 
 class ProgramSession:

@@ -155,9 +155,9 @@ def _imports(renamed: Mapping[str, str]) -> list[str]:
         for module, names in _IMPORTED.items()
     ]
     own = [written(name) for name in _BUILTIN if name in renamed]
-    return (
-        [*lines, f"from {builtins.__name__} import {', '.join(own)}", ""] if own else [*lines, ""]
-    )
+    if own:
+        return [*lines, f"from {builtins.__name__} import {', '.join(own)}", ""]
+    return [*lines, ""]
 
 
 def _free(name: str, taken: Collection[str]) -> str:
@@ -169,9 +169,9 @@ def _free(name: str, taken: Collection[str]) -> str:
 
 def _result(tool: Tool, types: _Types, name: str) -> str:
     types.begin()
-    return (
-        types.any if tool.output is None else types.of(tool.output, tool.output, f"{name}_result")
-    )
+    if tool.output is None:
+        return types.any
+    return types.of(tool.output, tool.output, f"{name}_result")
 
 
 def _parameters(tool: Tool, parameters: Mapping[str, str], types: _Types) -> list[str]:
@@ -184,7 +184,10 @@ def _parameters(tool: Tool, parameters: Mapping[str, str], types: _Types) -> lis
     for python, real in sorted(parameters.items(), key=lambda pair: pair[1] not in required):
         parts = described.properties.get(real, [])
         one = parts[0] if len(parts) == 1 else None
-        kind = types.of(one, schema, "") if len(parts) < 2 else types.either(parts, schema)
+        if len(parts) < 2:
+            kind = types.of(one, schema, "")
+        else:
+            kind = types.either(parts, schema)
         default = "" if real in required else f" = {_default(one, kind)}"
         found.append(f"{python}: {kind}{default}")
     if _is_open(schema):
@@ -210,9 +213,10 @@ def described_parameters(schema: JSONObject) -> DescribedParameters:
     and conditions.
     """
     properties = schema.get("properties")
-    own = (
-        {name: [part] for name, part in properties.items()} if isinstance(properties, dict) else {}
-    )
+    if isinstance(properties, dict):
+        own = {name: [part] for name, part in properties.items()}
+    else:
+        own = {}
     if _COMBINED.isdisjoint(schema):
         return DescribedParameters(own, required_of(schema))
     return _Combined(schema).read(schema, ())
@@ -237,16 +241,18 @@ class _Combined:
             return DescribedParameters({}, frozenset())
         above = (*above, id(schema))
         reference = schema.get("$ref")
-        referred = [_target(reference, self._root)] if isinstance(reference, str) else []
+        if isinstance(reference, str):
+            referred = [_target(reference, self._root)]
+        else:
+            referred = []
         always = [self.read(part, above) for part in (*referred, *_listed(schema, "allOf"))]
         required = required_of(schema).union(*(part.required for part in always))
 
         properties = schema.get("properties")
-        described = (
-            {name: [part] for name, part in properties.items()}
-            if isinstance(properties, dict)
-            else {}
-        )
+        if isinstance(properties, dict):
+            described = {name: [part] for name, part in properties.items()}
+        else:
+            described = {}
         for part in always:
             # All of them hold, so the first type admits enough.
             described = {**part.properties, **described}
@@ -294,11 +300,9 @@ def _listed(schema: JSONObject, keyword: str) -> list[JSON]:
 def required_of(schema: JSONObject) -> frozenset[str]:
     """The names of the properties that an object must have."""
     needed = schema.get("required")
-    return (
-        frozenset(one for one in needed if isinstance(one, str))
-        if isinstance(needed, list)
-        else frozenset()
-    )
+    if isinstance(needed, list):
+        return frozenset(one for one in needed if isinstance(one, str))
+    return frozenset()
 
 
 def _default(schema: JSON, kind: str) -> str:

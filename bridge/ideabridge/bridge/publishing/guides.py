@@ -56,11 +56,10 @@ def guide_of(
         calls = listed if function.run.places is None else function.calls
         output = function.output
     # With `_module`, as an idea may be called by its name alone.
-    said = (
-        [with_own_module(call, machine.catalogue) for call in calls]
-        if isinstance(calls, list)
-        else []
-    )
+    if isinstance(calls, list):
+        said = [with_own_module(call, machine.catalogue) for call in calls]
+    else:
+        said = []
     cycle = own_cycle(store, name, said)
     if cycle is not None:
         return cycle
@@ -70,9 +69,10 @@ def guide_of(
         for tool in without_cycles(store, name, version, machine.catalogue.tools)
         if (tool.module is not None or tool.name not in defined) and not is_reader(tool)
     ]
-    asked = (
-        machine.output_schema if solved else function.part_schema or function.output_schema or {}
-    )
+    if solved:
+        asked = machine.output_schema
+    else:
+        asked = function.part_schema or function.output_schema or {}
     guide: JSONObject = {"context": context, "tools": offered, "output_schema": asked}
     guide["by_instance"] = machine.settings.output_by_instance
     if said:

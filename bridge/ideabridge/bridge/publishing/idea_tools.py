@@ -152,11 +152,10 @@ class _PresentHints:
                 # A room has the effects of its calls.
                 called.append(Tool(name, annotations=Annotations.from_json(hints), module=module))
                 continue
-            tool = (
-                known.get((module, name))
-                if module != ANONYMOUS
-                else known.get((None, name)) or SOLVE
-            )
+            if module != ANONYMOUS:
+                tool = known.get((module, name))
+            else:
+                tool = known.get((None, name)) or SOLVE
             if tool is None and not (module is None and name in defined):
                 return dict(CAUTIOUS)
             if tool is not None and tool.key not in known.latent:
@@ -287,9 +286,10 @@ def _reaches(store: Store, found: Publication, caller: str, known: Catalogue) ->
                     return (EVERY_MODULE,)
                 left.append(inner)
             else:
-                tool = (
-                    known.look_up(call) if isinstance(call, dict) and module != ANONYMOUS else None
-                )
+                if isinstance(call, dict) and module != ANONYMOUS:
+                    tool = known.look_up(call)
+                else:
+                    tool = None
                 if tool is None:
                     return (EVERY_MODULE,)
                 reached.update(dict.fromkeys(tool.reached))

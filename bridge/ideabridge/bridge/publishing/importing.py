@@ -303,7 +303,10 @@ def missing(
     for module in sorted(absent):
         names = sorted({need.tool for need in wanted if need.module == module})
         elsewhere = sorted({one.module for one in tools if one.module and one.name in names})
-        hint = f" {', '.join(elsewhere)} here has tools of these names." if elsewhere else ""
+        if elsewhere:
+            hint = f" {', '.join(elsewhere)} here has tools of these names."
+        else:
+            hint = ""
         if module.startswith(IDEA):
             lines.append(
                 f"nothing is published here as {module.removeprefix(IDEA)!r}, which it calls"
@@ -332,11 +335,10 @@ def missing(
             )
             continue
         known = [one.name for one in tools if not need.module or one.module == need.module]
-        where = (
-            f"at the server {need.module!r}"
-            if need.module
-            else "here (a file of tools, perhaps: --tools)"
-        )
+        if need.module:
+            where = f"at the server {need.module!r}"
+        else:
+            where = "here (a file of tools, perhaps: --tools)"
         lines.append(f"there is no tool {need.tool!r} {where}.{did_you_mean(need.tool, known)}")
     return lines
 

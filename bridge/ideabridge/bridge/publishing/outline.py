@@ -110,7 +110,10 @@ def _description_of(function: Function, name: str) -> str:
         return f"Runs {name}"
     output = function.run.result
     # A server that returns no object wraps it as `result`, which says nothing.
-    members = list(output) if isinstance(output, dict) and list(output) != ["result"] else []
+    if isinstance(output, dict) and list(output) != ["result"]:
+        members = list(output)
+    else:
+        members = []
     gives = f" and gives {first_names(members)}" if members else ""
     return f"Calls {first_names(tools)}{gives}"
 

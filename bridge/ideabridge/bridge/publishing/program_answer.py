@@ -98,7 +98,10 @@ def short_words(text: str, most: int) -> str:
 
 
 def _short_parameter(said: JSON) -> JSON:
-    description = said.get("description") if isinstance(said, dict) else said
+    if isinstance(said, dict):
+        description = said.get("description")
+    else:
+        description = said
     if isinstance(description, str):
         description = short_words(description, LONGEST_OF_PARAMETER)
     if isinstance(said, dict):

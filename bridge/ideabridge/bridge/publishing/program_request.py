@@ -351,9 +351,9 @@ def _as_python(names: ProgramNames, call: RecordedCall, length: int) -> str:
 
 def _literal(value: JSON, length: int) -> str:
     text = repr(value)
-    return (
-        text if len(text) <= max(length, 60) else f"{text[:length]}... ({len(text):,} characters)"
-    )
+    if len(text) <= max(length, 60):
+        return text
+    return f"{text[:length]}... ({len(text):,} characters)"
 
 
 def _result(call: RecordedCall, length: int) -> str:

@@ -169,7 +169,10 @@ class RecordedResults:
                 for parameters, result in _items(progress)
             ]
         program = run.machine.solution.program
-        now = datetime.fromisoformat(record.created).timestamp() if program is None else program.now
+        if program is None:
+            now = datetime.fromisoformat(record.created).timestamp()
+        else:
+            now = program.now
         seed = "" if program is None else program.seed
         output_counts = record.kind != SESSION_KIND and run.is_done
         return cls(run.id, calls, run.result, output_counts, run.machine.catalogue, now, seed)
@@ -328,20 +331,23 @@ class _Reproduction:
         self._made.append((free.ended, number, free.result))
 
     def _matching(self, tool: Tool | None, parameters: JSONObject) -> list[RecordedCall]:
-        return [] if tool is None else self._calls.get((tool.key, digest(parameters)), [])
+        if tool is None:
+            return []
+        return self._calls.get((tool.key, digest(parameters)), [])
 
     def _calls_of(self, tool: Tool) -> list[RecordedCall]:
         return [one for one in self.recording.calls if one.tool.key == tool.key]
 
     def _nearest(self, tool: Tool | None) -> str:
-        listed = [] if tool is None else [one for one in self._calls_of(tool) if not one.taken]
+        if tool is None:
+            listed = []
+        else:
+            listed = [one for one in self._calls_of(tool) if not one.taken]
         if listed:
             return f"the run called {listed[0].shown}"
-        return (
-            "the run did not call this tool"
-            if tool is None or not self._calls_of(tool)
-            else "all of its calls are made"
-        )
+        if tool is None or not self._calls_of(tool):
+            return "the run did not call this tool"
+        return "all of its calls are made"
 
     def _next(self) -> tuple[int, Result] | None:
         if not self._made:
@@ -446,9 +452,9 @@ def own_program(function: Function) -> str | None:
     machine = function.run.machine
     program = machine.solution.program
     whole = len(machine.history) == len(machine.solution.calls)
-    return (
-        program.program if program is not None and whole and not machine.solution.failed else None
-    )
+    if program is not None and whole and not machine.solution.failed:
+        return program.program
+    return None
 
 
 def named_tools(functions: Sequence[Function], program: str) -> JSONObject:
@@ -477,7 +483,9 @@ def declared_calls(names: JSONObject, program: str) -> list[JSON]:
     calls: list[JSON] = [
         {"_tool": name, **({"_module": module} if module else {})} for module, name in sorted(found)
     ]
-    return [*calls, {"_tool": "solve", "_module": ANONYMOUS}] if ASK in program else calls
+    if ASK in program:
+        return [*calls, {"_tool": "solve", "_module": ANONYMOUS}]
+    return calls
 
 
 def input_schema_of(
@@ -499,7 +507,10 @@ def input_schema_of(
             made for a program.
     """
     for message in function.run.machine.messages:
-        declared = message.schema if message.type == "input" and not message.instance else None
+        if message.type == "input" and not message.instance:
+            declared = message.schema
+        else:
+            declared = None
         if declared is not None and not decisions and given == (function.input or {}):
             return declared, given
     required, optional, is_whole = _members_of_input(program)
@@ -661,9 +672,10 @@ def sent_texts(
     of members of `input` are left to `recorded_defaults`.
     """
     tree = parsed(program)
-    literals = (
-        [] if tree is None else [literal for literal in _literals(tree) if not literal.parameter]
-    )
+    if tree is None:
+        literals = []
+    else:
+        literals = [literal for literal in _literals(tree) if not literal.parameter]
     inputs = {digest(value) for _, value in walk(given)}
     texts = {literal.value for literal in literals if isinstance(literal.value, str)}
     texts = {text for text in texts if digest(text) not in inputs}
@@ -687,7 +699,10 @@ def _places_sent(recording: RecordedResults, texts: Collection[str]) -> dict[str
     for call in recording.calls:
         properties = call.tool.parameters.get("properties")
         for path, value in walk(call.parameters):
-            schema = properties.get(path[0]) if path and isinstance(properties, dict) else None
+            if path and isinstance(properties, dict):
+                schema = properties.get(path[0])
+            else:
+                schema = None
             is_option = isinstance(schema, dict) and "enum" in schema
             if is_option or not isinstance(value, str):
                 continue
@@ -724,7 +739,10 @@ def recorded_defaults(
         recordings: the runs.
     """
     tree = parsed(program)
-    literals = [] if tree is None else [literal for literal in _literals(tree) if literal.parameter]
+    if tree is None:
+        literals = []
+    else:
+        literals = [literal for literal in _literals(tree) if literal.parameter]
     for name, default in stated.items():
         values = [
             value
@@ -915,7 +933,9 @@ def _is_telling(value: JSON) -> bool:
     """False for short texts and small numbers, which are equal by chance."""
     if isinstance(value, bool):
         return False
-    return len(value) > 2 if isinstance(value, str) else abs(float(str(value))) >= 10
+    if isinstance(value, str):
+        return len(value) > 2
+    return abs(float(str(value))) >= 10
 
 
 @dataclass(frozen=True, slots=True)

@@ -849,7 +849,9 @@ class Publisher:
             raise PublicationError(
                 f"with what was taken, it does not do what its run did: {draft.difference}"
             )
-        return _Lifted(draft, catalogue) if draft.difference is None else draft.difference
+        if draft.difference is None:
+            return _Lifted(draft, catalogue)
+        return draft.difference
 
     async def expect_listed(
         self, calls: Iterable[JSON], defined: frozenset[str], caller: str

@@ -363,20 +363,17 @@ class Saver:
                 pinned = pinned_tools(calls, catalogue, defined_in(guide))
                 guide["pins"] = [Pin.of(tool).to_json() for tool in pinned]
         # What a missing tool does is unknown.
-        hints = (
-            dict(CAUTIOUS)
-            if needs
-            else hints_of(tool for tool in offered if tool.module != ANONYMOUS)
-        )
+        if needs:
+            hints = dict(CAUTIOUS)
+        else:
+            hints = hints_of(tool for tool in offered if tool.module != ANONYMOUS)
         return _Prepared(None, guide, hints, describe_guide(offered, hints), self._missing(needs))
 
     def _missing(self, needs: list[Need]) -> tuple[str, ...]:
         publisher = self.publisher
-        return (
-            tuple(missing(needs, publisher.store, publisher.modules, publisher.offer.known))
-            if needs
-            else ()
-        )
+        if needs:
+            return tuple(missing(needs, publisher.store, publisher.modules, publisher.offer.known))
+        return ()
 
 
 def _expect_parameters(plan: Plan) -> None:
@@ -407,7 +404,10 @@ def _document_of(stored: StoredIdea) -> JSONObject:
     """A saved idea as a document, with the tools that its schema lists."""
     idea = stored.idea
     tools = tools_in(idea.schema)
-    solution: JSONObject = dict(idea.solution) if isinstance(idea.solution, dict) else {}
+    if isinstance(idea.solution, dict):
+        solution: JSONObject = dict(idea.solution)
+    else:
+        solution = {}
     calls = solution.get("calls")
     if isinstance(calls, list):
         solution["calls"] = [with_module(call, tools) for call in calls]
@@ -473,7 +473,9 @@ def _named(call: JSONObject) -> str:
     module = call.get("_module")
     if isinstance(module, str) and (module.startswith(IDEA) or module == ANONYMOUS):
         return f"{ANONYMOUS}.solve" if module == ANONYMOUS else module
-    return str(call.get("_tool")) if module is None else f"{module}.{call.get('_tool')}"
+    if module is None:
+        return str(call.get("_tool"))
+    return f"{module}.{call.get('_tool')}"
 
 
 def _need_of_name(name: str) -> Need:

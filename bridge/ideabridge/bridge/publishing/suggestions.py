@@ -209,7 +209,9 @@ def _lines(store: Store, caller: str) -> list[_Line]:
 
 def _calls_in(solution: JSON) -> list[JSONObject]:
     calls = solution.get("calls") if isinstance(solution, dict) else None
-    return [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+    if isinstance(calls, list):
+        return [call for call in calls if isinstance(call, dict)]
+    return []
 
 
 def _tool_of(call: JSONObject) -> str:
@@ -261,11 +263,10 @@ def _published(store: Store, caller: str) -> set[tuple[str, ...]]:
     while True:
         page = store.publications.page(_PAGE, after, caller=caller)
         for one in page.items:
-            solution = (
-                one.plan
-                if one.plan is not None
-                else store.ideas.get(one.idea_id, caller=SEES_ALL).idea.solution
-            )
+            if one.plan is not None:
+                solution = one.plan
+            else:
+                solution = store.ideas.get(one.idea_id, caller=SEES_ALL).idea.solution
             found.add(_without_helpers(tuple(_tool_of(call) for call in _calls_in(solution))))
         if page.next is None:
             return found
@@ -411,7 +412,10 @@ class _Results:
 
 
 def _leaves(value: JSON, path: str) -> Iterator[tuple[str, JSON]]:
-    inner: JSON | Missing = parsed_text(value) if isinstance(value, str) else value
+    if isinstance(value, str):
+        inner: JSON | Missing = parsed_text(value)
+    else:
+        inner = value
     if isinstance(inner, dict):
         for key, item in inner.items():
             yield from _leaves(item, f"{path}.{key}")

@@ -148,8 +148,14 @@ def without_claims(document: JSON, before: Publication | None) -> JSON:
 
     The own plan of a name that is imported again keeps what the store knows of it.
     """
-    publication = document.get("publication") if isinstance(document, dict) else None
-    plan = publication.get("plan") if isinstance(publication, dict) else None
+    if isinstance(document, dict):
+        publication = document.get("publication")
+    else:
+        publication = None
+    if isinstance(publication, dict):
+        plan = publication.get("plan")
+    else:
+        plan = None
     listed = plan.get("explained") if isinstance(plan, dict) else None
     if (
         not isinstance(document, dict)
@@ -163,11 +169,10 @@ def without_claims(document: JSON, before: Publication | None) -> JSON:
         return document
     claims: list[JSON] = []
     for one in listed:
-        members = (
-            {key: value for key, value in one.items() if key != "runs"}
-            if isinstance(one, dict)
-            else one
-        )
+        if isinstance(one, dict):
+            members = {key: value for key, value in one.items() if key != "runs"}
+        else:
+            members = one
         if isinstance(members, dict):
             told = members.get("why")
             members = {**members, "why": told if told in _REASONS else UNPROVED}

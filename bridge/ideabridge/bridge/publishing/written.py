@@ -192,7 +192,10 @@ class WrittenIdea:
         """
         context: list[JSON] = []
         for message in self.messages:
-            shown = dataclasses.replace(message, value={}) if _is_input(message) else message
+            if _is_input(message):
+                shown = dataclasses.replace(message, value={})
+            else:
+                shown = message
             context.append(shown.to_json())
         guide: JSONObject = {"context": context, "tools": tools}
         guide["output_schema"] = self.schema or {"type": "string"}
@@ -384,7 +387,10 @@ def _is_call(schema: JSON, root: JSONObject) -> bool:
     definitions = root.get("$defs")
     if isinstance(target, str) and isinstance(definitions, dict):
         schema = definitions.get(target.removeprefix("#/$defs/"))
-    properties = schema.get("properties") if isinstance(schema, dict) else None
+    if isinstance(schema, dict):
+        properties = schema.get("properties")
+    else:
+        properties = None
     return isinstance(properties, dict) and "_tool" in properties
 
 
@@ -425,9 +431,10 @@ def _names(document: JSONObject, key: str) -> tuple[str, ...] | None:
     value = document.get(key)
     if value is None:
         return None
-    names = (
-        [one for one in value if isinstance(one, str) and one] if isinstance(value, list) else []
-    )
+    if isinstance(value, list):
+        names = [one for one in value if isinstance(one, str) and one]
+    else:
+        names = []
     if not isinstance(value, list) or len(names) != len(value) or len(names) > MAX_TOOLS:
         raise IdeaDocumentError(
             f"{key}: expected an array of at most {MAX_TOOLS:,} texts, found {show(value)}"

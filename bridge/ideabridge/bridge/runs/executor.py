@@ -155,7 +155,10 @@ class CallContext:
         self.kept = kept
         self.call: JSONObject = {"_tool": effect.tool.name, **effect.parameters}
         self.instance: str | None = effect.call.instance or None
-        self.output_paths: tuple[str, ...] = effect.call.target.texts if effect.call.target else ()
+        if effect.call.target:
+            self.output_paths: tuple[str, ...] = effect.call.target.texts
+        else:
+            self.output_paths = ()
         self._is_clean = effect.is_clean
         if self._is_clean:
             # In a clean room the code sees only the parameters and the imports.
@@ -397,9 +400,10 @@ class Executor:
         nobody knows whether the call took effect, and `ran` if it ran but its result cannot be
         used. `sent` is what the tool sent besides the message, see `ModuleError`.
         """
-        text = (
-            str(error) if isinstance(error, IdeabridgeError) else f"{type(error).__name__}: {error}"
-        )
+        if isinstance(error, IdeabridgeError):
+            text = str(error)
+        else:
+            text = f"{type(error).__name__}: {error}"
         masked = self._mask(text)
         if len(masked) > _ERROR_CHARACTERS:
             masked = f"{masked[:_ERROR_CHARACTERS]}... ({len(masked):,} characters)"
@@ -454,5 +458,10 @@ def _memory_of(data: bytes | None, size: int) -> int:
 def label(progress: Progress) -> str:
     """The name of a call for people: `git_log` or `git.git_log`."""
     tool = progress.tool
-    name = progress.replaced.name if progress.replaced is not None else progress.call.name
-    return f"{tool.module}.{name}" if tool is not None and tool.module else name
+    if progress.replaced is not None:
+        name = progress.replaced.name
+    else:
+        name = progress.call.name
+    if tool is not None and tool.module:
+        return f"{tool.module}.{name}"
+    return name

@@ -54,11 +54,10 @@ class _Literal:
     def holders(self) -> list[str]:
         """The objects in earlier results of which it may be a member; see `Explanation.holder`."""
         by = self.form.get("by")
-        references = (
-            [raw for raw in by if isinstance(raw, str) and is_reference(raw)]
-            if isinstance(by, list)
-            else []
-        )
+        if isinstance(by, list):
+            references = [raw for raw in by if isinstance(raw, str) and is_reference(raw)]
+        else:
+            references = []
         holders = [PathTo(reference).holder for reference in references]
         return [holder for holder in holders if holder is not None]
 
@@ -74,14 +73,20 @@ def with_passed(plan: JSONObject, arguments: JSONObject, schema: JSONObject | No
         schema: that of the arguments.
     """
     literals = _literals_of(plan, arguments)
-    reasons = _reasons(plan, arguments, schema, literals) if plan.get("copied") == 1 else {}
+    if plan.get("copied") == 1:
+        reasons = _reasons(plan, arguments, schema, literals)
+    else:
+        reasons = {}
     dropped = {
         id(literal.form) for literal in literals if literal.is_whole or literal.at in reasons
     }
     if not reasons and not dropped:
         return plan
     listed = plan.get("explained")
-    left = [raw for raw in listed if id(raw) not in dropped] if isinstance(listed, list) else []
+    if isinstance(listed, list):
+        left = [raw for raw in listed if id(raw) not in dropped]
+    else:
+        left = []
     return {**plan, "explained": [*left, *reasons.values()]}
 
 

@@ -214,4 +214,6 @@ def _merge_objects(shapes: list[JSONObject]) -> JSONObject:
 
 def _types(shape: JSONObject) -> list[str]:
     kind = shape.get("type")
-    return [str(one) for one in kind] if isinstance(kind, list) else [str(kind)]
+    if isinstance(kind, list):
+        return [str(one) for one in kind]
+    return [str(kind)]

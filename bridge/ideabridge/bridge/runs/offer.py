@@ -411,7 +411,10 @@ class Offer:
         present = self.catalogue
         for tool in tools:
             absent = tool.module is not None and not tool.in_room and present.get(tool.key) is None
-            why = self.why_away(tool.module) if tool.module is not None and absent else None
+            if tool.module is not None and absent:
+                why = self.why_away(tool.module)
+            else:
+                why = None
             if why is not None:
                 raise PlanError(f"{tool.label}: {why}")
         return self._compiled([*tools, SOLVE] if asks else tools)
@@ -626,13 +629,12 @@ class Offer:
         """The tools of clean rooms and ideas among modules."""
         tools: list[Tool] = []
         for module in dict.fromkeys(one for one in modules if isinstance(one, str)):
-            tool = (
-                SOLVE
-                if module == ANONYMOUS
-                else self._idea(module, caller)
-                if module.startswith(IDEA)
-                else None
-            )
+            if module == ANONYMOUS:
+                tool = SOLVE
+            elif module.startswith(IDEA):
+                tool = self._idea(module, caller)
+            else:
+                tool = None
             if tool is not None:
                 tools.append(tool)
         return tools
@@ -1011,11 +1013,10 @@ def _why_away(status: ModuleStatus, *, listed: bool) -> str | None:
         case "up":
             if listed and status.tools:
                 return None
-            state = (
-                "is up, but has no tools that can be called"
-                if listed
-                else f"is up, but {status.why}"
-            )
+            if listed:
+                state = "is up, but has no tools that can be called"
+            else:
+                state = f"is up, but {status.why}"
         case "connecting":
             state = "is still connecting"
         case "disabled":
@@ -1086,11 +1087,10 @@ class ModuleLists:
             milder = _milder(self._memory.tools(fingerprint) or [], listed)
             if milder:
                 # The new hints are valid. People who relied on being asked must know of them.
-                more = (
-                    f"; and {len(milder) - _LOGGED_TOOLS} more"
-                    if len(milder) > _LOGGED_TOOLS
-                    else ""
-                )
+                if len(milder) > _LOGGED_TOOLS:
+                    more = f"; and {len(milder) - _LOGGED_TOOLS} more"
+                else:
+                    more = ""
                 logger.warning("module %s: %s%s", name, "; ".join(milder[:_LOGGED_TOOLS]), more)
                 self._modules[name].note(milder)
             self._memory.keep_tools(fingerprint, name, tools)

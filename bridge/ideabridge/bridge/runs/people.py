@@ -275,7 +275,10 @@ def read_decision(
     by = decider_of(decision.by)
     if by.user is not None:
         by = replace(by, user=str(normalise(by.user, what="by")))
-    reason = None if decision.reason is None else str(normalise(decision.reason, what="the reason"))
+    if decision.reason is None:
+        reason = None
+    else:
+        reason = str(normalise(decision.reason, what="the reason"))
     if by.kind == "assistant" and only_persons(machine.settings.approval):
         raise DecisionError(
             "only a person decides here (approval.by in the configuration), not the assistant"
@@ -283,7 +286,10 @@ def read_decision(
     question = _pending_as(machine, approval)
     if question is None:
         pending = [one.approval for one in questions(machine)]
-        more = f" and {len(pending) - _NAMED} more" if len(pending) > _NAMED else ""
+        if len(pending) > _NAMED:
+            more = f" and {len(pending) - _NAMED} more"
+        else:
+            more = ""
         names = ", ".join(pending[:_NAMED]) or "none"
         raise DecisionError(
             f"no approval {quoted(approval)} is pending{_denied(machine, approval)}; "
@@ -561,12 +567,16 @@ class People:
         1970; None: never.
         """
         seconds = approval_timeout(self._run.runner.machine.settings.approval)
-        return None if seconds is None else self._asked.setdefault(approval, time.time()) + seconds
+        if seconds is None:
+            return None
+        return self._asked.setdefault(approval, time.time()) + seconds
 
     def _pending(self) -> dict[str, Question]:
         run = self._run
         # Not from all calls: this is read at every event.
-        return {} if run.runner.machine.ended or run.runner.lost is not None else self._open
+        if run.runner.machine.ended or run.runner.lost is not None:
+            return {}
+        return self._open
 
     def _request(self, one: Question) -> ApprovalRequest:
         run = self._run

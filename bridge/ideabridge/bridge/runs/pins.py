@@ -65,7 +65,9 @@ class Pin:
         """`module.tool`."""
         if not self.module:
             return self.tool
-        return self.module if self.module.startswith(IDEA) else f"{self.module}.{self.tool}"
+        if self.module.startswith(IDEA):
+            return self.module
+        return f"{self.module}.{self.tool}"
 
     def to_json(self) -> JSONObject:
         """The pin as an entry of a plan."""

@@ -167,7 +167,10 @@ def find_idea(store: Store, ref: str, caller: str) -> tuple[StoredIdea, str]:
         raise store.ideas.unknown(ref, caller)
     ended = [run for run in own if store.ideas.of_run(run.id)[-1].id == stored.id]
     if not ended:
-        why = "the runs of it went on after it; publish the run" if own else "it was made elsewhere"
+        if own:
+            why = "the runs of it went on after it; publish the run"
+        else:
+            why = "it was made elsewhere"
         raise NoFinishedRunError(
             f"no finished run of idea {stored.id[:12]} is in this store to answer from: {why}"
         )

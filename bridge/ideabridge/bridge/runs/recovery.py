@@ -278,7 +278,10 @@ class Recovery:
                 self._failed.setdefault(record.id, _Failed()).hopeless = now.epoch
         self._delay(record.id, error).by_store = passes
         if not is_known:
-            why = str(error) if isinstance(error, InterruptedRunError) else cause(error, self._mask)
+            if isinstance(error, InterruptedRunError):
+                why = str(error)
+            else:
+                why = cause(error, self._mask)
             self._tell(record, why)
 
     def _delay(self, run_id: str, error: Exception | None) -> _Failed:

@@ -124,7 +124,10 @@ def check_arguments(publication: Publication, arguments: JSONObject) -> None:
     if schema is None:
         return
     Validator(schema, what=f"the input of {publication.name}").check(arguments)
-    filled = arguments if publication.answer == "recorded" else with_defaults(arguments, schema)
+    if publication.answer == "recorded":
+        filled = arguments
+    else:
+        filled = with_defaults(arguments, schema)
     if filled is not arguments:
         Validator(schema, what=f"the input of {publication.name} with its defaults").check(filled)
 
@@ -553,11 +556,9 @@ class Ways:
                 return publication
             if not all(_is_found(call, then, listed) for call in calls):
                 # The definitions are unknown until the modules are up.
-                return (
-                    publication
-                    if plan is None
-                    else dataclasses.replace(publication, plan={**plan, "calls": calls})
-                )
+                if plan is None:
+                    return publication
+                return dataclasses.replace(publication, plan={**plan, "calls": calls})
         pinned = [with_own_module(call, then) for call in calls]
         tools = pinned_tools(pinned, then, defined_in(held))
         pins: list[JSON] = [Pin.of(tool).to_json() for tool in tools]
@@ -581,11 +582,10 @@ class Ways:
         was here has its `_module`.
         """
         for call in calls:
-            tool = (
-                catalogue.look_up(call)
-                if isinstance(call, dict) and "_module" not in call
-                else None
-            )
+            if isinstance(call, dict) and "_module" not in call:
+                tool = catalogue.look_up(call)
+            else:
+                tool = None
             if tool is not None and str(tool.module).startswith(IDEA):
                 owners = [idea.owner for idea in _called(self._store, [{"_module": tool.module}])]
                 if not {None, publication.owner} & {*owners}:

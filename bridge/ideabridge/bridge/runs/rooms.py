@@ -322,7 +322,10 @@ def _start_clean_room(
         effect.parameters.get(name) for name in ("task", "input", "output_schema")
     )
     wanted = effect.parameters.get("tools")
-    patterns = [one for one in wanted if isinstance(one, str)] if isinstance(wanted, list) else []
+    if isinstance(wanted, list):
+        patterns = [one for one in wanted if isinstance(one, str)]
+    else:
+        patterns = []
     if isinstance(schema, dict):
         check_schema(schema, what="output_schema")
     tools = chosen_tools(machine.offer.current.tools, patterns)
@@ -388,11 +391,10 @@ def _context_of_call(machine: Machine, request: Request | None, instance: str) -
     """The context of the Request in which a latent call was proposed (None: in a plan), as far as
     its instance sees it. The messages have no instance in the room.
     """
-    context = (
-        request.context_json
-        if request is not None
-        else [message.to_json() for message in machine.messages]
-    )
+    if request is not None:
+        context = request.context_json
+    else:
+        context = [message.to_json() for message in machine.messages]
     messages: list[JSON] = []
     for raw in context:
         message = read_message(raw)

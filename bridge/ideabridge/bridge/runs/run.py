@@ -234,11 +234,9 @@ class Run:
             return "needs_solution"
         if (machine.waits_for_people or self.rooms) and self._is_still:
             # An approver may be deciding.
-            return (
-                "running"
-                if any(one.people.deciding for one in self.with_rooms())
-                else "needs_approval"
-            )
+            if any(one.people.deciding for one in self.with_rooms()):
+                return "running"
+            return "needs_approval"
         return "running"
 
     @property
@@ -400,7 +398,10 @@ class Run:
             from_now: leave out the events until now; otherwise every iteration begins with
                 the first event.
         """
-        last = max((number for number, _ in self.driver.events()), default=0) if from_now else 0
+        if from_now:
+            last = max((number for number, _ in self.driver.events()), default=0)
+        else:
+            last = 0
         while True:
             for number, event in self.driver.events(last):
                 last = number
@@ -418,7 +419,10 @@ class Run:
         if not isinstance(event, OfCall):
             return event
         progress = self.machine.history[event.call]
-        replaced = progress.replaced if isinstance(event, CallStarted | CallFinished) else None
+        if isinstance(event, CallStarted | CallFinished):
+            replaced = progress.replaced
+        else:
+            replaced = None
         return dataclasses.replace(
             event, tool_name=progress.call.name if replaced is None else replaced.name
         )
@@ -639,11 +643,9 @@ class Run:
         self.runner.poke()
 
     def _turn_now(self) -> str:
-        return (
-            str(self.machine.step)
-            if self.status == "needs_solution"
-            else f"none (the run is {self.status})"
-        )
+        if self.status == "needs_solution":
+            return str(self.machine.step)
+        return f"none (the run is {self.status})"
 
     def _expect_open(self, turn: int) -> None:
         self._expect_alive()
@@ -789,9 +791,10 @@ class Run:
         if reason:
             result["reason"] = reason
         if machine.has_output:
-            result["output"] = (
-                machine.output if whole else values.short_output(machine.output, blocks)
-            )
+            if whole:
+                result["output"] = machine.output
+            else:
+                result["output"] = values.short_output(machine.output, blocks)
             if machine.mode == "solve" and machine.has_state:
                 result["state"] = machine.state if whole else values.short_state(machine, blocks)
         elif status != "needs_solution":

@@ -468,7 +468,10 @@ class Runner:
             if self._ending is not None and not self._taken:
                 self._take_end(*self._ending)
             # A room that is about to be ended uses nothing more: its usage has been counted.
-            due = [] if self._ending is not None or self._run.is_orphan else self.machine.due()
+            if self._ending is not None or self._run.is_orphan:
+                due = []
+            else:
+                due = self.machine.due()
             if not self.drives:
                 due, is_left = self._without_work(due)
                 if is_left and not due and not self._taken:
@@ -809,11 +812,9 @@ def cause(error: Exception, mask: Callable[[str], str]) -> str:
         return str(error)
     message = mask(str(error) if is_known else f"internal error: {type(error).__name__}: {error}")
     _log(error, mask)
-    return (
-        message
-        if len(message) <= _CHARACTERS
-        else f"{message[:_CHARACTERS]}... ({len(message):,} characters)"
-    )
+    if len(message) <= _CHARACTERS:
+        return message
+    return f"{message[:_CHARACTERS]}... ({len(message):,} characters)"
 
 
 def _log(error: Exception, mask: Callable[[str], str]) -> None:
@@ -959,13 +960,19 @@ class RunningCalls:
 
         module = effect.tool.module
         most = self._run.machine.shown.largest
-        asker = None if module is None else CallAsker(self._run, self._waiting, effect.key, module)
+        if module is None:
+            asker = None
+        else:
+            asker = CallAsker(self._run, self._waiting, effect.key, module)
         context = CallContext(
             effect, on_progress, on_message, self, self._run.caller, asker, self._run.kept, most
         )
         try:
             binding = self._run.binding
-            fault = None if binding is None or effect.is_latent else binding.fault_of(effect.tool)
+            if binding is None or effect.is_latent:
+                fault = None
+            else:
+                fault = binding.fault_of(effect.tool)
             if fault is not None:
                 raise ActivityError(f"not run: {fault}")
             with ExitStack() as stack:
@@ -983,7 +990,10 @@ class RunningCalls:
             return _Ended(
                 CallFinished(index, effect.item, error=self._executor.explain(error, effect.hints))
             )
-        returned = None if context.returned is None else MessageAdded(index, context.returned)
+        if context.returned is None:
+            returned = None
+        else:
+            returned = MessageAdded(index, context.returned)
         finished = CallFinished(
             index, effect.item, value=value, chosen=context.chosen, content=context.content
         )
@@ -1044,7 +1054,10 @@ class CallAsker:
 
     async def ask(self, inquiry: Inquiry) -> FormAnswer:
         """Journal a question, and wait for the answer."""
-        question = asked(self._progress, self._key[1], inquiry, time.time()) if self._runs else None
+        if self._runs:
+            question = asked(self._progress, self._key[1], inquiry, time.time())
+        else:
+            question = None
         if question is None or not self._post(question):
             return FormAnswer("cancel")
         waiting = self._waiting[self._key, question.digest] = _Waiting()

@@ -466,11 +466,10 @@ class Runs:
         record = self.store.runs.find(run_id, caller=caller)
         # Read before, because the run may end as soon as it is taken up.
         last = next(self.store.runs.events(run_id, max(record.last_event - 1, 0)), None)
-        run = (
-            self._reach(record, anyway=True)
-            if anyway and is_set_aside(record)
-            else self.get(run_id, record.caller)
-        )
+        if anyway and is_set_aside(record):
+            run = self._reach(record, anyway=True)
+        else:
+            run = self.get(run_id, record.caller)
         if last is not None and last[1].get("event") == RunEnded.name:
             raise FinishedRunError(
                 f"run {run_id} has ended ({run.status}); there is nothing to resume"
@@ -599,11 +598,10 @@ class Runs:
                     return
                 if anyio.current_time() > deadline:
                     back = self.store.requests.withdraw(key)
-                    end = (
-                        "nothing was decided"
-                        if back
-                        else "it has begun to: check_run shows what came of it"
-                    )
+                    if back:
+                        end = "nothing was decided"
+                    else:
+                        end = "it has begun to: check_run shows what came of it"
                     raise InterruptedRunError(
                         f"run {run.id}: {_who(record)} is at work on it and has not taken the "
                         f"decision within {ANSWERS_SECONDS:g} s; {end}"
@@ -661,7 +659,10 @@ class Runs:
     def _try_to_cancel(self, run_id: str, caller: Viewer, reason: str) -> tuple[Run, RunRecord]:
         """End a run, or ask the process that drives it to end it."""
         record = self.store.runs.find(run_id, caller=caller)
-        run = self.get(run_id, record.caller) if record.parent else self._reach(record, end=reason)
+        if record.parent:
+            run = self.get(run_id, record.caller)
+        else:
+            run = self._reach(record, end=reason)
         if run.runner.lost is None and (
             record.parent or run.driver.epoch is not None or run.may_rest
         ):
@@ -828,11 +829,10 @@ class Runs:
         programs = programs_in(plan.calls, catalogue)
         if programs and not settings.programs:
             raise PlanError(NO_PROGRAMS)
-        names = (
-            await self.offer.of_program("\n".join(programs), caller)
-            if programs
-            else ProgramNames(())
-        )
+        if programs:
+            names = await self.offer.of_program("\n".join(programs), caller)
+        else:
+            names = ProgramNames(())
         for program, place in programs.items():
             what = f"calls[{place}].program"
             with self.offer.naming_refused(program):
@@ -962,14 +962,19 @@ class Runs:
         """Make a run and keep it in memory, of which its first events take `memory` bytes. `first`
         names its mind.
         """
-        named = first.mind if isinstance(first, RunStarted) and first.mode == "solve" else None
-        mind = self.mind if self.mind is not None and self.mind.name == named else None
+        if isinstance(first, RunStarted) and first.mode == "solve":
+            named = first.mind
+        else:
+            named = None
+        if self.mind is not None and self.mind.name == named:
+            mind = self.mind
+        else:
+            mind = None
         driver = Driver(self.store, run_id, self._name, self._lease, self.writer, self._watch)
-        kept = (
-            Kept(self._run_bytes, lambda: self._beside(caller, kept))
-            if parent is None
-            else parent.runner.kept
-        )
+        if parent is None:
+            kept = Kept(self._run_bytes, lambda: self._beside(caller, kept))
+        else:
+            kept = parent.runner.kept
         kept.memory += memory
         run = Run(run_id, caller, machine, driver, self, kept=kept, mind=mind, parent=parent)
         run.bound = first.bound if isinstance(first, RunStarted) else None
@@ -1183,7 +1188,12 @@ class Runs:
         times = times if isinstance(times, int) else 0
         # Another process handed it over, and has not died.
         handed_over = "needs" in before and "taken_up" not in before
-        taken_up = MOST_TAKEN_UP if anyway else 0 if handed_over else times + 1
+        if anyway:
+            taken_up = MOST_TAKEN_UP
+        elif handed_over:
+            taken_up = 0
+        else:
+            taken_up = times + 1
         noted: JSONObject = {"taken_up": taken_up, "events": mark}
         if anyway or times < MOST_TAKEN_UP:
             driver.set_status("running", noted)

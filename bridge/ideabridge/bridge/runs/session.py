@@ -281,7 +281,9 @@ def _outcome(item: Item) -> str:
     if item.error is None and item.finished:
         return "done"
     kind = (item.error or {}).get("kind")
-    return "unknown" if kind in ("cancelled", "unknown") or not item.finished else "failed"
+    if kind in ("cancelled", "unknown") or not item.finished:
+        return "unknown"
+    return "failed"
 
 
 @asynccontextmanager

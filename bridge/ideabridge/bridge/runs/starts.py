@@ -297,11 +297,9 @@ def start_solve_by(plan: Plan, begun: Start) -> Start:
 def _below_value(explained: JSONObject | None) -> JSONObject | None:
     """What a plan does not know for certain, after its output was wrapped."""
     listed = (explained or {}).get("values")
-    return (
-        explained
-        if not isinstance(listed, list)
-        else {**(explained or {}), "values": list(map(_moved, listed))}
-    )
+    if not isinstance(listed, list):
+        return explained
+    return {**(explained or {}), "values": list(map(_moved, listed))}
 
 
 def _moved(one: JSON) -> JSON:

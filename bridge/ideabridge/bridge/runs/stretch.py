@@ -61,7 +61,10 @@ class EndedCall:
     def listed(self) -> JSONObject:
         """The call as a Solution lists it."""
         module, name = self.tool.origin
-        own: JSONObject = {"_tool": name} if module is None else {"_tool": name, "_module": module}
+        if module is None:
+            own: JSONObject = {"_tool": name}
+        else:
+            own = {"_tool": name, "_module": module}
         return {**own, **{name: escaped(value) for name, value in self.parameters.items()}}
 
 

@@ -42,7 +42,10 @@ def digest_of_solution(proposed: SolutionProposed | ProgramProposed) -> str:
     """A hash that distinguishes the Solutions of a turn."""
     if isinstance(proposed, ProgramProposed):
         return content_hash({"program": proposed.program})
-    pattern: JSONObject = {} if proposed.pattern is None else {"pattern": proposed.pattern}
+    if proposed.pattern is None:
+        pattern: JSONObject = {}
+    else:
+        pattern = {"pattern": proposed.pattern}
     return content_hash({"calls": proposed.calls, "output": proposed.output, **pattern})
 
 
@@ -139,11 +142,9 @@ def short_output(output: JSON, blocks: Blocks | None = None) -> JSON:
 def short_printed(text: str) -> str:
     """What a program printed, as an answer shows it: the beginning."""
     most = INLINE * 4
-    return (
-        text
-        if len(text) <= most
-        else f"{text[:most]}... ({len(text):,} characters; an output can be read whole)"
-    )
+    if len(text) <= most:
+        return text
+    return f"{text[:most]}... ({len(text):,} characters; an output can be read whole)"
 
 
 def short_state(machine: Machine, blocks: Blocks | None = None) -> JSON:
@@ -259,9 +260,10 @@ def contents_of(machine: Machine) -> JSONObject:
     for progress in machine.history:
         items = [item.content for item in progress.items]
         if any(item is not None for item in items):
-            contents[str(progress.call.place)] = (
-                list[JSON](items) if progress.call.has_each else items[0]
-            )
+            if progress.call.has_each:
+                contents[str(progress.call.place)] = list[JSON](items)
+            else:
+                contents[str(progress.call.place)] = items[0]
     return contents
 
 

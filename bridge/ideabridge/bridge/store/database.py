@@ -89,7 +89,9 @@ def read_time(text: str, now: datetime | None = None, direction: Literal[-1, 0, 
                 **{_UNITS[age[2]]: int(age[1])}
             )
         moment = datetime.fromisoformat(text)
-        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+        if moment.tzinfo is None:
+            return moment.replace(tzinfo=UTC)
+        return moment.astimezone(UTC)
     except OverflowError as error:
         raise ValueError(str(error)) from error
 

@@ -213,7 +213,10 @@ def _output_schema(schema: JSON) -> JSONObject | None:
     if not isinstance(schema, dict):
         return None
     properties = schema.get("properties")
-    output = properties.get("output") if isinstance(properties, dict) else None
+    if isinstance(properties, dict):
+        output = properties.get("output")
+    else:
+        output = None
     if not isinstance(output, dict):
         return None
     found = schema.get("$defs")
@@ -444,7 +447,10 @@ class Publication:
         """The beginning of a new run: `{"context", "tools", "plan"?, "output_schema",
         "by_instance"}`; None if calls ask no mind.
         """
-        found = self.recorded.get("solve") if isinstance(self.recorded, dict) else None
+        if isinstance(self.recorded, dict):
+            found = self.recorded.get("solve")
+        else:
+            found = None
         return found if isinstance(found, dict) else None
 
 

@@ -354,7 +354,9 @@ class Ideas:
             "ORDER BY step DESC NULLS LAST, number DESC LIMIT 1",
             (run,),
         ).fetchone()
-        return None if row is None or not self._visible([row[0]], caller) else row[0]
+        if row is None or not self._visible([row[0]], caller):
+            return None
+        return row[0]
 
     def unknown(self, ref: str, caller: Viewer) -> UnknownIdeaError:
         """The error that `get` raises for an idea that does not exist, or that the caller
@@ -514,9 +516,10 @@ class Ideas:
                 last, _, time = after.partition("@")
                 below = _below((time, read_cursor(last)))
             places = self._places(chosen or IdeaFilter(), below, check_limit(limit) + 1, run)
-            following = (
-                f"{places[limit - 1][1]}@{places[limit - 1][0]}" if len(places) > limit else None
-            )
+            if len(places) > limit:
+                following = f"{places[limit - 1][1]}@{places[limit - 1][0]}"
+            else:
+                following = None
             return Page(
                 self._records([number for _, number in places[:limit]], SEES_ALL), following
             )

@@ -229,7 +229,10 @@ class Journal:
         with self._database.guard:
             self._number(run_id)
             current = self._database.number("SELECT epoch FROM runs WHERE id = ?", (run_id,))
-        why = "was released, or never acquired" if current == epoch else f"is at epoch {current}"
+        if current == epoch:
+            why = "was released, or never acquired"
+        else:
+            why = f"is at epoch {current}"
         return StaleDriverError(
             f"run {run_id[:64]!r} {why}: nothing of epoch {epoch} is taken any more"
         )
@@ -547,7 +550,12 @@ class Journal:
             UnknownRunError: `after` is not a run of this caller.
         """
         check_limit(limit)
-        statuses = [] if status is None else [status] if isinstance(status, str) else list(status)
+        if status is None:
+            statuses = []
+        elif isinstance(status, str):
+            statuses = [status]
+        else:
+            statuses = list(status)
         with self._database.guard:
             before = read_cursor(None) if after is None else self._place(after, caller)
             values: list[Any] = [*([] if caller is SEES_ALL else [caller]), *statuses]
@@ -637,7 +645,10 @@ def _decided(
     reason: str | None,
 ) -> Decided:
     # SQL gives an object as its JSON text.
-    decider = decode_trusted(by.encode()) if by is not None and by.startswith("{") else by
+    if by is not None and by.startswith("{"):
+        decider = decode_trusted(by.encode())
+    else:
+        decider = by
     number = None if call is None else int(call)
     return Decided(run, title, caller, at, number, decision or "", decider, reason)
 
@@ -895,7 +906,9 @@ class SessionTable:
                 "SELECT body FROM session_calls WHERE id BETWEEN ? AND ? ORDER BY id",
                 (number << _BITS, ((number + 1) << _BITS) - 1),
             ).fetchall()
-        return [cast("JSONObject", decode_trusted(row[0])) for row in rows] if number else []
+        if number:
+            return [cast("JSONObject", decode_trusted(row[0])) for row in rows]
+        return []
 
     def delete(self, session_id: str) -> None:
         """Delete a session with its calls, if it exists."""
@@ -989,9 +1002,10 @@ class StoredSettings:
         """A key that distinguishes the users of this store from those of other stores, for their
         sign-ins to modules. Without `make`, it is "" until the store has a key.
         """
-        found = (
-            self.ensure(_SIGN_INS, lambda: secrets.token_bytes(16)) if make else self.get(_SIGN_INS)
-        )
+        if make:
+            found = self.ensure(_SIGN_INS, lambda: secrets.token_bytes(16))
+        else:
+            found = self.get(_SIGN_INS)
         return (found or b"").hex()
 
     def delete(self, key: str) -> bool:
@@ -1071,9 +1085,10 @@ class DriverRequests:
         has not answered.
         """
         value = self._settings.get(key)
-        answer: JSONObject = (
-            {"error": None} if value is None else cast("JSONObject", decode_trusted(value))
-        )
+        if value is None:
+            answer: JSONObject = {"error": None}
+        else:
+            answer = cast("JSONObject", decode_trusted(value))
         return answer if "error" in answer else None
 
     def forget(self, key: str) -> None:

@@ -145,13 +145,12 @@ def imported_description(description: str, answer: str, plan: JSON) -> str:
         answer: the way of answering; `auto` uses the plan if there is one.
         plan: its plan, or null.
     """
-    way = (
-        answer
-        if answer != "auto"
-        else "plan"
-        if isinstance(plan, dict) and plan.get("calls")
-        else "solve"
-    )
+    if answer != "auto":
+        way = answer
+    elif isinstance(plan, dict) and plan.get("calls"):
+        way = "plan"
+    else:
+        way = "solve"
     told = f"{_IMPORTED} {_WAYS[way]}"
     text = description.strip()
     if text.endswith(told):
@@ -482,11 +481,10 @@ def read_document(raw: JSON, checks: Checks = "whole") -> Document:
         _SHAPE.check(shape)
     except ValueMismatchError as error:
         by_hand = "context" in document and "ideabridge" not in document
-        hint = (
-            ". An idea that was written by hand is taken by `ideas add`, and by save_idea"
-            if by_hand
-            else ""
-        )
+        if by_hand:
+            hint = ". An idea that was written by hand is taken by `ideas add`, and by save_idea"
+        else:
+            hint = ""
         raise IdeaDocumentError(f"{error}{hint}") from None
     shown = cast("JSONObject | None", document.get("shown"))
     idea = Idea(

@@ -277,9 +277,10 @@ class Publications:
                 self._share(name, audience, since=version)
             told = self.get(name, caller=SEES_ALL)
             self._index(name, told.description)
-            published = (
-                told if told.version == version else self.get(name, version, caller=SEES_ALL)
-            )
+            if told.version == version:
+                published = told
+            else:
+                published = self.get(name, version, caller=SEES_ALL)
             if isinstance(published, _StoredPublication):
                 published.hold(recorded)
             return published
@@ -410,11 +411,10 @@ class Publications:
                 (LOCAL, name),
             )
         if owner != "" or EVERYBODY not in audience:
-            callers = (
-                (EVERYBODY,)
-                if EVERYBODY in audience
-                else dict.fromkeys(one for one in audience if one != owner)
-            )
+            if EVERYBODY in audience:
+                callers = (EVERYBODY,)
+            else:
+                callers = dict.fromkeys(one for one in audience if one != owner)
             for caller in callers:
                 seen = [earlier[one] for one in (EVERYBODY, caller) if one in earlier]
                 execute(
@@ -663,7 +663,10 @@ class Publications:
             (name, None, only_of(caller)),
         ).fetchone()
         if latest and version is not None:
-            known = f"version {latest}" if latest == first else f"the versions {first} to {latest}"
+            if latest == first:
+                known = f"version {latest}"
+            else:
+                known = f"the versions {first} to {latest}"
             return UnknownPublicationError(f"{name!r} has {known}, not {version}")
         if latest:
             return UnknownPublicationError(

@@ -107,12 +107,14 @@ class RunQueue:
             busy: dict[str, int] = {caller: int(count) for caller, count in at_work}
             waiting: list[QueuedRun] = []
             for run, caller, summary, epoch in rows:
-                needs = (
-                    cast("JSONObject", decode_trusted(summary)).get("needs")
-                    if summary is not None
-                    else None
-                )
-                named = tuple(str(one) for one in needs) if isinstance(needs, list) else ()
+                if summary is not None:
+                    needs = cast("JSONObject", decode_trusted(summary)).get("needs")
+                else:
+                    needs = None
+                if isinstance(needs, list):
+                    named = tuple(str(one) for one in needs)
+                else:
+                    named = ()
                 waiting.append(QueuedRun(run, caller, named, has_begun=epoch > 1))
             claimed: list[str] = []
             while waiting and len(claimed) < most:
@@ -226,5 +228,8 @@ class CallPlaces:
 
 
 def _read(value: bytes | None) -> list[CallPlace]:
-    rows = [] if value is None else cast("list[tuple[str, str, int]]", decode_trusted(bytes(value)))
+    if value is None:
+        rows = []
+    else:
+        rows = cast("list[tuple[str, str, int]]", decode_trusted(bytes(value)))
     return [CallPlace(*row) for row in rows]

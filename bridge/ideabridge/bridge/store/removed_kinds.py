@@ -122,14 +122,23 @@ def convert_publications(run: RunStatement, mark: str) -> None:
 
 
 def _decoded(text: Any) -> JSONObject | None:
-    value = None if text is None else decode_trusted(str(text).encode("utf-8", "surrogatepass"))
+    if text is None:
+        value = None
+    else:
+        value = decode_trusted(str(text).encode("utf-8", "surrogatepass"))
     return value if isinstance(value, dict) else None
 
 
 def with_present_kinds(document: JSON) -> JSON:
     """Return the document of an idea whose published plan has no explanation of a removed kind."""
-    publication = document.get("publication") if isinstance(document, dict) else None
-    plan = publication.get("plan") if isinstance(publication, dict) else None
+    if isinstance(document, dict):
+        publication = document.get("publication")
+    else:
+        publication = None
+    if isinstance(publication, dict):
+        plan = publication.get("plan")
+    else:
+        plan = None
     if (
         not isinstance(document, dict)
         or not isinstance(publication, dict)
@@ -143,11 +152,9 @@ def with_present_kinds(document: JSON) -> JSON:
 
 def _literals(plan: JSON) -> list[JSONObject]:
     listed = plan.get("explained") if isinstance(plan, dict) else None
-    return (
-        [literal for literal in listed if isinstance(literal, dict)]
-        if isinstance(listed, list)
-        else []
-    )
+    if isinstance(listed, list):
+        return [literal for literal in listed if isinstance(literal, dict)]
+    return []
 
 
 def _by(literal: JSONObject) -> list[JSON]:
@@ -331,11 +338,10 @@ class _Conversion:
 
     def _decisions(self) -> list[JSON]:
         listed = self._plan.get("decisions")
-        places = (
-            [place for place in listed if isinstance(place, int)]
-            if isinstance(listed, list)
-            else []
-        )
+        if isinstance(listed, list):
+            places = [place for place in listed if isinstance(place, int)]
+        else:
+            places = []
         places += [self._before(literal) for literal in _literals(self._plan) if _is_test(literal)]
         return list[JSON](sorted(set(map(self._new_place, places))))
 
@@ -375,7 +381,9 @@ def _is_test(literal: JSONObject) -> bool:
 
 
 def _with_dagger(text: JSON) -> JSON:
-    return f"†{text}" if isinstance(text, str) and not text.startswith("†") else text
+    if isinstance(text, str) and not text.startswith("†"):
+        return f"†{text}"
+    return text
 
 
 def _computing(raw: JSON, before: int) -> _Computing | None:
@@ -394,7 +402,9 @@ def _computing(raw: JSON, before: int) -> _Computing | None:
         code = python_of(raw, name)
     except ExplanationError:
         return None
-    return None if len(code) > MAX_CODE else _Computing(literal.by[0], before, code, names)
+    if len(code) > MAX_CODE:
+        return None
+    return _Computing(literal.by[0], before, code, names)
 
 
 def _with_references(raw: JSON, change: Callable[[JSON], JSON]) -> JSON:

@@ -206,7 +206,10 @@ class _OwnContext:
             return self._same(state, self._states.get(instance, {}), instance, ("state",))
         own = state
         for named, path in self._written:
-            value = read(own, path[1:]) if named == instance and path[0] == "state" else MISSING
+            if named == instance and path[0] == "state":
+                value = read(own, path[1:])
+            else:
+                value = MISSING
             if isinstance(value, Missing):
                 continue
             self._left.value(format_reference(path, instance or None), value)
@@ -240,13 +243,19 @@ class _OwnContext:
 def _written(context: Sequence[JSON]) -> Iterator[tuple[str, Path]]:
     """(instance or "", path) of each place to which the calls of a context wrote."""
     for raw in context:
-        entry = raw.get("call") if isinstance(raw, dict) and raw.get("type") == "call" else None
+        if isinstance(raw, dict) and raw.get("type") == "call":
+            entry = raw.get("call")
+        else:
+            entry = None
         if not isinstance(entry, dict):
             continue
         also = entry.get("also")
         for text in (entry.get("value"), *(also if isinstance(also, list) else [])):
             try:
-                operands = [*parse_reference(text).operands()] if isinstance(text, str) else []
+                if isinstance(text, str):
+                    operands = [*parse_reference(text).operands()]
+                else:
+                    operands = []
             except ReferenceSyntaxError:
                 continue
             if operands:
@@ -285,11 +294,10 @@ def _own_solution(idea: Idea, context: list[JSON], left: _Left) -> JSON:
     own: JSONObject = {}
     for name, value in solution.items():
         if name == "calls":
-            own[name] = (
-                [copies.call(call) for call in value]
-                if isinstance(value, list)
-                else copies.scrubbed(value)
-            )
+            if isinstance(value, list):
+                own[name] = [copies.call(call) for call in value]
+            else:
+                own[name] = copies.scrubbed(value)
             if own[name] != value:
                 left.listed.append(
                     {"reference": "solution.calls", "type": "literals", "bytes": len(encode(value))}

@@ -118,7 +118,9 @@ def words_of(text: str) -> list[str]:
 
 def indexable(text: str) -> str:
     """Text as it is written to the index."""
-    return text if text.isascii() else _SPACELESS.sub(r" \1 ", unicodedata.normalize("NFC", text))
+    if text.isascii():
+        return text
+    return _SPACELESS.sub(r" \1 ", unicodedata.normalize("NFC", text))
 
 
 def tool_words(tools: tuple[str, ...]) -> str:
@@ -358,11 +360,9 @@ class Search:
     def find_names(self, query: str, limit: int, *, begins: bool = False) -> list[int]:
         """Rows of published names for words, best first; `begins` as for `find`."""
         terms = _terms(query)
-        return (
-            [number for number, _ in self._match("publication_words", terms, begins, limit)]
-            if terms
-            else []
-        )
+        if terms:
+            return [number for number, _ in self._match("publication_words", terms, begins, limit)]
+        return []
 
     def _latest(self, number: int) -> int:
         """The last idea of an idea's run, or itself if it has no run; 0 if it was deleted."""
@@ -376,14 +376,19 @@ class Search:
     ) -> list[tuple[int, float]]:
         words = self._database.words
         # Counting stops once a term is too common to be scored.
-        counts = {} if begins else {term: words.count(table, term, SCORED + 1) for term in terms}
+        if begins:
+            counts = {}
+        else:
+            counts = {term: words.count(table, term, SCORED + 1) for term in terms}
         present = sorted(
             (term for term in terms if counts.get(term)), key=lambda term: counts[term]
         )
         if not present:
             # Perhaps the words are beginnings of words.
             starts = [term for term in terms if len(term) > 2]
-            return words.newest(table, starts, limit, every=False, begins=True) if starts else []
+            if starts:
+                return words.newest(table, starts, limit, every=False, begins=True)
+            return []
         if counts[present[0]] > SCORED:
             # Every word is very common, so scoring would be slow and of little use.
             found = words.newest(table, present, limit, every=True)

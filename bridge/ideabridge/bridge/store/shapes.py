@@ -80,7 +80,9 @@ def _bare(value: JSON, is_left_out: Callable[[str], bool] = _is_given) -> JSON:
     if isinstance(value, list):
         bare = [_bare(item, is_left_out) for item in value]
         # The number of literals in a list does not count.
-        return _LITERAL if all(item == _LITERAL or item is None for item in bare) else bare
+        if all(item == _LITERAL or item is None for item in bare):
+            return _LITERAL
+        return bare
     return _LITERAL
 
 
@@ -100,7 +102,9 @@ class Need:
 
     def to_json(self) -> JSONObject:
         """`{"tool", "module"?}`."""
-        return {"tool": self.tool, "module": self.module} if self.module else {"tool": self.tool}
+        if self.module:
+            return {"tool": self.tool, "module": self.module}
+        return {"tool": self.tool}
 
     @property
     def text(self) -> str:

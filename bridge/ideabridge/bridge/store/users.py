@@ -128,12 +128,16 @@ class Token:
         """The state of the token: servers accept only a `valid` one."""
         if self.revoked is not None:
             return "revoked"
-        return "expired" if self.expires is not None and self.expires <= now_text() else "valid"
+        if self.expires is not None and self.expires <= now_text():
+            return "expired"
+        return "valid"
 
 
 def user_of(caller: str) -> str | None:
     """The name of a caller that is a user; None for other callers."""
-    return caller.removeprefix(_CALLER) if caller.startswith(_CALLER) else None
+    if caller.startswith(_CALLER):
+        return caller.removeprefix(_CALLER)
+    return None
 
 
 def person_of(caller: str) -> str:
@@ -216,11 +220,10 @@ class Users:
         # Names of users that this store authenticates contain no `@`, so no provider can
         # impersonate them.
         text = re.sub(r"[^a-z0-9._+@-]", "-", shown.lower())[:80] or "user"
-        name = (
-            text
-            if "@" in text.strip("@")
-            else f"{text.strip('@')}@{urlsplit(issuer).hostname or 'provider'}"
-        )
+        if "@" in text.strip("@"):
+            name = text
+        else:
+            name = f"{text.strip('@')}@{urlsplit(issuer).hostname or 'provider'}"
         with self._database.transaction():
             known = self._find("issuer = ? AND subject = ?", issuer, subject)
             if known is None and self._find("name = ?", name) is not None:

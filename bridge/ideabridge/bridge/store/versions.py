@@ -38,11 +38,10 @@ class Side:
     @classmethod
     def of(cls, stored: StoredIdea, publication: Publication | None) -> Side:
         """An idea, with the publication under which callers see it."""
-        solution: JSON = (
-            publication.plan
-            if publication is not None and publication.plan
-            else stored.idea.solution
-        )
+        if publication is not None and publication.plan:
+            solution: JSON = publication.plan
+        else:
+            solution = stored.idea.solution
         body = solution if isinstance(solution, dict) else {}
         calls = body.get("calls")
         recorded = publication.recorded if publication is not None else None
@@ -110,11 +109,9 @@ def differences(old: Publication, new: Publication) -> list[str]:
 
 
 def _tool_of(pin: JSON) -> JSON:
-    return (
-        {key: pin.get(key) for key in ("module", "tool", "digest")}
-        if isinstance(pin, dict)
-        else pin
-    )
+    if isinstance(pin, dict):
+        return {key: pin.get(key) for key in ("module", "tool", "digest")}
+    return pin
 
 
 def _without_pins(recorded: JSON) -> JSON:
@@ -311,8 +308,6 @@ def _lines(
 
 def _shown(value: JSON, widest: int | None) -> str:
     text = encode_text(value)
-    return (
-        text
-        if widest is None or len(text) <= widest
-        else f"{text[:widest]}... ({len(text):,} characters)"
-    )
+    if widest is None or len(text) <= widest:
+        return text
+    return f"{text[:widest]}... ({len(text):,} characters)"

@@ -125,13 +125,12 @@ class Deciding:
         """
         if not request.takes_forms:
             return False
-        key = (
-            self._key(request)
-            if self._has_session(request)
-            else None
-            if run is None
-            else f"run {run.root.id}"
-        )
+        if self._has_session(request):
+            key = self._key(request)
+        elif run is None:
+            key = None
+        else:
+            key = f"run {run.root.id}"
         return key is None or key not in self._formless
 
     def declined_at_once(
@@ -236,11 +235,9 @@ class Deciding:
             return IN_THE_FORM.format(self.commands_of(request).places)
         if self._only_persons or only_persons(run.machine.settings.approval):
             return BY_CONFIGURATION.format(self.commands_of(request).places)
-        return (
-            ELSEWHERE.format(self.commands_of(request).places)
-            if self._store.settings.get(_setting(run.root.id))
-            else None
-        )
+        if self._store.settings.get(_setting(run.root.id)):
+            return ELSEWHERE.format(self.commands_of(request).places)
+        return None
 
     def who_decides(self, run: Run, request: ToolRequest) -> str:
         """Return who decides and how, for the text of an answer."""
@@ -323,7 +320,10 @@ def _decision_of(
     reason = reason if isinstance(reason, str) and reason.strip() else None
     if decision == "approve":
         return _approval_of(approval, content, reason, by)
-    given = _read(value) if decision == "value" and isinstance(value, str) else MISSING
+    if decision == "value" and isinstance(value, str):
+        given = _read(value)
+    else:
+        given = MISSING
     return Decision(decision, reason=reason, by=by, value=given)
 
 
@@ -365,16 +365,15 @@ def _grant_of(content: Mapping[str, object]) -> JSONObject | str | None:
     where = content.get("parameters")
     where = where if isinstance(where, str) and where.strip() else None
     if content.get("for", "call") == "call":
-        return (
-            None
-            if most is None and where is None
-            else "for: expected run, because max and parameters go with it"
-        )
+        if most is None and where is None:
+            return None
+        return "for: expected run, because max and parameters go with it"
     grant: JSONObject = {"for": str(content["for"])}
     if most is not None:
-        grant["max"] = (
-            int(most) if isinstance(most, float) and most.is_integer() else cast("JSON", most)
-        )
+        if isinstance(most, float) and most.is_integer():
+            grant["max"] = int(most)
+        else:
+            grant["max"] = cast("JSON", most)
     if where is not None:
         try:
             grant["parameters"] = decode(where, what="parameters")
@@ -548,11 +547,10 @@ def answer_once(
 ) -> tuple[types.ElicitResult, float]:
     """The answer to the form of `ask_once`, and the seconds since it was sent."""
     response = responses.get(_ONCE)
-    result = (
-        response
-        if isinstance(response, types.ElicitResult)
-        else types.ElicitResult(action="cancel")
-    )
+    if isinstance(response, types.ElicitResult):
+        result = response
+    else:
+        result = types.ElicitResult(action="cancel")
     return result, time.time() - last.at
 
 
@@ -587,7 +585,10 @@ async def answered(
         if declined and deciding.declined_at_once(request, run, seconds, len(last.asked)):
             left.append(key)
             continue
-        fault = None if result is None else await _decide(run, approval, result, request, deciding)
+        if result is None:
+            fault = None
+        else:
+            fault = await _decide(run, approval, result, request, deciding)
         tries = last.faults.get(key, (0, ""))[0] + 1
         if fault is not None and tries < TRIES:
             faults[key] = (tries, fault)

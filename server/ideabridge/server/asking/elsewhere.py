@@ -152,11 +152,9 @@ class CallsElsewhere:
             }
         except IdeabridgeError as error:
             return {"message": str(error)}
-        return (
-            {"answer": [result.value, result.result]}
-            if isinstance(result, Answer)
-            else {"result": result}
-        )
+        if isinstance(result, Answer):
+            return {"answer": [result.value, result.result]}
+        return {"result": result}
 
     async def ask(
         self, key: str, caller: str, responses: Mapping[str, types.InputResponse], lost: str

@@ -79,9 +79,9 @@ class Commands:
     def places(self) -> str:
         """Where a person decides without a form."""
         terminal = f"at a terminal: {self.decide}"
-        return (
-            terminal if self.page is None else f"on the page {self.page}/approvals, or {terminal}"
-        )
+        if self.page is None:
+            return terminal
+        return f"on the page {self.page}/approvals, or {terminal}"
 
     def places_to_publish(self, ref: str, name: str) -> str:
         """Where a person publishes a run or an idea under a name."""
@@ -434,7 +434,9 @@ def _headline(request: ApprovalRequest) -> str:
             f"Module {visible(str(request.question['module']))} asks while it runs "
             f"{named} (the text is its own):"
         )
-    return f"What was the result of {named}?" if request.kind == "outcome" else f"Run {named}?"
+    if request.kind == "outcome":
+        return f"What was the result of {named}?"
+    return f"Run {named}?"
 
 
 def _is_whole(request: ApprovalRequest) -> bool:
@@ -449,7 +451,9 @@ def _sums(request: ApprovalRequest) -> str:
     if request.plan is None:
         return sums_of(request.kind, request.call)
     instances = request.plan.get("instances")
-    return sums_of(request.kind, request.plan, instances) if isinstance(instances, int) else ""
+    if isinstance(instances, int):
+        return sums_of(request.kind, request.plan, instances)
+    return ""
 
 
 def _lines(values: JSONObject, *, whole: bool) -> list[str]:
@@ -462,7 +466,10 @@ def _lines(values: JSONObject, *, whole: bool) -> list[str]:
         ]
     lines = list[str]()
     for name, value in itertools.islice(values.items(), _NAMED):
-        short = None if Beginning(value, 2 * _PART).is_cut else readable_json(value)
+        if Beginning(value, 2 * _PART).is_cut:
+            short = None
+        else:
+            short = readable_json(value)
         if short is not None and len(short) <= 2 * _PART:
             lines += _wrapped(name[:_NAME_SHOWN], short, breaks=False)
             continue
@@ -533,6 +540,6 @@ def clipped(text: str) -> str:
 
 def _clipped(text: str, most: int) -> str:
     shown = visible(text[: most + 1])
-    return (
-        shown if len(shown) <= most else f"{shown[:most]}... (shortened; {len(text):,} characters)"
-    )
+    if len(shown) <= most:
+        return shown
+    return f"{shown[:most]}... (shortened; {len(text):,} characters)"

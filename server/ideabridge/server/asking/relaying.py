@@ -86,7 +86,9 @@ def without_secrets(message: MessageT, secrets: Secrets) -> MessageT:
     """
     told = wire(message)
     redacted = secrets.redact(told)
-    return message if redacted is told else type(message).model_validate(redacted, by_name=False)
+    if redacted is told:
+        return message
+    return type(message).model_validate(redacted, by_name=False)
 
 
 class ParkedCallError(IdeabridgeError):
@@ -136,11 +138,10 @@ class RelayedClient:
         """What it declares that it answers, in wire form; nothing if it cannot be asked."""
         if self._capabilities is None:
             session = self._context.session
-            declared = (
-                session.client_capabilities
-                if self.takes_rounds or session.can_send_request
-                else None
-            )
+            if self.takes_rounds or session.can_send_request:
+                declared = session.client_capabilities
+            else:
+                declared = None
             told = {} if declared is None else wire(declared)
             self._capabilities = {kind: cast("JSON", told[kind]) for kind in _KINDS if kind in told}
         return self._capabilities
@@ -179,11 +180,10 @@ class RelayedClient:
         metadata = ServerMessageMetadata(related_request_id=self._context.request_id)
         kind: type[Any] = types.ElicitResult
         if isinstance(question, types.CreateMessageRequest):
-            kind = (
-                types.CreateMessageResult
-                if question.params.tools is None
-                else types.CreateMessageResultWithTools
-            )
+            if question.params.tools is None:
+                kind = types.CreateMessageResult
+            else:
+                kind = types.CreateMessageResultWithTools
         elif isinstance(question, types.ListRootsRequest):
             kind = types.ListRootsResult
         try:
@@ -303,13 +303,18 @@ def _named_in(result: JSONObject) -> Iterator[str]:
 
 
 def _objects(value: JSON) -> list[JSONObject]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    if isinstance(value, list):
+        return [one for one in value if isinstance(one, dict)]
+    return []
 
 
 def _named_by(block: JSON) -> Iterator[str]:
     if not isinstance(block, dict):
         return
-    named = block.get("resource") if block.get("type") == "resource" else block
+    if block.get("type") == "resource":
+        named = block.get("resource")
+    else:
+        named = block
     if isinstance(named, dict) and block.get("type") in ("resource", "resource_link"):
         uri = named.get("uri")
         if isinstance(uri, str):
@@ -476,9 +481,10 @@ class Relaying:
             return await call(client)
         except ModuleAsks as asks:
             asks_nothing = asks.state is None and not asks.questions
-            following = (
-                None if asks_nothing else Round("", state=asks.state, questions=asks.questions)
-            )
+            if asks_nothing:
+                following = None
+            else:
+                following = Round("", state=asks.state, questions=asks.questions)
             raise InputRequired(self._marked(module.name, asks.questions, {}), following) from None
         except LegacyQuestionError as error:
             if not error.repeatable or not parks or await module.era_of_calls() != "legacy":

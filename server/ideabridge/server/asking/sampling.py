@@ -177,7 +177,10 @@ def _preferences(settings: SamplingSettings, request: Request) -> JSONObject:
         "speedPriority": settings.speed_priority,
         "intelligencePriority": settings.intelligence_priority,
     }
-    preferences: JSONObject = {"hints": [{"name": name} for name in names]} if names else {}
+    if names:
+        preferences: JSONObject = {"hints": [{"name": name} for name in names]}
+    else:
+        preferences = {}
     preferences.update((key, value) for key, value in priorities.items() if value is not None)
     if preferences:
         params["modelPreferences"] = preferences
@@ -246,7 +249,10 @@ def _expect_fits(size: int, what: str) -> None:
 def _described(blocks: list[Any]) -> str:
     """The blocks of an answer, for a message to the model that wrote it."""
     shown = [_block(block) for block in blocks[:_SHOWN_BLOCKS]]
-    more = [f"{len(blocks) - _SHOWN_BLOCKS:,} more"] if len(blocks) > _SHOWN_BLOCKS else []
+    if len(blocks) > _SHOWN_BLOCKS:
+        more = [f"{len(blocks) - _SHOWN_BLOCKS:,} more"]
+    else:
+        more = []
     return ", ".join([*shown, *more]) or "nothing"
 
 
@@ -258,11 +264,9 @@ def _block(block: Any) -> str:
         )
         return f"a call of {block.name[:60]!r} with {shown}"
     kind = str(block.type)[:_SHOWN]
-    return (
-        f"{kind} ({block.mime_type[:60]})"
-        if isinstance(block, types.ImageContent | types.AudioContent)
-        else kind
-    )
+    if isinstance(block, types.ImageContent | types.AudioContent):
+        return f"{kind} ({block.mime_type[:60]})"
+    return kind
 
 
 def _repeats(result: _Result, rejected: SolutionRejected) -> bool:
@@ -391,9 +395,10 @@ class Sampler:
         waiting = _waiting(run)
         # A client that refused is not asked again when somebody looks at the run. The Requests of
         # this request itself have come back.
-        own = (
-            {one.run for one in request.round.samples} if request.round is not None else set[str]()
-        )
+        if request.round is not None:
+            own = {one.run for one in request.round.samples}
+        else:
+            own = set[str]()
         sent = [one for one in self._unanswered(run.root, waiting) if one[0].run not in own]
         samples = {sample for sample, _ in sent}
         left = [one for one in waiting if _sample_of(one) not in samples]

@@ -128,11 +128,10 @@ def _show(
     left = ""
     if one.deadline is not None:
         over = one.deadline <= now
-        left = (
-            f", time is up: {_refused(one)}"
-            if over
-            else f", {_refused(one)} in {_duration(one.deadline - now)}"
-        )
+        if over:
+            left = f", time is up: {_refused(one)}"
+        else:
+            left = f", {_refused(one)} in {_duration(one.deadline - now)}"
     shown = one.shown(TERMINAL)
     sums = f", {shown.sums}" if shown.sums else ""
     write(
@@ -309,11 +308,10 @@ def _by_run(options: Options, which: list[str] | None) -> dict[str, list[Pending
     by_run: dict[str, list[Pending]] = {}
     with open_store(options) as store:
         everything = list(pending(store, caller=SEES_ALL))
-        chosen = (
-            everything
-            if which is None
-            else [one for word in which for one in _matching(store, everything, word)]
-        )
+        if which is None:
+            chosen = everything
+        else:
+            chosen = [one for word in which for one in _matching(store, everything, word)]
     for one in chosen:
         several = by_run.setdefault(one.record.id, [])
         if one not in several:
@@ -449,7 +447,9 @@ def _why_not(error: Exception, one: Pending) -> str:
     if one.deadline is not None and one.deadline <= time.time():
         return f"run {one.record.id}: the time for {one.approval} is up, and it is {_refused(one)}"
     message = str(error)
-    return message if one.record.id in message else f"run {one.record.id}: {message}"
+    if one.record.id in message:
+        return message
+    return f"run {one.record.id}: {message}"
 
 
 def _refused(one: Pending) -> str:

@@ -172,7 +172,9 @@ def print_json(value: JSON) -> None:
 def _json(value: JSON, indent: int | None = None) -> str:
     """The value as JSON with escapes for hidden characters, which do not change the value."""
     unicode = (sys.stdout.encoding or "ascii").lower().replace("-", "") == "utf8"
-    return readable_json(value, indent) if unicode else json.dumps(value, indent=indent)
+    if unicode:
+        return readable_json(value, indent)
+    return json.dumps(value, indent=indent)
 
 
 def print_value(value: JSON) -> None:
@@ -410,9 +412,11 @@ def exit_code(error: IdeabridgeError) -> ExitCode:
     not be imported.
     """
     name = type(error).__name__
-    return (
-        ExitCode.STORE if name in _STORE else ExitCode.FAILED if name in _FAILED else ExitCode.USAGE
-    )
+    if name in _STORE:
+        return ExitCode.STORE
+    if name in _FAILED:
+        return ExitCode.FAILED
+    return ExitCode.USAGE
 
 
 def leaves(error: BaseException) -> Iterator[BaseException]:

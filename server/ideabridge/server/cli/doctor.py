@@ -29,7 +29,10 @@ async def doctor(options: Options) -> int:
         configuration = options.configuration(asking=False)
     except IdeabridgeError as error:
         fault = error
-    names = [] if configuration is None else [f"module {name}" for name in configuration.modules]
+    if configuration is None:
+        names = []
+    else:
+        names = [f"module {name}" for name in configuration.modules]
     longest = max(map(len, ["host claude-code", *names]))
     rows = None if options.json else Rows(("", "what", "found"), (1, longest))
 

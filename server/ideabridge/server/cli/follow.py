@@ -107,7 +107,9 @@ class Followed:
     def seconds(self, call: int) -> float | None:
         """The duration of a call up to now; None before it starts."""
         started = self.started.get(call)
-        return None if started is None else self.finished.get(call, time.monotonic()) - started
+        if started is None:
+            return None
+        return self.finished.get(call, time.monotonic()) - started
 
     def rows(self) -> list[JSON]:
         """The calls of the run as `--json` prints them."""
@@ -134,11 +136,9 @@ class Followed:
             return ExitCode.CANCELLED
         if self.pending or self.run.status == "needs_solution":
             return ExitCode.WAITING
-        return (
-            ExitCode.DONE
-            if self.run.status == "done" and not self.run.errors()
-            else ExitCode.FAILED
-        )
+        if self.run.status == "done" and not self.run.errors():
+            return ExitCode.DONE
+        return ExitCode.FAILED
 
 
 def tool_name(progress: Progress) -> str:
@@ -330,11 +330,10 @@ class Turns:
                     say(line, "dim")
             else:
                 say(f"schema: {readable_json(request.schema, compact=True)}", "dim")
-        program = (
-            ', or {"program": TEXT}'
-            if "program" in as_object(request.schema.get("properties"))
-            else ""
-        )
+        if "program" in as_object(request.schema.get("properties")):
+            program = ', or {"program": TEXT}'
+        else:
+            program = ""
         say(f'write {{"calls": [...], "output": ...}}{program}, and an empty line', "dim")
 
 
@@ -351,11 +350,10 @@ def _offered(schema: JSON) -> Iterator[str]:
             parameters = {key: value for key, value in members.items() if not key.startswith("_")}
             yield f"tool: {name}({signature({**one, 'properties': parameters})})  {description}".rstrip()
     output = as_object(schemas.get("output")).get("anyOf")
-    wanted = (
-        [one for one in output if one != {"type": "null"}]
-        if isinstance(output, list)
-        else [schemas.get("output")]
-    )
+    if isinstance(output, list):
+        wanted = [one for one in output if one != {"type": "null"}]
+    else:
+        wanted = [schemas.get("output")]
     yield f"output: {' or '.join(readable_json(one, compact=True) for one in wanted)}"
 
 
@@ -403,7 +401,10 @@ async def follow(
     async with _stopping_at_signals(followed, leaves=leaves):
         display: PlainDisplay | None = None
         if not quiet:
-            display = LiveDisplay(followed) if sys.stderr.isatty() else PlainDisplay(followed)
+            if sys.stderr.isatty():
+                display = LiveDisplay(followed)
+            else:
+                display = PlainDisplay(followed)
             run.runner.watchers.append(display.changed)
             display.changed()
         try:

@@ -181,7 +181,10 @@ def _counts(found: HistoryImport, taken: HistoryReport) -> list[str]:
         most = ", ".join(
             f"{name} ({count:,})" for name, count in taken.others.most_common(_SERVERS)
         )
-        more = f" and {len(taken.others) - _SERVERS} more" if len(taken.others) > _SERVERS else ""
+        if len(taken.others) > _SERVERS:
+            more = f" and {len(taken.others) - _SERVERS} more"
+        else:
+            more = ""
         lines.append(
             f"not taken: calls of {most}{more}, which are not modules here "
             "(--module LOGNAME=MODULE)"

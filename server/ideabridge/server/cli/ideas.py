@@ -157,9 +157,10 @@ def list_ideas(
     elif not chosen.empty:
         empty = "no idea passes these filters"
     else:
-        empty = (
-            "nothing is published" if published else "no ideas are saved yet; every run saves one"
-        )
+        if published:
+            empty = "nothing is published"
+        else:
+            empty = "no ideas are saved yet; every run saves one"
     options.print_rows(
         {"ideas": items, "next": page.next}, titles, rows, empty=empty, more=page.next
     )
@@ -283,11 +284,12 @@ def show_idea(
             return
         result = result_of(store, stored)
         publication = _published(store, ref)
-        records = (
-            []
-            if publication is None
-            else store.publications.evidence(publication.name, publication.version, caller=SEES_ALL)
-        )
+        if publication is None:
+            records = []
+        else:
+            records = store.publications.evidence(
+                publication.name, publication.version, caller=SEES_ALL
+            )
     published: JSONObject | None = None
     if publication is not None:
         # A call runs the publication's plan, which may differ from the solution of the idea.
@@ -708,11 +710,9 @@ def _running(answer: str, plan: JSON, recorded: JSON) -> list[Line]:
     lines += _members(
         {key: value for key, value in guide.items() if key not in ("context", "tools", "plan")}, 2
     )
-    return (
-        [*lines, ("guided by the plan", "bold"), *_plan(guide.get("plan"))]
-        if guide.get("plan")
-        else lines
-    )
+    if guide.get("plan"):
+        return [*lines, ("guided by the plan", "bold"), *_plan(guide.get("plan"))]
+    return lines
 
 
 def _titled_plan(solution: JSON) -> list[Line]:
@@ -737,7 +737,10 @@ def _plan(solution: JSON) -> list[Line]:
         lines += _call_lines(place, call)
     for key, value in body.items():
         if key not in ("calls", "lifting") and value is not None:
-            text = _written(value) if isinstance(value, str) else readable_json(value, 2)
+            if isinstance(value, str):
+                text = _written(value)
+            else:
+                text = readable_json(value, 2)
             lines += [(f"  {_key(key)}", "cyan"), *_indented(text, 4)]
     return lines
 
@@ -787,7 +790,9 @@ def _call_lines(place: int, call: JSON) -> list[Line]:
 
 
 def _key(key: str) -> str:
-    return key if key.removeprefix("†").isidentifier() else readable_json(key)
+    if key.removeprefix("†").isidentifier():
+        return key
+    return readable_json(key)
 
 
 def _written(value: JSON) -> str:
@@ -796,11 +801,9 @@ def _written(value: JSON) -> str:
     """
     from ideabridge.bridge.context.references import is_reference
 
-    return (
-        value
-        if isinstance(value, str) and is_reference(value) and visible(value) == value
-        else readable_json(value)
-    )
+    if isinstance(value, str) and is_reference(value) and visible(value) == value:
+        return value
+    return readable_json(value)
 
 
 def _value(value: JSON, indent: int, *, whole: bool = False) -> list[Line]:

@@ -75,7 +75,9 @@ def read_solution(place: str, what: str) -> JSON:
     Raises:
         UsageError: see `read_json` and `read_text`.
     """
-    return {"program": read_text(place, what)} if place.endswith(".py") else read_json(place, what)
+    if place.endswith(".py"):
+        return {"program": read_text(place, what)}
+    return read_json(place, what)
 
 
 def read_text(place: str, what: str) -> str:
@@ -505,11 +507,9 @@ async def _ask_whether(
             case "edit", _:
                 edited = await _edit(shown, what)
                 if edited is not None:
-                    return (
-                        Decision("edit", plan=edited)
-                        if what == "plan"
-                        else Decision("edit", call=edited)
-                    )
+                    if what == "plan":
+                        return Decision("edit", plan=edited)
+                    return Decision("edit", call=edited)
             case _:
                 return Decision("deny", reason=_NOBODY)
 

@@ -324,7 +324,10 @@ async def _person(
     redirect_uri = None if settings is None else settings.redirect_uri
 
     def show_address(url: str) -> None:
-        where = "in a browser" if no_browser else "in a browser on this machine, if none opens"
+        if no_browser:
+            where = "in a browser"
+        else:
+            where = "in a browser on this machine, if none opens"
         say(f"open this address {where}:")
         # One line for copying, however wide the terminal is.
         sys.stderr.write(f"  {printable(url)}\n")
@@ -714,7 +717,10 @@ def _print_found(found: list[Adoption], *, reasons: bool) -> None:
             shown.get("command") or shown.get("url") or "",
             *(arguments if isinstance(arguments, list) else []),
         ]
-        to = _near(one.target.file) if one.adopted or one.verdict == "same" else ""
+        if one.adopted or one.verdict == "same":
+            to = _near(one.target.file)
+        else:
+            to = ""
         started = " ".join(str(word) for word in words)
         rows.append((one.shown_name, one.verdict, f"{_near(one.file)} ({one.scope})", to, started))
     print_table(("server", "verdict", "from", "to", "what it starts"), rows)

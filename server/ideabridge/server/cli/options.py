@@ -345,11 +345,9 @@ class Options:
         folders = [
             one for folder in (self.folder(), Path.cwd()) for one in (folder, repository_of(folder))
         ]
-        return (
-            file
-            if any(is_project_file(file, folder) for folder in folders if folder is not None)
-            else None
-        )
+        if any(is_project_file(file, folder) for folder in folders if folder is not None):
+            return file
+        return None
 
     def configuration(self, *, asking: bool = True) -> Configuration:
         """The configuration, overridden by these options. It always has a store.
@@ -641,7 +639,10 @@ def _print(
     else:
         head = f"{found.file} is not trusted. It would do this:"
     files = list(found.covered(confirmed))
-    more = f" and {len(files) - _SHOWN_FILES} more" if len(files) > _SHOWN_FILES else ""
+    if len(files) > _SHOWN_FILES:
+        more = f" and {len(files) - _SHOWN_FILES} more"
+    else:
+        more = ""
     lines = [
         ("", head),
         *((what, path) for path, what in standing.changed),
@@ -715,7 +716,10 @@ def _effects(
         )
     for name, places in variables_named(parsed).items():
         command = trust_command(standing.found.file, "--env", name)
-        how = "allowed" if name in standing.variables else f"not allowed; to allow it: {command}"
+        if name in standing.variables:
+            how = "allowed"
+        else:
+            how = f"not allowed; to allow it: {command}"
         lines.append(("variable", f"{name} (in {', '.join(places)}): {how}"))
     try:
         top = lay_over(user, parsed, standing).layers[-1]

@@ -217,7 +217,10 @@ def read_choices(options: Options, take: list[str] | None, runs: list[str] | Non
     choices: JSONObject = {}
     taken: JSONObject = {}
     for path, value in _pairs("--take", "PATH=REFERENCE", take):
-        taken[path] = decode(value, what="--take") if value.startswith("{") else value
+        if value.startswith("{"):
+            taken[path] = decode(value, what="--take")
+        else:
+            taken[path] = value
     if taken:
         choices["take"] = taken
     if runs:
@@ -330,11 +333,10 @@ async def lift_run(
                 plan, function.run.result, effects=options.allow_all
             )
             report["live"] = {"not_run": why, "difference": different}
-            result = (
-                f"not run: {why}"
-                if why is not None
-                else different or "run again, it gives the same"
-            )
+            if why is not None:
+                result = f"not run: {why}"
+            else:
+                result = different or "run again, it gives the same"
             lines.append(
                 (
                     f"live: {result}",
@@ -719,14 +721,21 @@ def _input_lines(name: str, publication: Publication) -> Iterator[str]:
     for key, schema in members.items():
         member = as_object(schema)
         kind = member.get("type", "any")
-        kinds = " or ".join(map(str, kind)) if isinstance(kind, list) else str(kind)
-        description = (
-            f": {first_line(str(member['description']))}" if member.get("description") else ""
-        )
+        if isinstance(kind, list):
+            kinds = " or ".join(map(str, kind))
+        else:
+            kinds = str(kind)
+        if member.get("description"):
+            description = f": {first_line(str(member['description']))}"
+        else:
+            description = ""
         default = f": {shortened(member['default'])}" if "default" in member else ""
         optional = "" if key in _required(publication) else f", may be left out{default}"
         yield f"  {key} ({kinds}{optional}){description}"
-    recorded = publication.recorded.get("input") if isinstance(publication.recorded, dict) else None
+    if isinstance(publication.recorded, dict):
+        recorded = publication.recorded.get("input")
+    else:
+        recorded = None
     if isinstance(recorded, dict) and recorded:
         words = [_word(key, value) for key, value in list(recorded.items())[:5]]
         yield f"example: ideabridge ideas call {name} {' '.join(f'-i {word}' for word in words)}"
@@ -751,13 +760,12 @@ def show_history(options: Options, name: NameArgument) -> int:
             meta = store.ideas.get(one.idea_id, caller=SEES_ALL).meta
             record = store.runs.get(meta.run) if meta.run else None
             forked_from = record.forked_from if record is not None else None
-            change = (
-                None
-                if before is None
-                else store.change(
+            if before is None:
+                change = None
+            else:
+                change = store.change(
                     f"{name}@{before.version}", f"{name}@{one.version}", caller=SEES_ALL
                 )
-            )
             breaking = [] if change is None else change.breaking
             version: JSONObject = {
                 "version": one.version,

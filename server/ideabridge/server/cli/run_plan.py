@@ -93,11 +93,10 @@ async def run(
         if dry_run or draw is not None:
             async with show_connecting(bridge, quiet=options.json):
                 rehearsal = await _rehearse(bridge, parsed) if dry_run else {}
-                drawing = (
-                    None
-                    if draw is None
-                    else await bridge.draw(parsed, cast("Literal['mermaid', 'text']", draw))
-                )
+                if draw is None:
+                    drawing = None
+                else:
+                    drawing = await bridge.draw(parsed, cast("Literal['mermaid', 'text']", draw))
             if save_as is not None:
                 rehearsal["published"] = await _publish_unrun(
                     bridge, parsed, save_as, rehearsal, options
@@ -213,7 +212,10 @@ async def _rehearse(bridge: Bridge, plan: Plan) -> JSONObject:
         place = entry.get("place")
         call = plan.calls[place] if isinstance(place, int) else None
         tool = catalogue.look_up(call) if isinstance(call, dict) else None
-        verdict = None if tool is None or tool.key in catalogue.latent else policy(tool, {})
+        if tool is None or tool.key in catalogue.latent:
+            verdict = None
+        else:
+            verdict = policy(tool, {})
         if verdict is not None and verdict.verdict != "allow":
             entry["asks" if verdict.verdict == "ask" else "denied"] = verdict.why
     return rehearsal
@@ -231,7 +233,10 @@ def _lines(rehearsal: JSONObject, options: Options) -> Iterator[Line]:
     )
     width = max((len(name) for name in calls), default=1)
     for number, layer in enumerate(layers, 1):
-        together = f": {len(layer)} calls at the same time" if len(layer) > 1 else ""
+        if len(layer) > 1:
+            together = f": {len(layer)} calls at the same time"
+        else:
+            together = ""
         yield f"step {number}{together}", "cyan"
         for name in layer:
             entry = calls[name]
@@ -297,11 +302,9 @@ def _needs(entry: JSONObject) -> Iterator[tuple[str, list[JSON]]]:
 
 
 def _named(entry: JSONObject) -> str:
-    return (
-        f"{entry.get('place')} ({entry['instance']})"
-        if entry.get("instance")
-        else str(entry.get("place"))
-    )
+    if entry.get("instance"):
+        return f"{entry.get('place')} ({entry['instance']})"
+    return str(entry.get("place"))
 
 
 def _list(value: JSON) -> list[JSON]:
@@ -441,7 +444,10 @@ async def solve(
     messages = [] if context is None else _read_context(context)
     changes = {} if model is None else {"model": read_option(model)}
     async with AsyncExitStack() as stack:
-        recorded = None if replay is None else stack.enter_context(recording(replay.expanduser()))
+        if replay is None:
+            recorded = None
+        else:
+            recorded = stack.enter_context(recording(replay.expanduser()))
         configuration = options.configuration().model_copy(update=changes)
         bridge = await stack.enter_async_context(Bridge(configuration, mind=recorded))
         async with show_connecting(bridge, quiet=options.json):

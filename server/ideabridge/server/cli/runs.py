@@ -95,13 +95,12 @@ def list_runs(
 def _listed(store: Store, status: ListedStatus | None, after: str | None) -> Iterator[RunRecord]:
     """The runs with this status, newest first."""
     # Only its process shows whether a run stored as running is interrupted.
-    stored = (
-        []
-        if status is None
-        else ["running", "interrupted"]
-        if status == "interrupted"
-        else [status]
-    )
+    if status is None:
+        stored = []
+    elif status == "interrupted":
+        stored = ["running", "interrupted"]
+    else:
+        stored = [status]
     while True:
         page = store.runs.newest(
             status=stored, limit=_PAGE, after=after, rooms=False, caller=SEES_ALL
@@ -329,11 +328,10 @@ def _history_json(record: RunRecord, history: RunHistory) -> JSONObject:
 def _events(journal: list[tuple[int, JSONObject]], history: RunHistory) -> list[JSON]:
     events: list[JSON] = []
     for (number, raw), entry in zip(journal, history.entries, strict=False):
-        when = (
-            None
-            if entry.at is None
-            else datetime.fromtimestamp(entry.at, UTC).isoformat(timespec="milliseconds")
-        )
+        if entry.at is None:
+            when = None
+        else:
+            when = datetime.fromtimestamp(entry.at, UTC).isoformat(timespec="milliseconds")
         events.append({"number": number, "time": when, "text": entry.text, "event": raw})
     return events
 
@@ -344,9 +342,10 @@ def _origin_lines(record: RunRecord) -> list[str]:
     if not isinstance(origin, dict):
         return []
     incomplete = origin.get("incomplete")
-    marked = (
-        [one for one in incomplete if isinstance(one, dict)] if isinstance(incomplete, list) else []
-    )
+    if isinstance(incomplete, list):
+        marked = [one for one in incomplete if isinstance(one, dict)]
+    else:
+        marked = []
     lines = [
         (
             f"imported from {origin.get('host')}, conversation "
@@ -465,9 +464,10 @@ def _show_at(options: Options, record: RunRecord, history: RunHistory) -> int:
         )
         return 0
     show(f"run {record.id} after event {last.number}: {last.text}", "bold")
-    title = (
-        f"request {machine.step}, as the mind saw it" if requests else "context (no mind was asked)"
-    )
+    if requests:
+        title = f"request {machine.step}, as the mind saw it"
+    else:
+        title = "context (no mind was asked)"
     show(title if same else f"{title}, except for changes by the program's own handlers", "bold")
     for message in request.texts:
         show(f"  [{message.get('role')}]", "cyan")
@@ -514,7 +514,10 @@ async def fork_run(
     other = read_solution(solution, "--solution") if solution is not None else None
     record = lookup_run(options, run)
     async with open_bridge(options) as bridge:
-        complete = None if changes is None else {**input_of(bridge.store, record.id), **changes}
+        if changes is None:
+            complete = None
+        else:
+            complete = {**input_of(bridge.store, record.id), **changes}
         fork = await bridge.fork(
             record.id, at, solution=other, input=complete, caller=record.caller
         )
@@ -524,4 +527,6 @@ async def fork_run(
 
 def _file_or_word(word: str) -> str:
     """`@FILE` for the path of a file; any other word as it is."""
-    return f"@{word}" if not word.startswith(("@", "{")) and Path(word).is_file() else word
+    if not word.startswith(("@", "{")) and Path(word).is_file():
+        return f"@{word}"
+    return word

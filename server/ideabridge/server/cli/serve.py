@@ -521,7 +521,10 @@ def executable() -> list[str]:
 
     Links are not resolved: the link of a tool installer still works after an upgrade.
     """
-    names = ["ideabridge.exe", "ideabridge"] if sys.platform == "win32" else ["ideabridge"]
+    if sys.platform == "win32":
+        names = ["ideabridge.exe", "ideabridge"]
+    else:
+        names = ["ideabridge"]
     started = Path(sys.argv[0])
     if started.name in names or started.stem == "ideabridge":
         found = shutil.which(str(started))

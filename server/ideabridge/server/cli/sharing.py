@@ -233,13 +233,11 @@ def _kind(path: Path) -> str:
         return "link" if path.is_symlink() else "absent"
     if stat.S_ISREG(mode):
         return "file"
-    return (
-        "folder"
-        if stat.S_ISDIR(mode)
-        else "device"
-        if stat.S_ISCHR(mode) or stat.S_ISFIFO(mode)
-        else "socket"
-    )
+    if stat.S_ISDIR(mode):
+        return "folder"
+    if stat.S_ISCHR(mode) or stat.S_ISFIFO(mode):
+        return "device"
+    return "socket"
 
 
 @app.command("import")
@@ -355,7 +353,10 @@ def say_saved(where: str, saved: SavedIdea) -> None:
             "dim",
         )
         return
-    published = f" and published as {new.name}, version {new.version}" if new is not None else ""
+    if new is not None:
+        published = f" and published as {new.name}, version {new.version}"
+    else:
+        published = ""
     say(f"{idea} is saved{published}", "green")
     if saved.left_out:
         say(
@@ -364,7 +365,10 @@ def say_saved(where: str, saved: SavedIdea) -> None:
             "yellow",
         )
     if new is not None and before is not None:
-        stays = "which the name is pinned to" if not new.live else f"idea {before.idea_id[:12]}"
+        if not new.live:
+            stays = "which the name is pinned to"
+        else:
+            stays = f"idea {before.idea_id[:12]}"
         diff = f"`ideas diff {new.name}@{before.version} {new.name}@{new.version}`"
         text = f"{new.name} was published here already: version {before.version}, {stays} ({diff})"
         say(where + text, "yellow")

@@ -89,7 +89,10 @@ def trust(
             "--remove withdraws everything; --data goes with --show, --hash or a terminal"
         )
     place = folder.expanduser().absolute() if folder is not None else options.folder()
-    file = options.config.absolute() if options.config is not None else place / FILE_NAME
+    if options.config is not None:
+        file = options.config.absolute()
+    else:
+        file = place / FILE_NAME
     if remove:
         was = forget(file)
         say(f"{file} is not trusted{' any more' if was else ''}", "green" if was else None)
@@ -156,11 +159,10 @@ def _confirmed(standing: ProjectTrust, named: list[str] | None) -> frozenset[str
     possible = {data_file.path: path for path, data_file in standing.found.data_files.items()}
     confirmed: set[str] = set()
     for text in named:
-        path = (
-            text
-            if text in standing.found.data_files
-            else possible.get(Path(text).expanduser().absolute())
-        )
+        if text in standing.found.data_files:
+            path = text
+        else:
+            path = possible.get(Path(text).expanduser().absolute())
         if path is None:
             names = ", ".join(standing.found.data_files) or "none"
             raise UsageError(

@@ -81,11 +81,10 @@ def list_users(options: Options) -> None:
     rows: list[tuple[str, ...]] = []
     for one in users:
         own = [kept for kept in tokens if kept.user == one.name]
-        valid = (
-            str(sum(kept.state == "valid" for kept in own))
-            if one.issuer is None
-            else f"of {one.issuer}"
-        )
+        if one.issuer is None:
+            valid = str(sum(kept.state == "valid" for kept in own))
+        else:
+            valid = f"of {one.issuer}"
         last = max((kept.used for kept in own if kept.used is not None), default="")
         rows.append((one.name, one.role, one.state, valid, _time(last) or "-", _time(one.created)))
     options.print_rows(

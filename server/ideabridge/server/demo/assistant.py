@@ -120,7 +120,9 @@ def cause_of(error: BaseException) -> str:
     """The error in one line, taken out of the exception groups around it."""
     while isinstance(error, BaseExceptionGroup):
         error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
-    return str(error) if isinstance(error, IdeabridgeError) else f"{type(error).__name__}: {error}"
+    if isinstance(error, IdeabridgeError):
+        return str(error)
+    return f"{type(error).__name__}: {error}"
 
 
 if __name__ == "__main__":

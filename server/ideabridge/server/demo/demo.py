@@ -132,9 +132,10 @@ def find_repository(given: Path | None) -> Repository:
     """
     own = Path(__file__).absolute().parents[4]
     if given is None:
-        given = (
-            own if (own / ".git").exists() and (own / "pyproject.toml").is_file() else Path.cwd()
-        )
+        if (own / ".git").exists() and (own / "pyproject.toml").is_file():
+            given = own
+        else:
+            given = Path.cwd()
     folder = given.expanduser().absolute()
     named = f"{folder} (choose a repository with --repo)"
     if not folder.is_dir():
@@ -377,7 +378,10 @@ class Demo:
             f"The {len(calls)} results had {sum(sizes):,} bytes. {reply.bytes:,} bytes "
             "came back to the assistant"
         )
-        spared = "; the rest never had to pass through a model" if sum(sizes) > reply.bytes else ""
+        if sum(sizes) > reply.bytes:
+            spared = "; the rest never had to pass through a model"
+        else:
+            spared = ""
         self.say(f"{came}{spared}. One round trip instead of one for each call.", None)
         self.say(f"Tokens used by ideabridge: {tokens}", "bold")
         sent = {

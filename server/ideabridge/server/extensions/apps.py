@@ -59,7 +59,10 @@ def wants_views(request: ToolRequest) -> bool:
     capabilities = request.context.session.client_capabilities
     extensions = None if capabilities is None else capabilities.extensions
     declared = (extensions or {}).get(EXTENSION)
-    types = declared.get("mimeTypes") if isinstance(declared, dict) else None
+    if isinstance(declared, dict):
+        types = declared.get("mimeTypes")
+    else:
+        types = None
     return isinstance(types, list) and MIME in types
 
 
@@ -73,7 +76,9 @@ def with_views(tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
         else tool
         for tool in tools
     ]
-    return [*found, TOOL] if any(tool["name"] == "run_plan" for tool in tools) else found
+    if any(tool["name"] == "run_plan" for tool in tools):
+        return [*found, TOOL]
+    return found
 
 
 def page() -> dict[str, Any]:

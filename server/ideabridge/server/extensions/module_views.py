@@ -55,11 +55,9 @@ class ModuleViews:
 
     def meta(self, module: str | None, meta: JSONObject) -> JSONObject:
         """The `_meta` of something of a module, without what is not passed on."""
-        return (
-            without_own_views(meta)
-            if module is not None and module == self.module
-            else without_views(meta)
-        )
+        if module is not None and module == self.module:
+            return without_own_views(meta)
+        return without_views(meta)
 
     def part(self, module: str, part: JSONObject) -> JSONObject:
         """A part of a message of a module with its `_meta` as it is passed on."""

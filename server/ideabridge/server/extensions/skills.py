@@ -277,7 +277,10 @@ def _input(schema: JSONObject, indent: str = "") -> list[str]:
         if isinstance(examples, list) and examples:
             words.append(f"such as {_shortened(examples[0])}")
         described = member.get("description")
-        note = f": {' '.join(described.split())}" if isinstance(described, str) else ""
+        if isinstance(described, str):
+            note = f": {' '.join(described.split())}"
+        else:
+            note = ""
         lines.append(f"{indent}- `{visible(name)}` ({', '.join(words)}){note}")
         if isinstance(member.get("properties"), dict) and not indent:
             lines += _input(member, "  ")

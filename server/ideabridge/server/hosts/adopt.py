@@ -82,7 +82,9 @@ class Destinations:
     @property
     def all(self) -> list[Destination]:
         """Each configuration once."""
-        return [self.user] if self.user.file == self.project.file else [self.user, self.project]
+        if self.user.file == self.project.file:
+            return [self.user]
+        return [self.user, self.project]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,9 @@ class Adoption:
 
 def _line(text: str, most: int) -> str:
     shown = visible(text[:most])
-    return shown if len(shown) <= most and len(text) <= most else f"{shown[:most]}…"
+    if len(shown) <= most and len(text) <= most:
+        return shown
+    return f"{shown[:most]}…"
 
 
 def find_servers(
@@ -284,7 +288,10 @@ def _problem(name: str, entry: JSONObject, environment: HostEnvironment) -> str 
 
 def _inputs(content: JSONObject) -> dict[str, str]:
     listed = content.get("inputs")
-    inputs = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    if isinstance(listed, list):
+        inputs = [one for one in listed if isinstance(one, dict)]
+    else:
+        inputs = []
     return {
         str(one["id"]): str(one.get("description") or "")
         for one in inputs

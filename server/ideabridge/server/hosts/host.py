@@ -264,11 +264,15 @@ class HostDocument:
         backup: Path | None = None
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            mode = 0o600 if private or self.text is None else stat.S_IMODE(target.stat().st_mode)
+            if private or self.text is None:
+                mode = 0o600
+            else:
+                mode = stat.S_IMODE(target.stat().st_mode)
             if self.text is not None:
-                backup = (
-                    _free(_backups() / target.name) if shared else _backup_beside(target, keep=keep)
-                )
+                if shared:
+                    backup = _free(_backups() / target.name)
+                else:
+                    backup = _backup_beside(target, keep=keep)
                 backup.parent.mkdir(parents=True, exist_ok=True)
                 write_own(backup, self.text, 0o600 if shared else mode)
             now = _read_text(target) if target.exists() else None
@@ -368,4 +372,6 @@ def _render(content: JSONObject, before: str | None) -> str:
     except UnicodeEncodeError:
         # UTF-8 cannot represent half of a surrogate pair; its escape is ASCII.
         text = json.dumps(content, indent=indent)
-    return text if before is not None and before and not before.endswith("\n") else text + "\n"
+    if before is not None and before and not before.endswith("\n"):
+        return text
+    return text + "\n"

@@ -37,13 +37,15 @@ def relative_places(entry: JSONObject, project: Path) -> list[str]:
     command = entry.get("command")
     if not isinstance(command, str):
         return []
-    places = ["command"] if re.search(r"[/\\]", command) and not _is_absolute(command) else []
+    if re.search(r"[/\\]", command) and not _is_absolute(command):
+        places = ["command"]
+    else:
+        places = []
     listed = entry.get("args")
-    words = (
-        [word if isinstance(word, str) else "" for word in listed]
-        if isinstance(listed, list)
-        else []
-    )
+    if isinstance(listed, list):
+        words = [word if isinstance(word, str) else "" for word in listed]
+    else:
+        words = []
     for number, argument in enumerate(read_arguments(command, words)):
         # The word of a package or a subcommand is often that of a folder, too.
         may_be_folder = not argument.is_code

@@ -173,9 +173,10 @@ class RequestWatch:
 
     async def _watched(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         request: object = ctx.request
-        http: ServedRequest | None = (
-            request.scope.get(_KEY) if isinstance(request, Request) else None
-        )
+        if isinstance(request, Request):
+            http: ServedRequest | None = request.scope.get(_KEY)
+        else:
+            http = None
         served = http or ServedRequest("", person_of(caller_of(ctx)))
         served.method, served.is_call = self._known(ctx.method), ctx.request_id is not None
         token = _now.set(served)
@@ -223,9 +224,12 @@ requests_logger: Final = logging.getLogger("ideabridge.requests")
 def log_request(served: ServedRequest) -> None:
     """Write the line of a request, as pairs KEY=VALUE."""
     is_probe = served.method.partition(" ")[2] in PROBES
-    level = (
-        logging.ERROR if served.status == "failed" else logging.DEBUG if is_probe else logging.INFO
-    )
+    if served.status == "failed":
+        level = logging.ERROR
+    elif is_probe:
+        level = logging.DEBUG
+    else:
+        level = logging.INFO
     if not requests_logger.isEnabledFor(level):
         return
     pairs = {

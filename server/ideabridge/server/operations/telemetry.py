@@ -169,7 +169,9 @@ class Telemetry:
         if run.parent is not None:
             return self.within(run.parent)
         parent = run.machine.traceparent
-        return Context() if parent is None else _WRITER.extract({_TRACEPARENT: parent}, Context())
+        if parent is None:
+            return Context()
+        return _WRITER.extract({_TRACEPARENT: parent}, Context())
 
     def within(self, run: ObservedRun) -> Context:
         """The context of what happens in a run: the same in every process, and so is the
@@ -177,11 +179,12 @@ class Telemetry:
         """
         trace_id, span_id = _ids_of(run)
         above = trace.get_current_span(self.above(run)).get_span_context()
-        sampled = (
-            above.trace_flags.sampled
-            if above.is_valid
-            else self._provider.sampler.should_sample(Context(), trace_id, "").decision.is_sampled()
-        )
+        if above.is_valid:
+            sampled = above.trace_flags.sampled
+        else:
+            sampled = self._provider.sampler.should_sample(
+                Context(), trace_id, ""
+            ).decision.is_sampled()
         flags = TraceFlags(TraceFlags.SAMPLED if sampled else TraceFlags.DEFAULT)
         own = SpanContext(trace_id, span_id, is_remote=True, trace_flags=flags)
         return trace.set_span_in_context(NonRecordingSpan(own), Context())
@@ -215,8 +218,14 @@ def _ids_of(run: ObservedRun) -> tuple[int, int]:
     root = run
     while root.parent is not None:
         root = root.parent
-    caller = None if root.machine.traceparent is None else _parsed(root.machine.traceparent)
-    trace_id = caller.trace_id if caller is not None else int.from_bytes(_hash(root.id)[:16])
+    if root.machine.traceparent is None:
+        caller = None
+    else:
+        caller = _parsed(root.machine.traceparent)
+    if caller is not None:
+        trace_id = caller.trace_id
+    else:
+        trace_id = int.from_bytes(_hash(root.id)[:16])
     return trace_id, int.from_bytes(_hash(run.id)[16:24])
 
 
@@ -348,11 +357,9 @@ class _RunSpans:
             record = self._telemetry.bridge.store.runs.get(self._run.id)
         except StoreError:
             record = None
-        return (
-            time.time_ns()
-            if record is None
-            else int(datetime.fromisoformat(record.created).timestamp() * 1e9)
-        )
+        if record is None:
+            return time.time_ns()
+        return int(datetime.fromisoformat(record.created).timestamp() * 1e9)
 
     @contextmanager
     def around(self, effect: Execute) -> Generator[Callable[[JSON], None]]:

@@ -102,7 +102,10 @@ def without_port(place: str) -> str:
 
 def _not_a_name(what: str, text: str, place: str) -> str:
     host = without_port(place)
-    plain = host.removeprefix("[").removesuffix("]") if host.startswith("[") else host
+    if host.startswith("["):
+        plain = host.removeprefix("[").removesuffix("]")
+    else:
+        plain = host
     is_usable = 0 < len(plain) < 254 and all(
         one.isascii() and (one.isalnum() or one in "._-:") for one in plain
     )
@@ -225,7 +228,10 @@ class TokenDoor:
         await self._app(scope, receive, send)
 
     def _challenge(self, error: str, more: str = "") -> dict[str, str]:
-        where = f', resource_metadata="{self._metadata[1]}"' if self._metadata is not None else ""
+        if self._metadata is not None:
+            where = f', resource_metadata="{self._metadata[1]}"'
+        else:
+            where = ""
         return {"WWW-Authenticate": f'Bearer{more} error="{error}"{where}'}
 
 
@@ -241,7 +247,9 @@ def _bearer(scope: Scope) -> bytes | None:
         if name == b"authorization"
     ]
     scheme, _, token = values[0].partition(b" ") if len(values) == 1 else (b"", b"", b"")
-    return token.strip() if scheme.lower() == b"bearer" and token.strip() else None
+    if scheme.lower() == b"bearer" and token.strip():
+        return token.strip()
+    return None
 
 
 def _refusal(status: int, error: str, why: str, headers: Mapping[str, str]) -> JSONResponse:

@@ -138,7 +138,10 @@ class IdentityProvider:
         shown = claims.get(self.settings.name_claim)
         # `scope` is the claim of RFC 9068; Microsoft and Okta use `scp`.
         scopes: object = claims.get("scope", claims.get("scp", ""))
-        listed = cast("list[object]", scopes) if isinstance(scopes, list) else []
+        if isinstance(scopes, list):
+            listed = cast("list[object]", scopes)
+        else:
+            listed = []
         words = scopes.split() if isinstance(scopes, str) else listed
         return Identity(
             self.settings.issuer,

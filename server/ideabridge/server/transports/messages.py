@@ -175,14 +175,20 @@ def _read(value: object) -> list[JSONRPCMessage | RefusedMessage]:
         params = message.get("params")
         # The sender of a notification cannot be told what is wrong with it, so the
         # rest of it counts.
-        members = cast("dict[str, Any]", params) if isinstance(params, dict) else None
+        if isinstance(params, dict):
+            members = cast("dict[str, Any]", params)
+        else:
+            members = None
         return [JSONRPCNotification(jsonrpc="2.0", method=message["method"], params=members)]
     return [_read_request(message)]
 
 
 def _read_request(message: dict[str, Any]) -> JSONRPCRequest | RefusedMessage:
     request = _usable_id(message.get("id"))
-    answered_id = message["id"] if request is None and _is_fraction(message.get("id")) else request
+    if request is None and _is_fraction(message.get("id")):
+        answered_id = message["id"]
+    else:
+        answered_id = request
     method: object = message.get("method")
     params: object = message.get("params")
     if message.get("jsonrpc") != "2.0":
@@ -192,11 +198,10 @@ def _read_request(message: dict[str, Any]) -> JSONRPCRequest | RefusedMessage:
             answered_id, types.INVALID_REQUEST, f"method: expected a text, found {kind_of(method)}"
         )
     if request is None:
-        found = (
-            "a number with a fraction"
-            if _is_fraction(message.get("id"))
-            else kind_of(message.get("id"))
-        )
+        if _is_fraction(message.get("id")):
+            found = "a number with a fraction"
+        else:
+            found = kind_of(message.get("id"))
         return RefusedMessage(
             answered_id, types.INVALID_REQUEST, f"id: expected a text or an integer, found {found}"
         )
@@ -241,7 +246,10 @@ def _read_response(message: dict[str, Any]) -> list[JSONRPCMessage | RefusedMess
 
 
 def _read_error(error: object) -> types.ErrorData:
-    members = cast("dict[str, Any]", error) if isinstance(error, dict) else {"message": error}
+    if isinstance(error, dict):
+        members = cast("dict[str, Any]", error)
+    else:
+        members = {"message": error}
     code = members.get("code")
     message = members.get("message")
     return types.ErrorData(
@@ -259,7 +267,9 @@ def _usable_id(value: object) -> int | str | None:
     """
     if isinstance(value, float) and value.is_integer():
         return int(value)
-    return value if isinstance(value, int | str) and not isinstance(value, bool) else None
+    if isinstance(value, int | str) and not isinstance(value, bool):
+        return value
+    return None
 
 
 def _is_fraction(value: object) -> bool:

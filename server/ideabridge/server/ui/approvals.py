@@ -94,7 +94,9 @@ class Card:
         its calls name.
         """
         question = self.pending.question
-        return call_without_ids(question.shown) if question.kind == "call" else question.shown
+        if question.kind == "call":
+            return call_without_ids(question.shown)
+        return question.shown
 
     @classmethod
     def of(cls, one: Pending, visitor: Visitor, room: Room = PAGE) -> Card:
@@ -129,7 +131,10 @@ class DecisionRow:
     def of(cls, card: Card) -> DecisionRow:
         """The row of an open decision before somebody chooses or writes."""
         one = card.pending
-        text = as_json(card.editable) if one.question.kind == "call" and card.seal else None
+        if one.question.kind == "call" and card.seal:
+            text = as_json(card.editable)
+        else:
+            text = None
         is_short = text is not None and len(text.encode()) <= _EDITABLE
         return cls(one.key, one, text if is_short else None, card.seal)
 
@@ -139,11 +144,9 @@ class DecisionRow:
         question = None if self.pending is None else self.pending.question
         if question is None:
             return {}
-        return (
-            plan_without_ids(question.shown)
-            if question.kind == "plan"
-            else call_without_ids(question.shown)
-        )
+        if question.kind == "plan":
+            return plan_without_ids(question.shown)
+        return call_without_ids(question.shown)
 
     @property
     def is_changed(self) -> bool:
@@ -307,11 +310,10 @@ class ApprovalPages:
                 fault = self._bridge.secrets.mask(str(error))
             checked.append(replace(row, fault=fault))
         if any(row.fault for row in checked) or not ready:
-            why = (
-                ""
-                if ready or any(row.fault for row in checked)
-                else ": choose at least one call first"
-            )
+            if ready or any(row.fault for row in checked):
+                why = ""
+            else:
+                why = ": choose at least one call first"
             visitor.notes.append(("bad", f"Nothing was decided{why}."))
             return await self._list(request, checked)
         made, faults = Counter[str](), list[str]()

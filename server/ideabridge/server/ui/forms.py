@@ -48,7 +48,9 @@ class Field:
 def number_of(text: str) -> int | None:
     """A number from outside: at most nine ASCII digits; None if it is something else."""
     # `isdigit` alone takes more than `int` does: other digits, and thousands of them.
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
+    if text.isascii() and text.isdigit() and len(text) < 10:
+        return int(text)
+    return None
 
 
 def fields_of(schema: JSONObject | None) -> list[Field]:
@@ -93,7 +95,10 @@ def _field(name: str, schema: JSONObject, required: bool) -> Field:
             isinstance(default, str) and ("\n" in default or len(default) > _LONG)
         )
         form = schema.get("format")
-        html = _DATES.get(form, _INPUTS[kind]) if isinstance(form, str) else _INPUTS[kind]
+        if isinstance(form, str):
+            html = _DATES.get(form, _INPUTS[kind])
+        else:
+            html = _INPUTS[kind]
         return Field(
             name,
             "long" if long else "number" if html == "number" else "text",

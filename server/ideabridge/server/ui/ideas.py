@@ -229,9 +229,10 @@ class IdeaPages:
         versions = store.publications.versions(name, caller=scope, limit=VERSIONS + 1, before=after)
         older = ""
         if len(versions) > VERSIONS:
-            chosen = (
-                {"version": str(publication.version)} if "version" in request.query_params else {}
-            )
+            if "version" in request.query_params:
+                chosen = {"version": str(publication.version)}
+            else:
+                chosen = {}
             older = f"?{urlencode({**chosen, 'after': versions[VERSIONS - 1].version})}"
         changes = await compute_in_thread(self._changes, versions, scope)
         # A thread, because what was recorded may be megabytes of JSON.
@@ -424,7 +425,10 @@ class IdeaPages:
 
     def _decided(self, before: Publication | None, ref: str, visitor: Visitor) -> EarlierDecisions:
         """With what this run was published before, as the present version."""
-        lifting = None if before is None or before.plan is None else before.plan.get("lifting")
+        if before is None or before.plan is None:
+            lifting = None
+        else:
+            lifting = before.plan.get("lifting")
         if before is None or not isinstance(lifting, dict):
             return EarlierDecisions()
         if ref not in (before.idea_id, self._run_of(before, visitor)):
@@ -472,17 +476,19 @@ class IdeaPages:
         shown = {key[2:]: value for key, value in form.fields if key.startswith("t.")}
         taken = choices.get("take")
         ticked = {*shown, *form.all("stays")}
-        earlier = (
-            {path: value for path, value in taken.items() if path in ticked}
-            if isinstance(taken, dict)
-            else {}
-        )
+        if isinstance(taken, dict):
+            earlier = {path: value for path, value in taken.items() if path in ticked}
+        else:
+            earlier = {}
         take: JSONObject = {
             **earlier,
             **{key: _taken(value) for key, value in shown.items() if value},
         }
         before = choices.get("runs")
-        listed = [run for run in before if isinstance(run, str)] if isinstance(before, list) else []
+        if isinstance(before, list):
+            listed = [run for run in before if isinstance(run, str)]
+        else:
+            listed = []
         runs = list(dict.fromkeys([*listed, *" ".join(form.all("with")).split()]))
         choices = dict[str, JSON]()
         if take:
@@ -555,7 +561,9 @@ class _RefusedText:
 
 def _taken(value: str) -> JSON:
     """An option of a copied value: a reference or `keep` as text, an explanation as JSON."""
-    return decode(value, what="the choice") if value.startswith(("{", '"')) else value
+    if value.startswith(("{", '"')):
+        return decode(value, what="the choice")
+    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -613,7 +621,10 @@ def _parameters(form: FormFields, decided: JSONObject) -> JSONObject:
     """
     decisions: dict[str, JSONObject] = {}
     for name, earlier in decided.items():
-        decision: JSONObject = dict(earlier) if isinstance(earlier, dict) else {}
+        if isinstance(earlier, dict):
+            decision: JSONObject = dict(earlier)
+        else:
+            decision = {}
         # A box that is no longer ticked is not in the form.
         decision.pop("fix", None)
         decision.pop("required", None)

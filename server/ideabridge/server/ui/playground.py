@@ -194,12 +194,11 @@ def _faults(error: PlanError) -> list[tuple[str, str]]:
         call = listed.get("call")
         fault = listed.get("error")
         place = listed.get("place")
-        name = (
-            "output"
-            if call is None
-            else str(call.get("_tool"))
-            if isinstance(call, dict)
-            else as_json(call)
-        )
+        if call is None:
+            name = "output"
+        elif isinstance(call, dict):
+            name = str(call.get("_tool"))
+        else:
+            name = as_json(call)
         found.append((name if place is None else f"{place} {name}", message_of(fault)))
     return found

@@ -44,4 +44,6 @@ def _readable(value: object) -> object:
     """What a template writes: text from outside without what hides. Parts of pages are text of
     templates already.
     """
-    return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return printable(value)
+    return value

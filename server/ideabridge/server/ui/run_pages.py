@@ -90,7 +90,10 @@ def run_values(store: Store, record: RunRecord, read: KeptJournal, about: About)
     href = f"{about.ui}/runs/{record.id}/calls/"
     is_now = about.at == about.last
     is_left = about.status == "interrupted" and is_now
-    now = store.runs.event_times(record.id).get(about.at) if is_left or not is_now else None
+    if is_left or not is_now:
+        now = store.runs.event_times(record.id).get(about.at)
+    else:
+        now = None
     rows = timeline(
         trace,
         machine,
@@ -276,7 +279,9 @@ def _whole(store: Store, run_id: str) -> KeptJournal:
 def _answered(about: JSONObject) -> JSON:
     """The value of a call (`call_json`), or else what its tool sent although it failed."""
     error = about.get("error")
-    return error.get("sent") if isinstance(error, dict) else about.get("value")
+    if isinstance(error, dict):
+        return error.get("sent")
+    return about.get("value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,11 +335,10 @@ def _marked(trace: Trace) -> list[SourceLine]:
         tree = ast.Module([], [])
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
-            name = (
-                node.func.attr
-                if isinstance(node.func, ast.Attribute)
-                else getattr(node.func, "id", "")
-            )
+            if isinstance(node.func, ast.Attribute):
+                name = node.func.attr
+            else:
+                name = getattr(node.func, "id", "")
             places.setdefault(node.lineno, set()).add(str(name))
     made: dict[str, list[int]] = {}
     for bar in trace.bars:

@@ -251,9 +251,10 @@ class RunPages:
         changes = decode(given, what="the input") if given else None
         if changes is not None and not isinstance(changes, dict):
             raise ArgumentError("the input: expected an object")
-        complete = (
-            None if changes is None else {**input_of(self._bridge.store, record.id), **changes}
-        )
+        if changes is None:
+            complete = None
+        else:
+            complete = {**input_of(self._bridge.store, record.id), **changes}
         other = decode(solution, what="the solution") if solution else None
         run = await self._bridge.fork(
             record.id, at, solution=other, input=complete, caller=visitor.caller
@@ -311,9 +312,12 @@ def _rows(
 ) -> list[RunRow]:
     """The runs of a page, and one more if there is one."""
     # Only its process shows whether a run stored as running is interrupted.
-    stored = (
-        [] if not status else ["running", "interrupted"] if status == "interrupted" else [status]
-    )
+    if not status:
+        stored = []
+    elif status == "interrupted":
+        stored = ["running", "interrupted"]
+    else:
+        stored = [status]
     found: list[RunRow] = []
     while True:
         limit = PAGE + 1 if not status else _SCANNED

@@ -38,7 +38,10 @@ def ago(at: float | str | None, now: float) -> str:
     """
     if not at:
         return ""
-    then = datetime.fromisoformat(at).timestamp() if isinstance(at, str) else at
+    if isinstance(at, str):
+        then = datetime.fromisoformat(at).timestamp()
+    else:
+        then = at
     seconds = max(0.0, now - then)
     for unit, name in _UNITS:
         if seconds >= unit:
@@ -50,7 +53,10 @@ def moment(at: float | str | None) -> str:
     """`2026-11-22 10:15:03` in UTC; empty for None."""
     if not at:
         return ""
-    then = datetime.fromisoformat(at) if isinstance(at, str) else datetime.fromtimestamp(at, UTC)
+    if isinstance(at, str):
+        then = datetime.fromisoformat(at)
+    else:
+        then = datetime.fromtimestamp(at, UTC)
     return then.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
@@ -63,7 +69,9 @@ def text_of(value: JSON) -> str:
     """A value for people: text as it is, with hidden characters visible, anything else
     as indented JSON.
     """
-    return visible(value, "\n\t") if isinstance(value, str) else as_json(value)
+    if isinstance(value, str):
+        return visible(value, "\n\t")
+    return as_json(value)
 
 
 def bounded(value: JSON) -> str:

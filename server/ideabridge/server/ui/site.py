@@ -197,13 +197,12 @@ class Site:
             elif request.method == "GET" and "key" in request.query_params:
                 # HEAD is how chats and scanners look at a link, which works once.
                 key = access.follow_link(request.query_params["key"], request.scope)
-                wrong = (
-                    ""
-                    if key
-                    else (
+                if key:
+                    wrong = ""
+                else:
+                    wrong = (
                         "This link was used already, or is older than 10 minutes: make another one."
                     )
-                )
         except MissingScopeError as error:
             wrong = f"This token cannot be used: {error}."
         except QuotaError as error:
@@ -280,10 +279,8 @@ def _from(request: Request) -> str:
 
     parts = urlsplit(request.headers.get("referer", ""))
     same = parts.netloc == request.headers.get("host") and parts.path.startswith(f"{PREFIX}/")
-    return (
-        f"{parts.path}?{parts.query}"
-        if same and parts.query
-        else parts.path
-        if same
-        else f"{PREFIX}/runs"
-    )
+    if same and parts.query:
+        return f"{parts.path}?{parts.query}"
+    if same:
+        return parts.path
+    return f"{PREFIX}/runs"

@@ -132,11 +132,10 @@ def timeline(
     def row(bar: CallBar) -> Row:
         left = None if bar.started is None else min(place(bar.started), 100 - _NARROWEST)
         finish = bar.finished if bar.finished is not None else end
-        progress = (
-            machine.history[bar.number]
-            if machine is not None and 0 <= bar.number < len(machine.history)
-            else None
-        )
+        if machine is not None and 0 <= bar.number < len(machine.history):
+            progress = machine.history[bar.number]
+        else:
+            progress = None
         instance = bar.call.get("_instance")
         return Row(
             bar.number,
@@ -156,11 +155,10 @@ def timeline(
             else why_waited(progress, bar, trace, machine),
         )
 
-    every = (
-        sorted((*trace.minds, *trace.bars), key=lambda bar: bar.event)
-        if trace.minds
-        else trace.bars
-    )
+    if trace.minds:
+        every = sorted((*trace.minds, *trace.bars), key=lambda bar: bar.event)
+    else:
+        every = trace.bars
     chosen = [
         bar
         for bar in every
@@ -339,11 +337,10 @@ def why_waited(progress: Progress, bar: CallBar, trace: Trace, machine: Machine)
     last = _last(trace, set(before), start)
     if last is not None:
         finish = trace.bars[last].finished
-        time_ = (
-            f" {duration(finish - bar.listed)}"
-            if finish is not None and finish > bar.listed
-            else ""
-        )
+        if finish is not None and finish > bar.listed:
+            time_ = f" {duration(finish - bar.listed)}"
+        else:
+            time_ = ""
         name = machine.history[last].call.label
         parts.append(f"{'waits' if finish is None else 'waited'}{time_} for {name}: {before[last]}")
     if bar.started is not None:

@@ -65,11 +65,10 @@ class WritingPage:
                     )
                     name = written.name or ""
                     self._site.front.announcements.poke()
-                    said = (
-                        f"{name} is a tool now."
-                        if not saved.is_unchanged
-                        else f"{name} is exactly this already."
-                    )
+                    if not saved.is_unchanged:
+                        said = f"{name} is a tool now."
+                    else:
+                        said = f"{name} is exactly this already."
                     said = " ".join([said, *(f"Missing here: {line}." for line in saved.missing)])
                     return self._site.back(request, f"{PREFIX}/ideas/{name}", said)
             except IdeabridgeError as error:

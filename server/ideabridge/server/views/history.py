@@ -91,13 +91,12 @@ def read_history(journal: list[tuple[int, JSONObject]], times: Mapping[int, floa
 def _event_line(event: Event, machine: Machine) -> Line:
     match event:
         case events.RunStarted():
-            by = (
-                f", answered by {event.mind}"
-                if event.mind
-                else ", by turns"
-                if event.mode == "solve"
-                else ""
-            )
+            if event.mind:
+                by = f", answered by {event.mind}"
+            elif event.mode == "solve":
+                by = ", by turns"
+            else:
+                by = ""
             return f"the run begins ({event.mode}{by}); {counted(len(event.tools), 'tool')}", "bold"
         case events.ConfigurationChanged():
             return (
@@ -118,7 +117,10 @@ def _event_line(event: Event, machine: Machine) -> Line:
         case events.Printed():
             return f"printed: {shortened(event.text)}", None
         case events.CallProposed():
-            call = call_without_ids(event.call) if isinstance(event.call, dict) else event.call
+            if isinstance(event.call, dict):
+                call = call_without_ids(event.call)
+            else:
+                call = event.call
             return f"a call is listed: {shortened(call)}", "cyan"
         case events.OutputProposed():
             return f"the output is written: {shortened(event.output)}", "cyan"
@@ -218,7 +220,9 @@ def _label(machine: Machine, call: int, item: int | None) -> str:
 def _parameters(machine: Machine, event: events.CallStarted) -> str:
     progress = machine.history[event.call]
     items = progress.items
-    return shortened(items[event.item or 0].parameters) if (event.item or 0) < len(items) else ""
+    if (event.item or 0) < len(items):
+        return shortened(items[event.item or 0].parameters)
+    return ""
 
 
 def call_json(number: int, progress: Progress) -> JSONObject:

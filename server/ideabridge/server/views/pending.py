@@ -75,11 +75,10 @@ class Pending:
 
     def to_json(self) -> JSONObject:
         """The decision as `approvals list --json` prints it."""
-        when = (
-            None
-            if self.asked is None
-            else datetime.fromtimestamp(self.asked, UTC).isoformat(timespec="seconds")
-        )
+        if self.asked is None:
+            when = None
+        else:
+            when = datetime.fromtimestamp(self.asked, UTC).isoformat(timespec="seconds")
         left = None if self.deadline is None else round(self.deadline - time.time(), 1)
         return {
             "run": self.record.id,
@@ -156,7 +155,10 @@ class OpenQuestions:
         """Its questions as open decisions of `root`, the run that the journal belongs to."""
         at_work = root.status == "running" and not is_left(root)
         for question, asked in self.asked:
-            deadline = None if self.seconds is None or asked is None else asked + self.seconds
+            if self.seconds is None or asked is None:
+                deadline = None
+            else:
+                deadline = asked + self.seconds
             approval = f"{prefix}{question.approval}"
             yield Pending(
                 root, approval, question, asked, deadline, at_work, self.grants, self.instances
@@ -273,7 +275,10 @@ def _grant_to_json(grant: Grant) -> JSONObject:
 
 
 def _grant_from_json(stored: dict[str, Any]) -> Grant:
-    where = None if stored["where"] is None else Validator(stored["where"], what="the parameters")
+    if stored["where"] is None:
+        where = None
+    else:
+        where = Validator(stored["where"], what="the parameters")
     tool = Tool.from_json(stored["tool"])
     by = read_decider(stored["by"])
     return Grant(

@@ -160,11 +160,10 @@ def _beginning(text: str, room: Room) -> str:
 
 def content_of(question: Question) -> JSONObject:
     """What a question is about: the call, the plan, or what a module asks during a call."""
-    shown = (
-        plan_without_ids(question.shown)
-        if question.kind == "plan"
-        else call_without_ids(question.shown)
-    )
+    if question.kind == "plan":
+        shown = plan_without_ids(question.shown)
+    else:
+        shown = call_without_ids(question.shown)
     if question.asked is None:
         return shown
     asked = question.asked

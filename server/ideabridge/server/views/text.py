@@ -109,14 +109,16 @@ def skipped_line(skipped: JSONObject) -> str:
 def error_line(entry: JSONObject) -> str:
     """An error of a run in one line, after the name of its call."""
     call = entry.get("call")
-    name = f"{call.get('_id') or call.get('_tool')}: " if isinstance(call, dict) else ""
+    if isinstance(call, dict):
+        name = f"{call.get('_id') or call.get('_tool')}: "
+    else:
+        name = ""
     error = entry.get("error")
     sent = error.get("sent") if isinstance(error, dict) else None
-    more = (
-        ""
-        if sent is None
-        else f"; sent, and checked by nobody: {shortened(without_payloads(sent), _SENT)}"
-    )
+    if sent is None:
+        more = ""
+    else:
+        more = f"; sent, and checked by nobody: {shortened(without_payloads(sent), _SENT)}"
     return f"{name}{message_of(error)}{more}"
 
 

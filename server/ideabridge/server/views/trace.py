@@ -195,9 +195,12 @@ class Trace:
                 bar.decided = at
                 if kind == "call_decided" and at is not None and bar.asked is not None:
                     bar.approvals.append((who, at - bar.asked))
-                bar.status = (
-                    "denied" if decision == "deny" else "running" if bar.open else "waiting"
-                )
+                if decision == "deny":
+                    bar.status = "denied"
+                elif bar.open:
+                    bar.status = "running"
+                else:
+                    bar.status = "waiting"
                 if decision == "deny":
                     bar.finished = at
                     reason = event.get("reason")
@@ -248,7 +251,9 @@ class Trace:
 def module_of(bar: CallBar, trace: Trace) -> str:
     """The module of a bar's call; empty for code of this process."""
     named = bar.call.get("_module")
-    return named if isinstance(named, str) else trace.modules.get(bar.name, "")
+    if isinstance(named, str):
+        return named
+    return trace.modules.get(bar.name, "")
 
 
 def _list(value: JSON) -> list[JSON]:

@@ -83,4 +83,6 @@ def bind_many(sql: str, rows: Sequence[Sequence[Any]]) -> tuple[str, list[Any]]:
 
 def clean(value: object) -> object:
     """A parameter that PostgreSQL accepts."""
-    return value.replace("\x00", "\ufffd") if isinstance(value, str) and "\x00" in value else value
+    if isinstance(value, str) and "\x00" in value:
+        return value.replace("\x00", "\ufffd")
+    return value

@@ -424,7 +424,9 @@ class SqliteDatabase(Database):
                     self._write("PRAGMA busy_timeout=0")
 
     def engine(self) -> str:
-        return described() if IS_FIXED else f"{described()}, whose WAL-reset bug is avoided"
+        if IS_FIXED:
+            return described()
+        return f"{described()}, whose WAL-reset bug is avoided"
 
     def used_bytes(self) -> int:
         return self.number(
@@ -549,9 +551,10 @@ class SqliteDatabase(Database):
         if cause is None:
             return StoreError(f"{self.path}: {error}")
         kind, why = cause
-        waited = (
-            f" (waited {self.patience:g} s)" if kind is StoreBusyError and self.patience > 0 else ""
-        )
+        if kind is StoreBusyError and self.patience > 0:
+            waited = f" (waited {self.patience:g} s)"
+        else:
+            waited = ""
         return kind(f"{self.path}: {why}{waited}")
 
 

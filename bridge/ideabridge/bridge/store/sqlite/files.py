@@ -107,11 +107,9 @@ class StoreFiles:
             folder = os.stat(self._folder)  # noqa: PTH116 - a commit waits for it: Path.stat takes twice as long
         except OSError:
             return self.look()
-        return (
-            None
-            if (folder.st_dev, folder.st_ino, folder.st_mtime_ns) == self._seen
-            else self.look()
-        )
+        if (folder.st_dev, folder.st_ino, folder.st_mtime_ns) == self._seen:
+            return None
+        return self.look()
 
     def look(self) -> str | None:
         """Like `fault`, but always check each file: the time of a folder may be coarse."""
